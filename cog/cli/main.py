@@ -1,0 +1,98 @@
+"""Entry point: command-line words go in, an exit code comes out; commands are imported only when they are used."""
+
+import importlib
+import sys
+from pathlib import Path
+
+import click
+
+from cog import __version__
+from cog.errors import CogError
+from cog.paths import ProjectPaths, find_project
+
+# command -> (module below cog.cli, what it does)
+COMMANDS = {
+    "corpus": "Cards and documents: list, show, add, remove, stats, validate.",
+    "generate": "Write cited text with the active corpus, or with --corpus.",
+    "index": "The phrase index of a corpus: build, info, verify.",
+    "rollback": "Go back to what was active before the last switch.",
+    "status": "What is active, and whether it is intact.",
+    "switch": "Make a corpus and its index the active one, atomically.",
+}
+
+
+class LazyCommands(click.Group):
+    """A group whose commands live in modules of the same name, imported on use."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Name the commands.
+
+        :param ctx: Click's context.
+        :returns: Names in alphabetical order.
+        """
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command.
+
+        :param ctx: Click's context.
+        :param cmd_name: Name of the command.
+        :returns: The command, or None if there is none of this name.
+        """
+        if cmd_name not in COMMANDS:
+            return None
+        command = importlib.import_module(f"cog.cli.{cmd_name}").command
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands without importing them.
+
+        :param ctx: Click's context.
+        :param formatter: Where to write.
+        """
+        with formatter.section("Commands"):
+            formatter.write_dl(sorted(COMMANDS.items()))
+
+
+@click.group(cls=LazyCommands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="cog")
+@click.option(
+    "--project",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path(),
+    show_default="the current folder or the nearest above it",
+    help="Folder of the project.",
+)
+@click.pass_context
+def cli(ctx: click.Context, project: Path) -> None:
+    """Domain adaptation of text generation without training: switch the corpus, keep the model."""
+    ctx.obj = project
+
+
+def get_project(ctx: click.Context) -> ProjectPaths:
+    """The project that --project, or the current folder, points to.
+
+    :param ctx: Click's context.
+    :returns: The project's paths.
+    :raises ProjectError: If there is no project.
+    """
+    return find_project(ctx.find_object(Path) or Path())
+
+
+def main() -> None:
+    """Run the command line and turn stated failures into one line and exit 1."""
+    try:
+        cli.main(standalone_mode=False)
+    except CogError as error:
+        click.echo(f"cog: {error}", err=True)
+        sys.exit(1)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("cog: stopped", err=True)
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(0)

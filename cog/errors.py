@@ -1,0 +1,101 @@
+"""Everything that can go wrong by design: what was wanted, what was found and what to run next go in, one line comes out.
+
+.. code-block:: text
+
+    CogError
+    ├── ProjectError            no project here
+    ├── ParamsError             params.yaml
+    ├── RegistryError           cards and what is active
+    │   ├── CorpusNotFoundError
+    │   ├── InvalidCardError
+    │   └── NothingActiveError
+    ├── AssetError              fetching
+    ├── CorpusError             raw text and documents
+    ├── CheckpointError         the trained model
+    ├── IndexingError           the phrase index
+    │   ├── IndexNotBuiltError
+    │   └── IndexMismatchError
+    ├── GenerationError         prefixes and decoding
+    └── TrackingError           MLflow
+"""
+
+
+class CogError(Exception):
+    """A failure that is stated to the user in one line.
+
+    :param wanted: What the operation needed, as a clause.
+    :param found: What was there instead.
+    :param run: The command, or the edit, that mends it; empty if there is none.
+    :param about: What the error is about (a corpus id, a path, a field).
+    """
+
+    def __init__(self, wanted: str, *, found: str = "", run: str = "", about: str = "") -> None:
+        self.wanted = wanted
+        self.found = found
+        self.run = run
+        self.about = about
+        super().__init__(str(self))
+
+    def __str__(self) -> str:
+        parts = [self.wanted]
+        if self.found:
+            parts.append(f"found: {self.found}")
+        if self.run:
+            parts.append(f"next: {self.run}")
+        return " ".join("; ".join(parts).split())
+
+
+class ProjectError(CogError):
+    """There is no cog project where one was expected."""
+
+
+class ParamsError(CogError):
+    """params.yaml is missing, malformed or holds an unknown key."""
+
+
+class RegistryError(CogError):
+    """The registry cannot do what was asked."""
+
+
+class CorpusNotFoundError(RegistryError):
+    """No card has this corpus id."""
+
+
+class InvalidCardError(RegistryError):
+    """A card breaks the schema."""
+
+
+class NothingActiveError(RegistryError):
+    """No corpus is switched on, and none was named."""
+
+
+class AssetError(CogError):
+    """Something could not be fetched, or is not what its checksum says."""
+
+
+class CorpusError(CogError):
+    """Raw text or documents are not usable."""
+
+
+class CheckpointError(CogError):
+    """The trained model's files are missing or inconsistent."""
+
+
+class IndexingError(CogError):
+    """The phrase index could not be built or read."""
+
+
+class IndexNotBuiltError(IndexingError):
+    """The corpus has no index."""
+
+
+class IndexMismatchError(IndexingError):
+    """The index belongs to another model, another corpus version, or is damaged."""
+
+
+class GenerationError(CogError):
+    """A prefix or a decoding setting cannot be used."""
+
+
+class TrackingError(CogError):
+    """MLflow refused or is out of reach."""

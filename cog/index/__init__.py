@@ -1,0 +1,1 @@
+"""The phrase index: documents and a model go in, chunks, words and their vectors come out."""

@@ -1,0 +1,165 @@
+"""params.yaml: a file goes in, one frozen dataclass per stage comes out; unknown and missing keys are refused."""
+
+import difflib
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from cog.errors import ParamsError
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusEntry:
+    """One corpus that the pipeline builds.
+
+    :param root: Id of the card that names the source: the corpus itself or the one it extends.
+    """
+
+    root: str
+
+
+@dataclass(frozen=True, slots=True)
+class FetchParams:
+    """Stage ``fetch``.
+
+    :param retries: Number of times a broken connection is tried again.
+    :param timeout_seconds: Seconds after which one try is given up.
+    """
+
+    retries: int
+    timeout_seconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class PrepareParams:
+    """Stage ``prepare``.
+
+    :param prompt_tokens: Number of prefix-encoder tokens of a held-out prompt.
+    :param reference_tokens: Number of tokens that follow it.
+    """
+
+    prompt_tokens: int
+    reference_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class IndexParams:
+    """Stage ``index``.
+
+    :param vector_dtype: ``int8`` (one scale per vector) or ``float16``.
+    :param batch_tokens: Number of WordPieces encoded in one pass.
+    :param commit_chunks: Number of chunks per LanceDB write.
+    :param ivf_threshold_rows: Number of chunks up to which search is flat.
+    :param recall_at: The k at which the search's recall against exact search is measured.
+    :param min_recall: Recall below which a vector index is refused.
+    :param num_probe_prefixes: Number of held-out prefixes on which the storage format is measured.
+    """
+
+    vector_dtype: str
+    batch_tokens: int
+    commit_chunks: int
+    ivf_threshold_rows: int
+    recall_at: int
+    min_recall: float
+    num_probe_prefixes: int
+
+
+@dataclass(frozen=True, slots=True)
+class GenerateParams:
+    """Stage ``generate``, and the defaults of ``cog generate``.
+
+    :param num_prompts: Number of held-out prompts the stage continues.
+    :param batch_size: Number of prompts decoded together.
+    :param decoding: ``greedy`` or ``nucleus``.
+    :param top_p: Mass of the nucleus.
+    :param max_new_tokens: Number of tokens appended.
+    :param top_k_documents: Number of chunks retrieved per prompt.
+    :param phrase_bias: Added to the score of every phrase.
+    :param seed: Seed of the first text.
+    """
+
+    num_prompts: int
+    batch_size: int
+    decoding: str
+    top_p: float
+    max_new_tokens: int
+    top_k_documents: int
+    phrase_bias: float
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """The whole of params.yaml.
+
+    :param corpora: What the pipeline builds, by corpus id.
+    :param model: Folder of the trained model, relative to the project.
+    :param fetch: Section of the stage.
+    :param prepare: Section of the stage.
+    :param index: Section of the stage.
+    :param generate: Section of the stage.
+    """
+
+    corpora: dict[str, CorpusEntry]
+    model: str
+    fetch: FetchParams
+    prepare: PrepareParams
+    index: IndexParams
+    generate: GenerateParams
+
+
+SECTIONS = {"fetch": FetchParams, "prepare": PrepareParams, "index": IndexParams, "generate": GenerateParams}
+
+
+def load_params(path: Path) -> Params:
+    """Read params.yaml.
+
+    :param path: The file.
+    :returns: Its content, checked.
+    :raises ParamsError: If the file is missing or malformed, or a key is unknown, missing or of the wrong type.
+    """
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ParamsError(f"{path.name} is needed", found="no such file", about=str(path)) from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ParamsError(f"{path.name} must be YAML", found=str(error), about=str(path)) from error
+    if not isinstance(content, dict):
+        raise ParamsError(f"{path.name} must be a mapping", found=type(content).__name__, about=str(path))
+    _check_keys(content, known=[field.name for field in fields(Params)], where=path.name)
+    corpora = content["corpora"] or {}
+    if not isinstance(corpora, dict):
+        raise ParamsError("corpora must map corpus ids to entries", found=type(corpora).__name__, about="corpora")
+    return Params(
+        corpora={name: _read_section(CorpusEntry, entry, where=f"corpora.{name}") for name, entry in corpora.items()},
+        model=str(content["model"]),
+        **{name: _read_section(kind, content[name], where=name) for name, kind in SECTIONS.items()},
+    )
+
+
+def _read_section(kind: type[Any], content: object, *, where: str) -> Any:  # noqa: ANN401
+    if not isinstance(content, dict):
+        raise ParamsError(f"section {where} must be a mapping", found=type(content).__name__, about=where)
+    _check_keys(content, known=[field.name for field in fields(kind)], where=where)
+    values: dict[str, object] = {}
+    for field in fields(kind):
+        value = content[field.name]
+        if field.type is float and type(value) is int:
+            value = float(value)
+        if not isinstance(field.type, type) or type(value) is not field.type:
+            wanted = getattr(field.type, "__name__", str(field.type))
+            raise ParamsError(f"{where}.{field.name} must be of type {wanted}", found=repr(value), about=where)
+        values[field.name] = value
+    return kind(**values)
+
+
+def _check_keys(content: dict[str, object], *, known: list[str], where: str) -> None:
+    for key in content:
+        if key not in known:
+            nearest = difflib.get_close_matches(str(key), known, n=1, cutoff=0.0)
+            raise ParamsError(f"{where} has no key {key!r}", found=f"nearest known key {nearest[0]!r}", about=where)
+    missing = [key for key in known if key not in content]
+    if missing:
+        raise ParamsError(f"{where} needs the key {missing[0]!r}", found="no such key", about=where)

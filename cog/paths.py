@@ -1,0 +1,123 @@
+"""Every on-disk name of a project: a root folder goes in, the paths below it come out."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from cog.errors import ProjectError
+
+PARAMS_FILE = "params.yaml"
+REGISTRY_FOLDER = "registry"
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusPaths:
+    """The files of one built corpus.
+
+    :param root: ``corpora/<corpus-id>``.
+    """
+
+    root: Path
+
+    @property
+    def raw(self) -> Path:
+        """Bytes as received, one file per source file."""
+        return self.root / "raw"
+
+    @property
+    def documents(self) -> Path:
+        """Normalised, filtered, de-duplicated documents; the report is in the schema metadata."""
+        return self.root / "documents.parquet"
+
+    @property
+    def prompts(self) -> Path:
+        """Held-out prompts with their references."""
+        return self.root / "prompts.parquet"
+
+    @property
+    def index(self) -> Path:
+        """Folder of index versions, each a LanceDB database in a folder named by its digest."""
+        return self.root / "index"
+
+    @property
+    def manifest(self) -> Path:
+        """The manifest; replacing it is what puts a new index version in place."""
+        return self.root / "manifest.json"
+
+    @property
+    def generations(self) -> Path:
+        """Generations of the held-out prompts, one JSON object a line."""
+        return self.root / "generations.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectPaths:
+    """The files of a project.
+
+    :param root: The folder that holds ``params.yaml`` and ``registry/``.
+    """
+
+    root: Path
+
+    @property
+    def params(self) -> Path:
+        """The pipeline's parameters."""
+        return self.root / PARAMS_FILE
+
+    @property
+    def cards(self) -> Path:
+        """Folder of corpus cards."""
+        return self.root / REGISTRY_FOLDER / "cards"
+
+    @property
+    def active(self) -> Path:
+        """What is switched on, and what was before."""
+        return self.root / REGISTRY_FOLDER / "active.yaml"
+
+    @property
+    def locks(self) -> Path:
+        """Lock files; never versioned, safe to delete when nothing runs."""
+        return self.root / ".cog" / "locks"
+
+    def card(self, corpus_id: str) -> Path:
+        """Path of a card.
+
+        :param corpus_id: A corpus id that passed the slug rule.
+        :returns: ``registry/cards/<corpus-id>.yaml``.
+        """
+        return self.cards / f"{corpus_id}.yaml"
+
+    def corpus(self, corpus_id: str) -> CorpusPaths:
+        """Paths of a built corpus.
+
+        :param corpus_id: A corpus id that passed the slug rule.
+        :returns: The paths below ``corpora/<corpus-id>``.
+        """
+        return CorpusPaths(self.root / "corpora" / corpus_id)
+
+
+def find_project(start: Path) -> ProjectPaths:
+    """Find the project a folder belongs to.
+
+    :param start: Where to begin; its parents are searched upwards.
+    :returns: The project's paths.
+    :raises ProjectError: If no folder from ``start`` upwards holds params.yaml and registry/.
+    """
+    for folder in (start.resolve(), *start.resolve().parents):
+        if (folder / PARAMS_FILE).is_file() and (folder / REGISTRY_FOLDER).is_dir():
+            return ProjectPaths(folder)
+    raise ProjectError(
+        f"a cog project needs {PARAMS_FILE} and {REGISTRY_FOLDER}/",
+        found=f"neither in {start} nor above it",
+        run="cd to the project, or pass --project DIR",
+        about=str(start),
+    )
+
+
+def get_cache_folder() -> Path:
+    """Where fetched and converted files are kept between projects.
+
+    :returns: ``COG_CACHE`` if set, else ``~/.cache/cog``.
+    """
+    configured = os.environ.get("COG_CACHE")
+    return Path(configured) if configured else Path.home() / ".cache" / "cog"

@@ -1,0 +1,174 @@
+"""Records that cross folders: plain values go in, frozen dataclasses come out; nothing here reads, writes or computes."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+CORPUS = "corpus"
+VOCABULARY = "vocabulary"
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One text with an id.
+
+    :param document_id: Unique inside its corpus, stable between builds.
+    :param title: What a person calls it; may be empty.
+    :param text: The normalised text; every offset in cog counts its characters.
+    :param url: Where it can be read; may be empty.
+    :param licence: SPDX id or a name.
+    :param source: File or archive member, and the line or row in it, as ``name:number``.
+    """
+
+    document_id: str
+    title: str
+    text: str
+    url: str
+    licence: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A window of a document that is held out of the index.
+
+    :param prompt_id: Unique inside its corpus.
+    :param document_id: The held-out document.
+    :param prefix: The first tokens of the window, as text.
+    :param reference: The tokens that follow, as text.
+    :param char_start: Where the prefix begins in the document.
+    :param char_end: Where the reference ends in the document.
+    """
+
+    prompt_id: str
+    document_id: str
+    prefix: str
+    reference: str
+    char_start: int
+    char_end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Active:
+    """What is switched on.
+
+    :param corpus: Corpus id.
+    :param index: Digest of the index.
+    :param model: Fingerprint of the model.
+    :param switched_at: When, ISO 8601 in UTC.
+    """
+
+    corpus: str
+    index: str
+    model: str
+    switched_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class Decoding:
+    """How the next choice is taken.
+
+    :param method: ``greedy`` or ``nucleus``.
+    :param top_p: Mass of the nucleus, 0 < top_p <= 1; ignored by greedy.
+    :param seed: Seed of the text's own random stream.
+    :param max_new_tokens: Exact number of prefix-encoder tokens to append.
+    :param top_k_documents: Number of chunks retrieved per prompt.
+    :param phrase_bias: Added to the score of every phrase.
+    """
+
+    method: str
+    top_p: float
+    seed: int
+    max_new_tokens: int
+    top_k_documents: int
+    phrase_bias: float
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """What one decoding step appended.
+
+    :param text: The appended text; for a corpus segment ``document.text[char_start:char_end]``.
+    :param origin: ``corpus`` or ``vocabulary`` (``from`` in JSON).
+    :param probability: Probability of the choice under the joint distribution, before truncation.
+    :param document_id: Source document; None for a vocabulary segment, as are all that follow.
+    :param title: Title of the source document.
+    :param char_start: First character of the copy in the source document.
+    :param char_end: One past its last character.
+    :param licence: Licence of the source document.
+    :param url: Address of the source document.
+    """
+
+    text: str
+    origin: str
+    probability: float
+    document_id: str | None = None
+    title: str | None = None
+    char_start: int | None = None
+    char_end: int | None = None
+    licence: str | None = None
+    url: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The segment as the command line writes it.
+
+        :returns: A JSON-ready object.
+        """
+        if self.origin == VOCABULARY:
+            return {"text": self.text, "from": self.origin, "probability": self.probability}
+        return {
+            "text": self.text,
+            "from": self.origin,
+            "document_id": self.document_id,
+            "title": self.title,
+            "char_start": self.char_start,
+            "char_end": self.char_end,
+            "licence": self.licence,
+            "url": self.url,
+            "probability": self.probability,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """One generated text with its citations.
+
+    :param prefix: The text that was continued.
+    :param text: The continuation; the join of the segments' texts.
+    :param corpus: Corpus id.
+    :param index: Digest of the index.
+    :param model: Fingerprint of the model.
+    :param decoding: The settings it was made with.
+    :param num_steps: Number of decoding steps.
+    :param num_tokens: Number of prefix-encoder tokens appended.
+    :param seconds: Seconds per part: ``retrieve``, ``gather``, ``decode``.
+    :param segments: What each step appended, in order.
+    """
+
+    prefix: str
+    text: str
+    corpus: str
+    index: str
+    model: str
+    decoding: Decoding
+    num_steps: int
+    num_tokens: int
+    seconds: dict[str, float]
+    segments: tuple[Segment, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """The generation as the command line writes it.
+
+        :returns: A JSON-ready object.
+        """
+        return {
+            "prefix": self.prefix,
+            "text": self.text,
+            "corpus": self.corpus,
+            "index": self.index,
+            "model": self.model,
+            "decoding": asdict(self.decoding),
+            "num_steps": self.num_steps,
+            "num_tokens": self.num_tokens,
+            "seconds": self.seconds,
+            "segments": [segment.to_json() for segment in self.segments],
+        }
