@@ -1,3 +1,3 @@
-"""CoG, the Copy-Generator: text written by copying phrases out of a text collection that can be switched."""
+"""CoG, the Copy-Generator: text written by copying phrases out of a switchable text collection."""
 
 __version__ = "0.1.0"

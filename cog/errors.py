@@ -1,4 +1,4 @@
-"""Everything that can go wrong by design: what was wanted, what was found and what to run next go in, one line comes out.
+"""What can go wrong by design: wanted, found and what to run next go in, one line comes out.
 
 .. code-block:: text
 

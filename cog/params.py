@@ -1,4 +1,4 @@
-"""params.yaml: a file goes in, one frozen dataclass per stage comes out; unknown and missing keys are refused."""
+"""params.yaml: a file goes in, one frozen dataclass per stage comes out, every key checked."""
 
 import difflib
 from dataclasses import dataclass, fields
@@ -110,7 +110,12 @@ class Params:
     generate: GenerateParams
 
 
-SECTIONS = {"fetch": FetchParams, "prepare": PrepareParams, "index": IndexParams, "generate": GenerateParams}
+SECTIONS = {
+    "fetch": FetchParams,
+    "prepare": PrepareParams,
+    "index": IndexParams,
+    "generate": GenerateParams,
+}
 
 
 def load_params(path: Path) -> Params:
@@ -118,7 +123,8 @@ def load_params(path: Path) -> Params:
 
     :param path: The file.
     :returns: Its content, checked.
-    :raises ParamsError: If the file is missing or malformed, or a key is unknown, missing or of the wrong type.
+    :raises ParamsError: If the file is missing or malformed, or a key is unknown, missing or of
+        the wrong type.
     """
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -127,13 +133,20 @@ def load_params(path: Path) -> Params:
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ParamsError(f"{path.name} must be YAML", found=str(error), about=str(path)) from error
     if not isinstance(content, dict):
-        raise ParamsError(f"{path.name} must be a mapping", found=type(content).__name__, about=str(path))
+        raise ParamsError(
+            f"{path.name} must be a mapping", found=type(content).__name__, about=str(path)
+        )
     _check_keys(content, known=[field.name for field in fields(Params)], where=path.name)
     corpora = content["corpora"] or {}
     if not isinstance(corpora, dict):
-        raise ParamsError("corpora must map corpus ids to entries", found=type(corpora).__name__, about="corpora")
+        raise ParamsError(
+            "corpora must map corpus ids to entries", found=type(corpora).__name__, about="corpora"
+        )
     return Params(
-        corpora={name: _read_section(CorpusEntry, entry, where=f"corpora.{name}") for name, entry in corpora.items()},
+        corpora={
+            name: _read_section(CorpusEntry, entry, where=f"corpora.{name}")
+            for name, entry in corpora.items()
+        },
         model=str(content["model"]),
         **{name: _read_section(kind, content[name], where=name) for name, kind in SECTIONS.items()},
     )
@@ -141,7 +154,9 @@ def load_params(path: Path) -> Params:
 
 def _read_section(kind: type[Any], content: object, *, where: str) -> Any:  # noqa: ANN401
     if not isinstance(content, dict):
-        raise ParamsError(f"section {where} must be a mapping", found=type(content).__name__, about=where)
+        raise ParamsError(
+            f"section {where} must be a mapping", found=type(content).__name__, about=where
+        )
     _check_keys(content, known=[field.name for field in fields(kind)], where=where)
     values: dict[str, object] = {}
     for field in fields(kind):
@@ -150,7 +165,9 @@ def _read_section(kind: type[Any], content: object, *, where: str) -> Any:  # no
             value = float(value)
         if not isinstance(field.type, type) or type(value) is not field.type:
             wanted = getattr(field.type, "__name__", str(field.type))
-            raise ParamsError(f"{where}.{field.name} must be of type {wanted}", found=repr(value), about=where)
+            raise ParamsError(
+                f"{where}.{field.name} must be of type {wanted}", found=repr(value), about=where
+            )
         values[field.name] = value
     return kind(**values)
 
@@ -159,7 +176,11 @@ def _check_keys(content: dict[str, object], *, known: list[str], where: str) -> 
     for key in content:
         if key not in known:
             nearest = difflib.get_close_matches(str(key), known, n=1, cutoff=0.0)
-            raise ParamsError(f"{where} has no key {key!r}", found=f"nearest known key {nearest[0]!r}", about=where)
+            raise ParamsError(
+                f"{where} has no key {key!r}",
+                found=f"nearest known key {nearest[0]!r}",
+                about=where,
+            )
     missing = [key for key in known if key not in content]
     if missing:
         raise ParamsError(f"{where} needs the key {missing[0]!r}", found="no such key", about=where)

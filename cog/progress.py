@@ -1,4 +1,4 @@
-"""Progress of long work: counts go in, a bar with items per second and time left comes out on stderr."""
+"""Progress of long work: counts go in, a bar with speed and time left comes out on stderr."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -54,7 +54,11 @@ def show_progress(label: str, *, total: int | None, unit: str) -> Iterator[Progr
     rich_progress = RichProgress(
         TextColumn("{task.description}"),
         BarColumn(),
-        TextColumn("{task.completed:.0f}/{task.total:.0f} {task.fields[unit]}" if total else "{task.completed:.0f} {task.fields[unit]}"),
+        TextColumn(
+            "{task.completed:.0f}/{task.total:.0f} {task.fields[unit]}"
+            if total
+            else "{task.completed:.0f} {task.fields[unit]}"
+        ),
         TextColumn("{task.fields[rate]}"),
         TimeRemainingColumn(),
         console=console,

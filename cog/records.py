@@ -1,4 +1,4 @@
-"""Records that cross folders: plain values go in, frozen dataclasses come out; nothing here reads, writes or computes."""
+"""Records that cross folders: plain values; nothing here reads, writes or computes."""
 
 from dataclasses import asdict, dataclass
 from typing import Any

@@ -1,1 +1,1 @@
-"""The command line: one file per noun; each command parses, calls one library function and prints."""
+"""The command line: one file per noun; a command parses, calls one library function, prints."""

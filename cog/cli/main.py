@@ -1,4 +1,4 @@
-"""Entry point: command-line words go in, an exit code comes out; commands are imported only when they are used."""
+"""Entry point: words go in, an exit code comes out; commands are imported only when used."""
 
 import importlib
 import sys
