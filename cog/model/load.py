@@ -1,0 +1,144 @@
+"""Loading the fixed trained model: a model folder goes in, the encoders ready to run come out."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from transformers import AutoModel, AutoModelForCausalLM
+
+from cog.errors import CheckpointError
+from cog.model.base import get_base_folder
+from cog.model.config import ModelConfig, load_config
+from cog.model.fingerprint import fingerprint_model
+from cog.model.phrase_encoder import PhraseEncoder
+from cog.model.prefix_encoder import PrefixEncoder
+from cog.model.retriever import MeanRetriever
+from cog.model.weights import Weights, load_weights, merge_lora, select_weights
+from cog.model.words import WordSplitter, load_tokenizer
+
+
+@dataclass(frozen=True, slots=True)
+class IndexModel:
+    """What an index is built with.
+
+    :param fingerprint: Digest of the model.
+    :param config: Its config, with the limits of chunks and phrases.
+    :param splitter: Splits texts into words.
+    :param phrase_encoder: Encodes the words of chunks.
+    :param retriever: Encodes chunks and prefixes for retrieval.
+    """
+
+    fingerprint: str
+    config: ModelConfig
+    splitter: WordSplitter
+    phrase_encoder: PhraseEncoder
+    retriever: MeanRetriever
+
+
+@dataclass(frozen=True, slots=True)
+class CogModel:
+    """What text is generated with.
+
+    :param fingerprint: Digest of the model.
+    :param config: Its config, with the limits of chunks and phrases.
+    :param splitter: Splits texts into words.
+    :param retriever: Encodes prefixes for retrieval.
+    :param prefix_encoder: Encodes prefixes for the next choice.
+    """
+
+    fingerprint: str
+    config: ModelConfig
+    splitter: WordSplitter
+    retriever: MeanRetriever
+    prefix_encoder: PrefixEncoder
+
+
+def load_splitter(folder: Path) -> WordSplitter:
+    """Load only what splits texts into tokens and words.
+
+    :param folder: The model folder.
+    :returns: The splitter.
+    """
+    config = load_config(folder)
+    return WordSplitter.from_folder(get_base_folder(config.prefix_base, model_folder=folder))
+
+
+def load_index_model(folder: Path, *, device: str = "cpu") -> IndexModel:
+    """Load what building an index needs.
+
+    :param folder: The model folder.
+    :param device: ``cpu``, ``cuda`` or ``auto``.
+    :returns: The model's index side.
+    """
+    config = load_config(folder)
+    weights = load_weights(folder, config)
+    base = get_base_folder(config.phrase_base, model_folder=folder)
+    phrase_encoder = PhraseEncoder(
+        _load_bidirectional(base), load_tokenizer(base), weights, max_pieces=config.max_pieces
+    )
+    phrase_encoder.to(resolve_device(device))
+    return IndexModel(
+        fingerprint=fingerprint_model(folder),
+        config=config,
+        splitter=load_splitter(folder),
+        phrase_encoder=phrase_encoder,
+        retriever=_load_retriever(folder, config, device=device),
+    )
+
+
+def load_model(folder: Path, *, device: str = "cpu") -> CogModel:
+    """Load what generating text needs.
+
+    :param folder: The model folder.
+    :param device: ``cpu``, ``cuda`` or ``auto``.
+    :returns: The model's generating side.
+    """
+    config = load_config(folder)
+    weights = load_weights(folder, config)
+    base = get_base_folder(config.prefix_base, model_folder=folder)
+    return CogModel(
+        fingerprint=fingerprint_model(folder),
+        config=config,
+        splitter=WordSplitter.from_folder(base),
+        retriever=_load_retriever(folder, config, device=device),
+        prefix_encoder=_load_prefix_encoder(base, config, weights, device=device),
+    )
+
+
+def resolve_device(device: str) -> torch.device:
+    """Turn a device name into a device.
+
+    :param device: ``cpu``, ``cuda`` or ``auto`` (a GPU if there is one).
+    :returns: The device.
+    :raises CheckpointError: If a GPU is asked for and there is none.
+    """
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if device.startswith("cuda") and not torch.cuda.is_available():
+        raise CheckpointError("--device cuda needs a GPU", found="no GPU that torch can use", run="use --device cpu")
+    return torch.device(device)
+
+
+def _load_retriever(folder: Path, config: ModelConfig, *, device: str) -> MeanRetriever:
+    base = get_base_folder(config.retriever_base, model_folder=folder)
+    retriever = MeanRetriever(_load_bidirectional(base), load_tokenizer(base), max_pieces=config.max_pieces)
+    retriever.to(resolve_device(device))
+    return retriever
+
+
+def _load_bidirectional(base: Path) -> torch.nn.Module:
+    model: torch.nn.Module = AutoModel.from_pretrained(base, dtype=torch.float32)
+    return model
+
+
+def _load_prefix_encoder(base: Path, config: ModelConfig, weights: Weights, *, device: str) -> PrefixEncoder:
+    target = resolve_device(device)
+    causal = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+    merge_lora(causal, select_weights(weights, "lm."), scale=config.lora_scale)
+    if target.type == "cuda":
+        causal = causal.to(torch.bfloat16)
+    encoder = PrefixEncoder(
+        causal, query_projection=weights.get("qproj.weight"), begin_token_id=config.begin_token_id
+    )
+    encoder.to(target)
+    return encoder

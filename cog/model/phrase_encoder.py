@@ -1,0 +1,141 @@
+"""The phrase encoder: chunks go in, the start and end vectors of their words come out."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+from torch import Tensor, nn
+
+from cog.model.pieces import PieceBatch, encode_pieces
+from cog.model.protocols import WordVectors
+from cog.model.weights import Weights, load_part, select_weights
+
+
+class Head(nn.Module):
+    """MLP that turns a hidden state into a start or an end vector (CoG, section 3.1).
+
+    Differs from the paper's code, whose MLP is one linear layer on a tanh: two linear layers with an exact GELU.
+
+    :param width: Width of the hidden state.
+    :param hidden: Width between the layers.
+    :param dim: Width of the vector.
+    """
+
+    def __init__(self, width: int, hidden: int, dim: int) -> None:
+        super().__init__()
+        self.l1 = nn.Linear(width, hidden)
+        self.l2 = nn.Linear(hidden, dim)
+
+    def forward(self, hidden_states: Tensor) -> Tensor:
+        """Project hidden states.
+
+        :param hidden_states: *Shape:* ``(num_words, width)``
+        :returns: Vectors. *Shape:* ``(num_words, dim)``
+        """
+        vectors: Tensor = self.l2(nn.functional.gelu(self.l1(hidden_states)))
+        return vectors
+
+
+class PhraseEncoder:
+    """A bidirectional encoder with a start and an end head (CoG, section 3.1, eq. 2).
+
+    The start vector of a word is read at the first WordPiece that overlaps it, its end vector at the last.
+
+    :param bert: The bidirectional encoder.
+    :param tokenizer: Its tokenizer.
+    :param weights: Tensors ``bert.*``, ``start.*`` and ``end.*``; ``bert.*`` may be absent or lack the word embeddings.
+    :param max_pieces: Number of WordPieces of a chunk that are read, special ones aside.
+    """
+
+    def __init__(self, bert: nn.Module, tokenizer: Tokenizer, weights: Weights, *, max_pieces: int) -> None:
+        self._bert = bert
+        self._tokenizer = tokenizer
+        self._max_pieces = max_pieces
+        if bert_weights := select_weights(weights, "bert."):
+            load_part(bert, bert_weights, may_lack=_untrained_names(bert))
+        hidden, width = weights["start.l1.weight"].shape
+        self._dim = weights["start.l2.weight"].shape[0]
+        self.start = Head(width, hidden, self._dim)
+        self.end = Head(width, hidden, self._dim)
+        load_part(self.start, select_weights(weights, "start."))
+        load_part(self.end, select_weights(weights, "end."))
+        for module in (self._bert, self.start, self.end):
+            module.eval().requires_grad_(False)
+
+    @property
+    def dim(self) -> int:
+        """Width of a start vector, and of an end vector.
+
+        :returns: The width.
+        """
+        return self._dim
+
+    def to(self, device: torch.device) -> None:
+        """Move the weights.
+
+        :param device: Where to.
+        """
+        for module in (self._bert, self.start, self.end):
+            module.to(device)
+
+    @torch.inference_mode()
+    def encode_chunks(self, texts: Sequence[str], word_spans: Sequence[NDArray[np.int32]]) -> list[WordVectors]:
+        """Encode chunks together.
+
+        :param texts: Text of each chunk.
+        :param word_spans: Per chunk, the characters of each word relative to the chunk's text, leading space
+            excluded. *Shape:* ``(num_words, 2)``
+        :returns: Vectors per chunk.
+        """
+        if not texts:
+            return []
+        batch = encode_pieces(self._tokenizer, texts, max_pieces=self._max_pieces)
+        located = [_locate_words(batch, row, spans) for row, spans in enumerate(word_spans)]
+        hidden_states = self.hidden_states(batch)  # (batch, num_pieces, width)
+        device = hidden_states.device
+        rows = np.repeat(np.arange(len(texts)), [len(spans) for spans in word_spans])
+        first = np.concatenate([firsts for firsts, _, _ in located])
+        last = np.concatenate([lasts for _, lasts, _ in located])
+        row_index = torch.from_numpy(rows).to(device)
+        start = self.start(hidden_states[row_index, torch.from_numpy(first).to(device)])  # (num_words, dim)
+        end = self.end(hidden_states[row_index, torch.from_numpy(last).to(device)])
+        starts, ends = start.cpu().numpy(), end.cpu().numpy()
+        bounds = np.concatenate([[0], np.cumsum([len(spans) for spans in word_spans])])
+        return [
+            WordVectors(starts[a:b], ends[a:b], has_piece)
+            for a, b, (_, _, has_piece) in zip(bounds[:-1], bounds[1:], located, strict=True)
+        ]
+
+    def hidden_states(self, batch: PieceBatch) -> Tensor:
+        """Run the bidirectional encoder alone.
+
+        :param batch: Padded WordPieces.
+        :returns: Last hidden states. *Shape:* ``(batch, num_pieces, width)``
+        """
+        device = next(self._bert.parameters()).device
+        output = self._bert(input_ids=batch.ids.to(device), attention_mask=batch.mask.to(device))
+        states: Tensor = output.last_hidden_state
+        return states
+
+
+def _untrained_names(bert: nn.Module) -> tuple[str, ...]:
+    # word embeddings may stay the base model's; the pooler is never used
+    names = [name for name, _ in bert.named_parameters()]
+    return tuple(name for name in names if "word_embeddings" in name or name.startswith("pooler."))
+
+
+def _locate_words(
+    batch: PieceBatch, row: int, spans: NDArray[np.int32]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
+    # first and last piece that overlap each word, counted with the leading special piece
+    pieces = batch.offsets[row]  # (num_pieces, 2)
+    first = np.searchsorted(pieces[:, 1], spans[:, 0], side="right")
+    last = np.searchsorted(pieces[:, 0], spans[:, 1], side="left") - 1
+    has_piece = (first <= last) & (spans[:, 0] < spans[:, 1])
+    if batch.is_cut[row] and len(pieces):
+        has_piece &= spans[:, 1] <= pieces[-1, 1]  # a word cut in the middle was not seen whole
+    first = np.where(has_piece, first, 0)
+    last = np.where(has_piece, last, 0)
+    return first + batch.num_leading, last + batch.num_leading, has_piece

@@ -1,0 +1,146 @@
+"""The prefix encoder: token ids go in, prefix vectors and token logits come out, with a cache in between."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from transformers import AttentionInterface, PreTrainedModel
+
+from cog.model.cache import ATTENTION_NAME, PrefixCache, packed_attention
+
+PREFILL_TOKENS = 512  # tokens of one prefix encoded in one pass; bounds the memory of long prefixes
+
+
+class PrefixEncoder:
+    """A causal language model read at its last token (CoG, section 3.1).
+
+    Differs from the paper where the weights hold ``qproj``: the query of phrases is then ``W_q h`` instead of ``h``.
+
+    :param model: Any causal model of transformers; its attention is replaced by the packed one.
+    :param query_projection: ``W_q`` of *Shape:* ``(dim, dim)``; None for the identity.
+    :param begin_token_id: Token put before every prefix; None for none.
+    """
+
+    def __init__(
+        self, model: PreTrainedModel, *, query_projection: Tensor | None, begin_token_id: int | None
+    ) -> None:
+        AttentionInterface.register(ATTENTION_NAME, packed_attention)
+        model.eval().requires_grad_(False)
+        model.set_attn_implementation(ATTENTION_NAME)
+        self.model = model
+        self.begin_token_id = begin_token_id
+        self._body: nn.Module = model.base_model
+        self._embed: nn.Module = model.get_input_embeddings()
+        self._head: nn.Module = model.get_output_embeddings()
+        self._projection = query_projection
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights lie.
+
+        :returns: The device.
+        """
+        device: torch.device = self._embed.weight.device  # type: ignore[union-attr, assignment]
+        return device
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of tokens of the vocabulary.
+
+        :returns: The count.
+        """
+        return int(self._head.weight.shape[0])  # type: ignore[union-attr, operator]
+
+    @property
+    def max_positions(self) -> int:
+        """Number of tokens that the model can read.
+
+        :returns: The count.
+        """
+        return int(self.model.config.max_position_embeddings)
+
+    def to(self, device: torch.device) -> None:
+        """Move the weights.
+
+        :param device: Where to.
+        """
+        self.model.to(device)  # type: ignore[arg-type]
+        if self._projection is not None:
+            self._projection = self._projection.to(device)
+
+    def new_cache(self, *, batch: int, capacity: int) -> PrefixCache:
+        """An empty cache.
+
+        :param batch: Number of prefixes.
+        :param capacity: Number of positions to begin with.
+        :returns: The cache.
+        """
+        return PrefixCache(batch=batch, capacity=capacity, device=self.device)
+
+    @torch.inference_mode()
+    def append(self, cache: PrefixCache, token_ids: Sequence[Sequence[int]]) -> Tensor:
+        """Append tokens to the prefixes of a cache in one pass.
+
+        :param cache: The cache; its prefixes grow.
+        :param token_ids: New tokens per prefix; may be empty for some, not for all.
+        :returns: Hidden states of the new tokens, packed prefix by prefix. *Shape:* ``(num_tokens, dim)``
+        """
+        layout = cache.plan([len(ids) for ids in token_ids])
+        packed = torch.tensor([i for ids in token_ids for i in ids], device=self.device)
+        output = self._body(
+            inputs_embeds=self._embed(packed).unsqueeze(0),  # (1, num_tokens, dim)
+            position_ids=layout.positions.unsqueeze(0),
+            cache=cache,
+            use_cache=True,
+            layout=layout,
+        )
+        cache.commit()
+        states: Tensor = output.last_hidden_state[0]
+        return states
+
+    def append_last(self, cache: PrefixCache, token_ids: Sequence[Sequence[int]]) -> Tensor:
+        """Append tokens and return only what follows them: the hidden state at the last token of each prefix.
+
+        Long prefixes are read block by block.
+
+        :param cache: The cache; its prefixes grow.
+        :param token_ids: New tokens per prefix, at least one each.
+        :returns: Hidden states. *Shape:* ``(batch, dim)``
+        """
+        longest = max(len(ids) for ids in token_ids)
+        if longest <= PREFILL_TOKENS:
+            ends = torch.tensor([len(ids) for ids in token_ids]).cumsum(0) - 1
+            return self.append(cache, token_ids)[ends.to(self.device)]
+        last: list[Tensor | None] = [None] * len(token_ids)
+        for begin in range(0, longest, PREFILL_TOKENS):
+            blocks = [list(ids[begin : begin + PREFILL_TOKENS]) for ids in token_ids]
+            states = self.append(cache, blocks)
+            end = 0
+            for row, block in enumerate(blocks):
+                end += len(block)
+                if block:
+                    last[row] = states[end - 1]
+        return torch.stack([state for state in last if state is not None])
+
+    @torch.inference_mode()
+    def token_logits(self, hidden_states: Tensor) -> Tensor:
+        """Scores of the vocabulary: ``h · E_v`` (CoG, section 2).
+
+        :param hidden_states: *Shape:* ``(batch, dim)``
+        :returns: *Shape:* ``(batch, vocab_size)``, float32
+        """
+        logits: Tensor = self._head(hidden_states)
+        return logits.float()
+
+    @torch.inference_mode()
+    def phrase_queries(self, hidden_states: Tensor) -> tuple[Tensor, Tensor]:
+        """The halves of the prefix vector that meet start and end vectors (CoG, eq. 1 and 2).
+
+        :param hidden_states: *Shape:* ``(batch, dim)``
+        :returns: Start and end query, each of *Shape:* ``(batch, dim / 2)``, float32
+        """
+        queries = hidden_states
+        if self._projection is not None:
+            queries = hidden_states @ self._projection.T.to(hidden_states.dtype)
+        half = queries.shape[1] // 2
+        return queries[:, :half].float(), queries[:, half:].float()

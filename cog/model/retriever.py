@@ -1,0 +1,61 @@
+"""The document retriever: texts go in, unit vectors come out."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+from torch import nn
+
+from cog.model.pieces import encode_pieces
+
+
+class MeanRetriever:
+    """A bidirectional encoder whose last hidden states are averaged over the mask and normalised.
+
+    Differs from the paper, which uses DPR's context encoder.
+
+    :param bert: The encoder, unchanged.
+    :param tokenizer: Its tokenizer.
+    :param max_pieces: Number of WordPieces read of a text, special ones aside.
+    """
+
+    def __init__(self, bert: nn.Module, tokenizer: Tokenizer, *, max_pieces: int) -> None:
+        self._bert = bert.eval().requires_grad_(False)
+        self._tokenizer = tokenizer
+        self._max_pieces = max_pieces
+        self._dim = int(bert.config.hidden_size)  # type: ignore[union-attr, arg-type]
+
+    @property
+    def dim(self) -> int:
+        """Width of a vector.
+
+        :returns: The width.
+        """
+        return self._dim
+
+    def to(self, device: torch.device) -> None:
+        """Move the weights.
+
+        :param device: Where to.
+        """
+        self._bert.to(device)
+
+    @torch.inference_mode()
+    def encode_texts(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Encode texts together; of a text that is too long the end is read, which is what a prefix leads up to.
+
+        :param texts: Prefixes or chunks.
+        :returns: Vectors of unit length. *Shape:* ``(num_texts, dim)``
+        """
+        if not texts:
+            return np.zeros((0, self._dim), dtype=np.float32)
+        batch = encode_pieces(self._tokenizer, texts, max_pieces=self._max_pieces, keep_last=True)
+        device = next(self._bert.parameters()).device
+        mask = batch.mask.to(device)
+        states = self._bert(input_ids=batch.ids.to(device), attention_mask=mask).last_hidden_state
+        weights = mask.unsqueeze(-1).to(states.dtype)  # (batch, num_pieces, 1)
+        means = (states * weights).sum(1) / weights.sum(1)
+        vectors: NDArray[np.float32] = nn.functional.normalize(means, dim=-1).cpu().numpy()
+        return vectors
