@@ -1,0 +1,215 @@
+"""Documents and prompts at rest: records go in and come out of Parquet files, streamed."""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, fields
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from cog.corpus.report import PrepareReport, parse_report
+from cog.errors import CorpusError
+from cog.records import Document, Prompt
+
+REPORT_KEY = b"cog"
+ROWS_PER_GROUP = 4096
+CHARACTERS_PER_GROUP = 8 << 20  # a row group is closed early, so that memory stays bounded
+
+DOCUMENT_SCHEMA = pa.schema([(field.name, pa.string()) for field in fields(Document)])
+PROMPT_SCHEMA = pa.schema(
+    [(field.name, pa.int64() if field.type is int else pa.string()) for field in fields(Prompt)]
+)
+
+
+class RecordWriter:
+    """Writes records of one kind to a Parquet file, in row groups of bounded size.
+
+    :param path: The file.
+    :param schema: Its columns: the fields of the records.
+    """
+
+    def __init__(self, path: Path, schema: pa.Schema) -> None:
+        self._schema = schema
+        self._writer = pq.ParquetWriter(path, schema, compression="zstd")
+        self._rows: list[dict[str, Any]] = []
+        self._num_characters = 0
+        self._hash = hashlib.sha256()
+        self.num_records = 0
+
+    def __enter__(self) -> "RecordWriter":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._writer.close()
+
+    def write(self, record: Document | Prompt) -> None:
+        """Append a record.
+
+        :param record: The record.
+        """
+        row = asdict(record)
+        self._rows.append(row)
+        self.num_records += 1
+        for value in row.values():
+            encoded = str(value).encode("utf-8")
+            self._hash.update(len(encoded).to_bytes(8, "little") + encoded)
+            self._num_characters += len(encoded)
+        if len(self._rows) >= ROWS_PER_GROUP or self._num_characters >= CHARACTERS_PER_GROUP:
+            self._flush()
+
+    def digest(self) -> str:
+        """Digest what was written so far.
+
+        :returns: sha256 over every field of every record in order, each with its length.
+        """
+        return self._hash.hexdigest()
+
+    def finish(self, report: PrepareReport) -> None:
+        """Write what is left and the report; nothing may be written after it.
+
+        :param report: The report, kept in the file's metadata.
+        """
+        self._flush()
+        self._writer.add_key_value_metadata({REPORT_KEY.decode(): report.to_json()})
+
+    def _flush(self) -> None:
+        if self._rows:
+            self._writer.write_table(pa.Table.from_pylist(self._rows, schema=self._schema))
+        self._rows = []
+        self._num_characters = 0
+
+
+class DocumentStore:
+    """The documents of a prepared corpus.
+
+    :param path: ``documents.parquet`` of the corpus.
+    :raises CorpusError: If the file is missing or not what ``prepare`` writes.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file = _open_parquet(path, DOCUMENT_SCHEMA)
+
+    @property
+    def num_documents(self) -> int:
+        """Number of documents."""
+        return int(self._file.metadata.num_rows)
+
+    def iter_documents(self, batch_size: int = 256) -> Iterator[Document]:
+        """Stream the documents in order.
+
+        :param batch_size: Number of documents held in memory at once.
+        :yields: Documents.
+        """
+        for batch in self._file.iter_batches(batch_size=batch_size):
+            for row in batch.to_pylist():
+                yield Document(**row)
+
+    def get_document(self, document_id: str) -> Document:
+        """Find a document by its id.
+
+        :param document_id: The id.
+        :returns: The document.
+        :raises CorpusError: If there is none of this id.
+        """
+        for group in range(self._file.num_row_groups):
+            ids = self._file.read_row_group(group, columns=["document_id"]).column(0)
+            position = ids.index(pa.scalar(document_id, pa.string())).as_py()
+            if position >= 0:
+                row = self._file.read_row_group(group).slice(position, 1).to_pylist()[0]
+                return Document(**row)
+        raise CorpusError(
+            f"{self.path.parent.name} must hold the document asked for",
+            found=f"no document {document_id!r}",
+            run=f"cog corpus show {self.path.parent.name}",
+            about=document_id,
+        )
+
+    def load_report(self) -> PrepareReport:
+        """Read what preparing the corpus did.
+
+        :returns: The report.
+        :raises CorpusError: If the file holds none.
+        """
+        metadata = self._file.metadata.metadata or {}
+        return parse_report(metadata.get(REPORT_KEY, b"null"), self.path.name)
+
+
+def load_report(path: Path) -> PrepareReport:
+    """Read what preparing a corpus did.
+
+    :param path: ``documents.parquet`` of the corpus.
+    :returns: The report.
+    :raises CorpusError: If the file is missing or holds none.
+    """
+    return DocumentStore(path).load_report()
+
+
+def documents_digest(path: Path) -> str:
+    """Read the digest of the documents.
+
+    :param path: ``documents.parquet`` of the corpus.
+    :returns: sha256 over every field of every document in order.
+    :raises CorpusError: If the file is missing or holds no report.
+    """
+    return load_report(path).digest
+
+
+def load_prompts(path: Path) -> list[Prompt]:
+    """Read the held-out prompts.
+
+    :param path: ``prompts.parquet`` of the corpus.
+    :returns: The prompts in order; empty if nothing is held out.
+    :raises CorpusError: If the file is missing or not what ``prepare`` writes.
+    """
+    file = _open_parquet(path, PROMPT_SCHEMA)
+    return [Prompt(**row) for row in file.read().to_pylist()]
+
+
+def count_words(texts: Iterable[str]) -> int:
+    """Count white-space separated words.
+
+    :param texts: Texts.
+    :returns: The sum over the texts.
+    """
+    return sum(len(text.split()) for text in texts)
+
+
+def _open_parquet(path: Path, schema: pa.Schema) -> pq.ParquetFile:
+    corpus_id = path.parent.name
+    if not path.is_file():
+        raise CorpusError(
+            f"corpus {corpus_id} needs {path.name}",
+            found="no such file",
+            run=f"dvc repro prepare@{corpus_id}, or cog corpus prepare {corpus_id}",
+            about=corpus_id,
+        )
+    try:
+        file = pq.ParquetFile(path)
+    except (pa.ArrowException, OSError) as error:
+        raise CorpusError(
+            f"{path.name} of {corpus_id} must be a Parquet file",
+            found=str(error),
+            run=f"cog corpus prepare {corpus_id}",
+            about=corpus_id,
+        ) from error
+    if _column_names(file.schema_arrow) != _column_names(schema):
+        raise CorpusError(
+            f"{path.name} of {corpus_id} must have the columns {_column_names(schema)}",
+            found=str(_column_names(file.schema_arrow)),
+            run=f"cog corpus prepare {corpus_id}",
+            about=corpus_id,
+        )
+    return file
+
+
+def _column_names(schema: pa.Schema) -> Sequence[str]:
+    return list(schema.names)

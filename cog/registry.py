@@ -1,0 +1,294 @@
+"""The only door to registry/: ids go in, cards and what is active come out; writes are atomic."""
+
+import contextlib
+import fcntl
+import os
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from cog.cards import Card, check_corpus_id, format_card, parse_card, resolve_card
+from cog.errors import CorpusNotFoundError, InvalidCardError, NothingActiveError, RegistryError
+from cog.paths import ProjectPaths
+from cog.records import Active
+
+MAX_PREVIOUS = 100
+ACTIVE_HEADER = "# What is switched on. Written by `cog switch` and `cog rollback`, newest first.\n"
+
+# The C parser and emitter are ten times faster; PyYAML may be built without them.
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+
+
+def load_card(paths: ProjectPaths, corpus_id: str) -> Card:
+    """Read the card of a corpus as it is written.
+
+    :param paths: The project.
+    :param corpus_id: The corpus.
+    :returns: The card; inherited fields are None.
+    :raises CorpusNotFoundError: If there is no such card.
+    :raises InvalidCardError: If the id or the card breaks the schema.
+    """
+    path = paths.card(check_corpus_id(corpus_id))
+    if not path.is_file():
+        raise CorpusNotFoundError(
+            f"corpus {corpus_id!r} needs a card",
+            found=f"no {path.relative_to(paths.root)}",
+            run="cog corpus list, or cog corpus add",
+            about=corpus_id,
+        )
+    card = parse_card(_read_yaml(path), path.name)
+    if card.id != corpus_id:
+        raise InvalidCardError(
+            f"{path.name}: id must be the name of the file", found=card.id, about="id"
+        )
+    return card
+
+
+def load_resolved_card(paths: ProjectPaths, corpus_id: str) -> Card:
+    """Read the card of a corpus with everything filled in that it takes from another card.
+
+    :param paths: The project.
+    :param corpus_id: The corpus.
+    :returns: The card; source, format, normaliser, filters and deduplicate are never None.
+    :raises RegistryError: If the card or the one it extends is missing or breaks the schema.
+    """
+    card = load_card(paths, corpus_id)
+    if card.extends is None:
+        return card
+    try:
+        return resolve_card(card, load_card(paths, card.extends))
+    except CorpusNotFoundError:
+        raise RegistryError(
+            f"card {card.id} extends {card.extends!r}, which needs a card",
+            found="no such card",
+            run=f"cog corpus add {card.extends} PATH, or edit {paths.card(card.id).name}",
+            about=card.extends,
+        ) from None
+
+
+def iter_corpus_ids(paths: ProjectPaths) -> Iterator[str]:
+    """Name the corpora that have a card.
+
+    :param paths: The project.
+    :yields: Ids in alphabetical order.
+    """
+    yield from sorted(path.stem for path in paths.cards.glob("*.yaml"))
+
+
+def iter_cards(paths: ProjectPaths) -> Iterator[Card]:
+    """Read every card as it is written.
+
+    :param paths: The project.
+    :yields: Cards in the order of their ids.
+    """
+    for corpus_id in iter_corpus_ids(paths):
+        yield load_card(paths, corpus_id)
+
+
+def save_card(paths: ProjectPaths, card: Card) -> Path:
+    """Write a card, replacing one of the same id.
+
+    :param paths: The project.
+    :param card: The card; it is checked again as it will be read.
+    :returns: The file.
+    :raises InvalidCardError: If the card breaks the schema.
+    """
+    content = format_card(card)
+    path = paths.card(check_corpus_id(card.id))
+    parse_card(yaml.load(_dump(content), Loader=_Loader), path.name)
+    _write_atomically(path, _dump(content))
+    return path
+
+
+def remove_card(paths: ProjectPaths, corpus_id: str) -> None:
+    """Delete a card.
+
+    :param paths: The project.
+    :param corpus_id: The corpus.
+    :raises CorpusNotFoundError: If there is no such card.
+    :raises RegistryError: If another card extends it.
+    """
+    path = paths.card(check_corpus_id(corpus_id))
+    if not path.is_file():
+        raise CorpusNotFoundError(
+            f"corpus {corpus_id!r} needs a card to be removed", found="none", about=corpus_id
+        )
+    children = find_children(paths, corpus_id)
+    if children:
+        raise RegistryError(
+            f"corpus {corpus_id} must not be extended by another to be removed",
+            found=f"{', '.join(children)} extends it",
+            run=f"cog corpus remove {children[0]}",
+            about=corpus_id,
+        )
+    path.unlink()
+
+
+def find_children(paths: ProjectPaths, corpus_id: str) -> list[str]:
+    """Find the corpora that extend a corpus; cards that cannot be read are passed over.
+
+    :param paths: The project.
+    :param corpus_id: The corpus that may be extended.
+    :returns: Ids in alphabetical order.
+    """
+    children = []
+    for other in iter_corpus_ids(paths):
+        with contextlib.suppress(RegistryError):
+            if load_card(paths, other).extends == corpus_id:
+                children.append(other)
+    return children
+
+
+def load_active(paths: ProjectPaths) -> Active | None:
+    """Read what is switched on.
+
+    :param paths: The project.
+    :returns: The record, or None if nothing has been switched on yet.
+    :raises RegistryError: If active.yaml is malformed.
+    """
+    active, _ = _load_history(paths)
+    return active
+
+
+def load_previous(paths: ProjectPaths) -> tuple[Active, ...]:
+    """Read what was switched on before.
+
+    :param paths: The project.
+    :returns: Records, newest first.
+    :raises RegistryError: If active.yaml is malformed.
+    """
+    _, previous = _load_history(paths)
+    return tuple(previous)
+
+
+def switch_active(paths: ProjectPaths, active: Active) -> Active | None:
+    """Make a corpus, an index and a model the active ones, atomically.
+
+    Switching to what is active already (whenever that was) changes nothing.
+
+    :param paths: The project.
+    :param active: What to switch on.
+    :returns: What was active before; None if nothing was.
+    :raises RegistryError: If active.yaml is malformed.
+    """
+    with _lock_active(paths):
+        old, previous = _load_history(paths)
+        if old is not None and _identity(old) == _identity(active):
+            return old
+        kept = previous if old is None else [old, *previous]
+        _save_history(paths, active, kept[:MAX_PREVIOUS])
+        return old
+
+
+def rollback_active(paths: ProjectPaths) -> tuple[Active, Active]:
+    """Go back to what was active before the last switch, atomically.
+
+    :param paths: The project.
+    :returns: What was active, and what is active now.
+    :raises NothingActiveError: If there is nothing to go back to.
+    :raises RegistryError: If active.yaml is malformed.
+    """
+    with _lock_active(paths):
+        old, previous = _load_history(paths)
+        if old is None or not previous:
+            raise NothingActiveError(
+                "rollback needs an earlier switch",
+                found="nothing before this" if old else "nothing was ever switched on",
+                run="cog switch --corpus ID",
+            )
+        _save_history(paths, previous[0], previous[1:])
+        return old, previous[0]
+
+
+def _identity(active: Active) -> tuple[str, str, str]:
+    return active.corpus, active.index, active.model
+
+
+@contextlib.contextmanager
+def _lock_active(paths: ProjectPaths) -> Iterator[None]:
+    paths.locks.mkdir(parents=True, exist_ok=True)
+    with (paths.locks / "active.lock").open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)  # released when the file is closed
+        yield
+
+
+def _load_history(paths: ProjectPaths) -> tuple[Active | None, list[Active]]:
+    if not paths.active.is_file():
+        return None, []
+    try:
+        content = _read_yaml(paths.active)
+        if content is None:
+            return None, []
+        if not isinstance(content, dict) or set(content) != {"active", "previous"}:
+            raise _ActiveShapeError("the keys active and previous are expected")
+        if not isinstance(content["previous"], list):
+            raise _ActiveShapeError("previous must be a list")
+        return _read_active(content["active"]), [_read_active(each) for each in content["previous"]]
+    except (InvalidCardError, _ActiveShapeError) as error:
+        name = paths.active.relative_to(paths.root)
+        raise RegistryError(
+            f"{name} must be as `cog switch` writes it",
+            found=str(error),
+            run=f"git checkout {name}, or rm {name} and cog switch --corpus ID",
+            about=str(name),
+        ) from error
+
+
+class _ActiveShapeError(Exception):
+    """active.yaml is YAML, but not of the right shape."""
+
+
+def _read_active(content: object) -> Active:
+    names = [field.name for field in fields(Active)]
+    if not isinstance(content, dict) or set(content) != set(names):
+        raise _ActiveShapeError(f"a record has the keys {', '.join(names)}")
+    if not all(isinstance(value, str) and value for value in content.values()):
+        raise _ActiveShapeError("every value of a record must be a text")
+    return Active(**content)
+
+
+def _save_history(paths: ProjectPaths, active: Active, previous: list[Active]) -> None:
+    content = {"active": asdict(active), "previous": [asdict(each) for each in previous]}
+    _write_atomically(paths.active, ACTIVE_HEADER + _dump(content))
+
+
+def _read_yaml(path: Path) -> object:
+    try:
+        return yaml.load(path.read_bytes().decode("utf-8-sig"), Loader=_Loader)
+    except UnicodeDecodeError as error:
+        raise InvalidCardError(
+            f"{path.name} must be UTF-8", found=f"byte {error.start} is not", about=path.name
+        ) from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f"line {mark.line + 1}: " if mark else ""
+        problem = getattr(error, "problem", None) or str(error)
+        raise InvalidCardError(
+            f"{path.name} must be YAML", found=f"{line}{problem}", about=path.name
+        ) from None
+
+
+def _dump(content: dict[str, Any]) -> str:
+    text: str = yaml.dump(content, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
+    return text
+
+
+def _write_atomically(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+    temporary = Path(name)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as handle:
+            handle.write(text)
+            handle.flush()
+            os.fsync(handle.fileno())
+        temporary.chmod(0o644)
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
