@@ -104,14 +104,11 @@ class PrefixEncoder:
         Long prefixes are read block by block.
 
         :param cache: The cache; its prefixes grow.
-        :param token_ids: New tokens per prefix, at least one each.
-        :returns: Hidden states. *Shape:* ``(batch, dim)``
+        :param token_ids: New tokens per prefix; may be empty for some, not for all.
+        :returns: Hidden states of the prefixes that got tokens, in order. *Shape:* ``(num_rows, dim)``
         """
         longest = max(len(ids) for ids in token_ids)
-        if longest <= PREFILL_TOKENS:
-            ends = torch.tensor([len(ids) for ids in token_ids]).cumsum(0) - 1
-            return self.append(cache, token_ids)[ends.to(self.device)]
-        last: list[Tensor | None] = [None] * len(token_ids)
+        last: dict[int, Tensor] = {}
         for begin in range(0, longest, PREFILL_TOKENS):
             blocks = [list(ids[begin : begin + PREFILL_TOKENS]) for ids in token_ids]
             states = self.append(cache, blocks)
@@ -120,7 +117,7 @@ class PrefixEncoder:
                 end += len(block)
                 if block:
                     last[row] = states[end - 1]
-        return torch.stack([state for state in last if state is not None])
+        return torch.stack([last[row] for row in sorted(last)])
 
     @torch.inference_mode()
     def token_logits(self, hidden_states: Tensor) -> Tensor:

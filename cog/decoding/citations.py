@@ -1,0 +1,36 @@
+"""Citations: a copied segment and its document go in, a segment that names its source comes out."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from cog.decoding.text import Copy
+from cog.errors import IndexMismatchError
+from cog.records import Document, Segment
+
+
+def cite_segment(segment: Segment, copy: Copy | None, documents: Mapping[int, Document]) -> Segment:
+    """Name the source of a copied segment, and hold the copy against it.
+
+    :param segment: The segment.
+    :param copy: Where it was copied from; None for a vocabulary segment, which is returned as it is.
+    :param documents: Documents by their position in the index.
+    :returns: The segment with its source; ``document.text[char_start:char_end] == text``.
+    :raises IndexMismatchError: If a copy is not what its document says.
+    """
+    if copy is None:
+        return segment
+    document = documents[copy.document_ordinal]
+    if document.text[segment.char_start : segment.char_end] != segment.text:
+        raise IndexMismatchError(
+            f"the index must say what document {document.document_id} says at {segment.char_start}",
+            found=repr(segment.text),
+            run="cog index verify <id>, then cog index build <id> --force",
+            about=document.document_id,
+        )
+    return replace(
+        segment,
+        document_id=document.document_id,
+        title=document.title,
+        licence=document.licence,
+        url=document.url,
+    )

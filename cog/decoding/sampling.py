@@ -1,0 +1,69 @@
+"""Taking a choice: a next-choice distribution goes in, one position of it comes out, greedily or from the nucleus."""
+
+import hashlib
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cog.decoding.distribution import NextChoice
+from cog.records import Decoding
+
+
+class Chooser:
+    """Takes one choice per step from a text's own random stream.
+
+    The stream depends on the seed and the prefix alone, so a text does not depend on its batch.
+
+    :param decoding: The settings.
+    :param prefix: The text that is continued.
+    """
+
+    def __init__(self, decoding: Decoding, prefix: str) -> None:
+        digest = hashlib.sha256(prefix.encode()).digest()
+        entropy = [decoding.seed, int.from_bytes(digest[:8], "little")]
+        self._decoding = decoding
+        self._random = np.random.Generator(np.random.Philox(np.random.SeedSequence(entropy)))
+
+    def choose(self, distribution: NextChoice) -> int:
+        """Take a choice.
+
+        :param distribution: The distribution.
+        :returns: Position in its weights.
+        """
+        if self._decoding.method == "greedy":
+            return int(distribution.weights.argmax())
+        return choose_nucleus(distribution, top_p=self._decoding.top_p, draw=float(self._random.random()))
+
+
+def choose_nucleus(distribution: NextChoice, *, top_p: float, draw: float) -> int:
+    """Draw from the smallest set of choices that holds a mass of ``top_p`` (Holtzman et al. 2020).
+
+    No choice below ``(1 - top_p) / num_choices`` can be in that set, since all of those together hold less than what
+    is left out; so a few thousand are sorted instead of all.
+
+    :param distribution: The distribution.
+    :param top_p: Mass of the nucleus.
+    :param draw: Uniform in [0, 1).
+    :returns: Position in the weights.
+    """
+    weights, total = distribution.weights, distribution.total
+    if top_p >= 1.0:
+        return _pick(weights.double().cumsum(0).cpu().numpy(), draw)
+    kept = (weights >= (1.0 - top_p) * total / len(weights)).nonzero().squeeze(1)
+    values = weights[kept].cpu().numpy()
+    inside = _nucleus(values, mass=top_p * total)
+    return int(kept[int(inside[_pick(values[inside].cumsum(dtype=np.float64), draw)])])
+
+
+def _nucleus(values: NDArray[np.float32], *, mass: float) -> NDArray[np.int64]:
+    # positions of the largest values that together hold the mass; of equal values the first
+    falling = np.sort(values)[::-1]
+    size = int((falling.cumsum(dtype=np.float64) < mass).sum()) + 1
+    smallest = falling[min(size, len(falling)) - 1]
+    above = np.flatnonzero(values > smallest)
+    equal = np.flatnonzero(values == smallest)[: size - len(above)]
+    return np.sort(np.concatenate([above, equal]))
+
+
+def _pick(mass: NDArray[np.float64], draw: float) -> int:
+    return min(int(np.searchsorted(mass, draw * mass[-1], side="right")), len(mass) - 1)
