@@ -1,0 +1,70 @@
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from cog import __version__
+from cog.cli.main import COMMANDS, cli
+
+
+def run_cog(*words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [Path(sys.executable).with_name("cog"), *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=cwd,
+        env=dict(os.environ),
+    )
+
+
+def test_help_names_every_command() -> None:
+    said = CliRunner().invoke(cli, ["--help"]).output
+    for name, what in COMMANDS.items():
+        assert name in said
+        assert what.split()[0] in said
+
+
+def test_help_takes_under_half_a_second() -> None:
+    seconds = []
+    for _ in range(3):
+        begin = time.perf_counter()
+        run_cog("--help")
+        seconds.append(time.perf_counter() - begin)
+    assert min(seconds) < 0.5
+
+
+def test_version_is_the_package_s() -> None:
+    assert CliRunner().invoke(cli, ["--version"]).output == f"cog, version {__version__}\n"
+
+
+def test_stated_failure_is_one_line_and_exit_1(tmp_path: Path) -> None:
+    done = run_cog("status", cwd=tmp_path)
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert done.stderr.startswith("cog: a cog project needs params.yaml and registry/")
+    assert done.stderr.count("\n") == 1
+
+
+def test_project_option_names_the_folder(tmp_path: Path) -> None:
+    done = run_cog("--project", str(tmp_path), "status")
+    assert done.returncode == 1
+    assert str(tmp_path) in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words", [["no-such-command"], ["--no-such-option"], ["switch", "--no-such-option"]]
+)
+def test_wrong_usage_is_exit_2(words: list[str]) -> None:
+    done = run_cog(*words)
+    assert done.returncode == 2
+    assert "Usage: cog" in done.stderr
+
+
+def test_no_words_show_the_help() -> None:
+    done = run_cog()
+    assert "Commands" in done.stdout + done.stderr
