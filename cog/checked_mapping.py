@@ -1,6 +1,5 @@
 """Reading one mapping of a card: plain values go in, checked values come out, wrong ones raise."""
 
-import codecs
 import difflib
 import re
 from collections.abc import Callable, Sequence
@@ -148,8 +147,8 @@ class CheckedMapping:
         names = self.texts(key)
         for name in names or ("",):
             try:
-                codecs.lookup(name)
-            except LookupError:
+                "".encode(name)
+            except (LookupError, UnicodeError):
                 wanted = "must name an encoding such as utf-8, cp1252, latin-1 or utf-16"
                 raise self.error(wanted, found=repr(name), key=key) from None
         return names

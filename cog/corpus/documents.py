@@ -1,7 +1,7 @@
 """Documents and prompts at rest: records go in and come out of Parquet files, streamed."""
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 from types import TracebackType
@@ -172,15 +172,6 @@ def load_prompts(path: Path) -> list[Prompt]:
     """
     file = _open_parquet(path, PROMPT_SCHEMA)
     return [Prompt(**row) for row in file.read().to_pylist()]
-
-
-def count_words(texts: Iterable[str]) -> int:
-    """Count white-space separated words.
-
-    :param texts: Texts.
-    :returns: The sum over the texts.
-    """
-    return sum(len(text.split()) for text in texts)
 
 
 def _open_parquet(path: Path, schema: pa.Schema) -> pq.ParquetFile:

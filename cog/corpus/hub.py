@@ -1,0 +1,64 @@
+"""Hugging Face data sets: a name goes in, one Parquet file per split comes out."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from cog.cards import Source
+from cog.errors import AssetError, CorpusError
+
+
+def save_hub_splits(source: Source, folder: Path, *, columns: Sequence[str]) -> list[str]:
+    """Fetch the splits of a data set and write them as Parquet.
+
+    :param source: A source of type ``hub``; the data set may be a local folder of data files.
+    :param folder: Where the files go.
+    :param columns: Columns to keep.
+    :returns: Names of the files in the order of the splits.
+    :raises AssetError: If the hub is out of reach or has no such data set.
+    :raises CorpusError: If the data set needs a loading script or lacks a column.
+    """
+    import datasets
+
+    assert source.dataset is not None
+    names = []
+    for split in source.split or ():
+        try:
+            rows = datasets.load_dataset(
+                source.dataset, source.config, split=split, revision=source.revision
+            )
+        except RuntimeError as error:
+            if "script" in str(error).lower():
+                raise _needs_script(source.dataset) from None
+            raise _out_of_reach(source.dataset, error) from None
+        except Exception as error:  # the hub's clients raise what their transport raises
+            raise _out_of_reach(source.dataset, error) from None
+        missing = [name for name in columns if name not in rows.column_names]
+        if missing:
+            raise CorpusError(
+                f"data set {source.dataset} must have the column {missing[0]!r}",
+                found=", ".join(rows.column_names),
+                run="set format.fields in the card",
+                about=source.dataset,
+            )
+        name = f"{split.replace('/', '-')}.parquet"
+        rows.select_columns(list(columns)).to_parquet(folder / name)
+        names.append(name)
+    return names
+
+
+def _needs_script(dataset: str) -> CorpusError:
+    return CorpusError(
+        f"data set {dataset} must be Parquet, JSON lines, CSV or text",
+        found="a loading script, which is never run",
+        run="pass local files: cog corpus fetch ID --source DIR_OR_FILE",
+        about=dataset,
+    )
+
+
+def _out_of_reach(dataset: str, error: Exception) -> AssetError:
+    return AssetError(
+        f"data set {dataset} must be within reach",
+        found=f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}",
+        run="pass local files: cog corpus fetch ID --source DIR_OR_FILE",
+        about=dataset,
+    )

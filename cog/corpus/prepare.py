@@ -1,0 +1,159 @@
+"""Raw files become documents: a card and raw/ go in, documents and prompts come out as Parquet.
+
+Everything is streamed. Memory holds one document, one row group and 8 bytes per document and per
+distinct text; a document has at most 16,777,216 characters.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from cog.cards import Card
+from cog.corpus.documents import DOCUMENT_SCHEMA, PROMPT_SCHEMA, RecordWriter
+from cog.corpus.normalisers import get_normaliser
+from cog.corpus.prompts import Tokenise, iter_prompts
+from cog.corpus.readers import iter_found
+from cog.corpus.report import PrepareReport
+from cog.corpus.selection import SeenTexts, is_held_out, is_in_subset
+from cog.corpus.sources import get_layout, list_raw_files, load_source_record
+from cog.corpus.staging import open_staging
+from cog.corpus.tally import Tally
+from cog.errors import CorpusError
+from cog.paths import CorpusPaths
+from cog.progress import Progress
+from cog.records import Document
+
+
+def prepare_corpus(
+    card: Card,
+    *,
+    corpus_paths: CorpusPaths,
+    tokenise: Tokenise,
+    progress: Progress,
+    prompt_tokens: int,
+    reference_tokens: int,
+) -> PrepareReport:
+    """Normalise, filter, de-duplicate and select the documents of a corpus, and cut its prompts.
+
+    :param card: The card with everything filled in.
+    :param corpus_paths: Where the corpus lies; old files are replaced at the end.
+    :param tokenise: Gives the first and one past the last character of every token of a text.
+    :param progress: Told of every document read.
+    :param prompt_tokens: Number of tokens of a prompt.
+    :param reference_tokens: Number of tokens that follow it.
+    :returns: What was done; it is kept in ``documents.parquet`` too.
+    :raises CorpusError: If a raw file or record cannot be used, or no document is left.
+    """
+    assert card.format is not None
+    tally = Tally(card.format.on_error)
+    with open_staging(corpus_paths.root) as staging:
+        documents_path = staging / corpus_paths.documents.name
+        prompts_path = staging / corpus_paths.prompts.name
+        with (
+            RecordWriter(documents_path, DOCUMENT_SCHEMA) as documents,
+            RecordWriter(prompts_path, PROMPT_SCHEMA) as prompts,
+        ):
+            counter = _Counter()
+            for document in _iter_clean(card, corpus_paths.raw, tally=tally, progress=progress):
+                if is_held_out(card, document.document_id):
+                    tally.skip("held-out")
+                    for prompt in iter_prompts(
+                        document,
+                        tokenise=tokenise,
+                        prompt_tokens=prompt_tokens,
+                        reference_tokens=reference_tokens,
+                    ):
+                        prompts.write(prompt)
+                elif not is_in_subset(card, document.document_id):
+                    tally.skip("outside-subset")
+                else:
+                    documents.write(document)
+                    counter.add(document)
+            report = _build_report(
+                card, tally, documents=documents, prompts=prompts, counter=counter
+            )
+            documents.finish(report)
+            prompts.finish(report)
+        # The documents are replaced last: what reads them finds the prompts that belong to them.
+        prompts_path.replace(corpus_paths.prompts)
+        documents_path.replace(corpus_paths.documents)
+    return report
+
+
+class _Counter:
+    def __init__(self) -> None:
+        self.num_words = 0
+        self.num_characters = 0
+
+    def add(self, document: Document) -> None:
+        self.num_words += len(document.text.split())
+        self.num_characters += len(document.text)
+
+
+def _iter_clean(card: Card, raw: Path, *, tally: Tally, progress: Progress) -> Iterator[Document]:
+    assert card.normaliser is not None
+    normalise = get_normaliser(card.normaliser)
+    record = load_source_record(raw)
+    found = iter_found(
+        card, list_raw_files(raw, record), layout=get_layout(card, record), tally=tally
+    )
+    seen_ids = SeenTexts()
+    seen_texts = SeenTexts()
+    for received in found:
+        progress.advance(1)
+        title = " ".join(normalise(received.title).split())
+        document = replace(received, title=title, text=normalise(received.text))
+        reason = _find_reason(card, document, seen_texts)
+        if reason is not None:
+            tally.skip(reason)
+        elif not seen_ids.add(document.document_id):
+            tally.reject(document.source, f"the id {document.document_id!r} was there before")
+        else:
+            yield document
+
+
+def _find_reason(card: Card, document: Document, seen_texts: SeenTexts) -> str | None:
+    assert card.filters is not None
+    num_words = len(document.text.split())
+    if num_words == 0:
+        return "empty"
+    if num_words < card.filters.min_words:
+        return "too-short"
+    if card.filters.max_words is not None and num_words > card.filters.max_words:
+        return "too-long"
+    if card.deduplicate == "exact" and not seen_texts.add(document.text):
+        return "duplicate"
+    return None
+
+
+def _build_report(
+    card: Card,
+    tally: Tally,
+    *,
+    documents: RecordWriter,
+    prompts: RecordWriter,
+    counter: _Counter,
+) -> PrepareReport:
+    skipped = dict(tally.skipped)
+    if documents.num_records == 0:
+        reasons = ", ".join(f"{count} {reason}" for reason, count in skipped.items() if count)
+        raise CorpusError(
+            f"corpus {card.id} must have at least one document",
+            found=f"none left ({reasons})" if reasons else "none in the raw files",
+            run="mend the source, the filters or the subset of the card",
+            about=card.id,
+        )
+    assert card.normaliser is not None
+    return PrepareReport(
+        corpus=card.id,
+        normaliser=card.normaliser,
+        num_read=documents.num_records + sum(skipped.values()),
+        num_documents=documents.num_records,
+        skipped=skipped,
+        num_words=counter.num_words,
+        num_characters=counter.num_characters,
+        num_prompts=prompts.num_records,
+        digest=documents.digest(),
+        prompts_digest=prompts.digest(),
+        notes=tuple(tally.notes),
+    )

@@ -1,0 +1,81 @@
+"""Which documents are kept, held out or seen before: ids and texts go in, decisions come out."""
+
+import hashlib
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cog.cards import Card
+
+_MERGE_AT = 1 << 16
+
+
+def get_position(document_id: str, seed: int) -> float:
+    """Place a document in the random order of a seed.
+
+    A document is in a subset if its position is below the proportion, so subsets of one seed are
+    nested, and adding documents never changes where others stand.
+
+    :param document_id: The document.
+    :param seed: The seed.
+    :returns: A number in [0, 1), evenly spread over documents.
+    """
+    key = f"{seed}\0{document_id}".encode()
+    number = int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), "big")
+    return (number >> 11) / (1 << 53)
+
+
+def is_held_out(card: Card, document_id: str) -> bool:
+    """Tell whether prompts are cut from a document, which is then not indexed.
+
+    The end of the random order is held out, so the smaller of nested subsets share their prompts.
+
+    :param card: The card.
+    :param document_id: The document.
+    :returns: True for the last ``prompts.held_out`` of the documents.
+    """
+    rule = card.prompts
+    return rule is not None and get_position(document_id, rule.seed) >= 1.0 - rule.held_out
+
+
+def is_in_subset(card: Card, document_id: str) -> bool:
+    """Tell whether a document belongs to the part a card asks for.
+
+    :param card: The card.
+    :param document_id: The document.
+    :returns: True without a subset, or for the first ``subset.proportion`` of the documents.
+    """
+    subset = card.subset
+    return subset is None or get_position(document_id, subset.seed) < subset.proportion
+
+
+class SeenTexts:
+    """Remembers texts by a 64-bit hash: 8 bytes each, whatever their length.
+
+    Of 10 million different texts, two have the same hash with a chance of one in 370,000.
+    """
+
+    def __init__(self) -> None:
+        self._old: NDArray[np.uint64] = np.empty(0, dtype=np.uint64)
+        self._new: set[int] = set()
+
+    def add(self, text: str) -> bool:
+        """Remember a text.
+
+        :param text: The text.
+        :returns: Whether it is new.
+        """
+        digest = hashlib.blake2b(text.encode("utf-8"), digest_size=8).digest()
+        key = int.from_bytes(digest, "little")
+        if key in self._new or self._is_old(key):
+            return False
+        self._new.add(key)
+        if len(self._new) >= _MERGE_AT:
+            fresh = np.fromiter(self._new, dtype=np.uint64, count=len(self._new))
+            self._old = np.sort(np.concatenate([self._old, fresh]))
+            self._new = set()
+        return True
+
+    def _is_old(self, key: int) -> bool:
+        place = int(np.searchsorted(self._old, np.uint64(key)))
+        return place < len(self._old) and int(self._old[place]) == key

@@ -1,0 +1,182 @@
+"""What lies in raw/: files go in, a record of them with checksums comes out, and back."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path, PurePosixPath
+
+from cog.cards import Card, Format
+from cog.corpus.decoding import RawFile
+from cog.corpus.readers import Layout
+from cog.errors import CorpusError
+
+SOURCE_FILE = "SOURCE.json"
+ORIGINS = ("wheel", "hub", "files", "local")
+
+# Endings of the files of each kind; text and json kinds may be packed with gzip besides.
+SUFFIXES = {
+    "text": (".txt", ".text", ".md", ".raw", ".tokens"),
+    "jsonl": (".jsonl", ".ndjson"),
+    "json": (".json",),
+    "csv": (".csv", ".tsv"),
+    "parquet": (".parquet",),
+    "sqlite": (".db", ".sqlite", ".sqlite3"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RawEntry:
+    """One raw file as it was received.
+
+    :param name: Its name below ``raw/``.
+    :param num_bytes: Its size.
+    :param sha256: Its checksum.
+    """
+
+    name: str
+    num_bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRecord:
+    """Content of ``raw/SOURCE.json``.
+
+    :param origin: ``wheel``, ``hub``, ``files`` or ``local`` (given with ``--source``).
+    :param layout: ``format`` or ``local``: which part of the card says how the files are read.
+    :param files: The files in order.
+    """
+
+    origin: str
+    layout: str
+    files: tuple[RawEntry, ...]
+
+
+def find_kind(name: str) -> str | None:
+    """Tell the kind of a file by its ending.
+
+    :param name: Name of the file; ``.gz`` is passed over.
+    :returns: One of the kinds of a card, or None.
+    """
+    ending = name.lower().removesuffix(".gz")
+    for kind, suffixes in SUFFIXES.items():
+        if ending.endswith(suffixes):
+            return kind
+    return None
+
+
+def choose_layout(names: Iterable[str], card_format: Format) -> str:
+    """Tell which part of a card says how files are read.
+
+    :param names: Names of the files.
+    :param card_format: The card's format.
+    :returns: ``local`` if the card has that part and it names the files' kind, else ``format``.
+    """
+    kinds = {find_kind(name) for name in names}
+    local = card_format.local
+    is_local = local is not None and kinds != {card_format.kind} and kinds <= {local.kind, None}
+    return "local" if is_local else "format"
+
+
+def get_layout(card: Card, record: SourceRecord) -> Layout:
+    """Tell how the raw files are read.
+
+    :param card: The card with everything filled in.
+    :param record: What lies in ``raw/``.
+    :returns: Kind and rule.
+    """
+    assert card.format is not None
+    chosen = card.format
+    if record.layout == "local" and card.format.local is not None:
+        local = card.format.local
+        return Layout(local.kind, local.documents, local.heading)
+    return Layout(chosen.kind, chosen.documents, chosen.heading)
+
+
+def describe_file(folder: Path, name: str) -> RawEntry:
+    """Measure a raw file.
+
+    :param folder: ``raw/``.
+    :param name: Name of the file below it.
+    :returns: Its size and checksum.
+    """
+    with (folder / name).open("rb") as handle:
+        checksum = hashlib.file_digest(handle, "sha256").hexdigest()
+    return RawEntry(name, (folder / name).stat().st_size, checksum)
+
+
+def save_source_record(folder: Path, record: SourceRecord) -> None:
+    """Write ``SOURCE.json``.
+
+    :param folder: ``raw/``.
+    :param record: What lies in it.
+    """
+    text = json.dumps(asdict(record), indent=1, ensure_ascii=False)
+    (folder / SOURCE_FILE).write_text(text + "\n", encoding="utf-8")
+
+
+def load_source_record(folder: Path) -> SourceRecord:
+    """Read ``SOURCE.json`` and check that the files it names are there.
+
+    :param folder: ``raw/``.
+    :returns: What lies in it.
+    :raises CorpusError: If it is missing or malformed, or a file is missing or of another size.
+    """
+    corpus_id = folder.parent.name
+    path = folder / SOURCE_FILE
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        files = tuple(RawEntry(**entry) for entry in content.pop("files"))
+        record = SourceRecord(files=files, **content)
+    except FileNotFoundError:
+        raise _broken(corpus_id, f"no {folder.name}/{SOURCE_FILE}") from None
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise _broken(corpus_id, f"{SOURCE_FILE}: {error}") from None
+    for entry in record.files:
+        found = folder / entry.name
+        if not found.is_file() or found.stat().st_size != entry.num_bytes:
+            raise _broken(corpus_id, f"{entry.name} is missing or of another size")
+    return record
+
+
+def list_raw_files(folder: Path, record: SourceRecord) -> list[RawFile]:
+    """Name the raw files and what the ids of their documents begin with.
+
+    :param folder: ``raw/``.
+    :param record: What lies in it.
+    :returns: The files in order.
+    """
+    stems = _find_stems([entry.name for entry in record.files])
+    return [
+        RawFile(folder / entry.name, entry.name, stem)
+        for entry, stem in zip(record.files, stems, strict=True)
+    ]
+
+
+def _find_stems(names: Sequence[str]) -> list[str]:
+    parents = [PurePosixPath(name).parts[:-1] for name in names]
+    num_common = 0
+    while len({parts[: num_common + 1] for parts in parents}) == 1 and all(
+        len(parts) > num_common for parts in parents
+    ):
+        num_common += 1
+    return ["/".join(_drop_suffix(name).split("/")[num_common:]) for name in names]
+
+
+def _drop_suffix(name: str) -> str:
+    stem = name[: -len(".gz")] if name.lower().endswith(".gz") else name
+    for suffixes in SUFFIXES.values():
+        for suffix in suffixes:
+            if stem.lower().endswith(suffix) and not stem.endswith(f"/{suffix}"):
+                return stem[: -len(suffix)]
+    return stem
+
+
+def _broken(corpus_id: str, found: str) -> CorpusError:
+    return CorpusError(
+        f"corpus {corpus_id} needs its raw files",
+        found=found,
+        run=f"dvc repro fetch@{corpus_id}, or cog corpus fetch {corpus_id}",
+        about=corpus_id,
+    )

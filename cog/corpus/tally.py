@@ -1,0 +1,49 @@
+"""What happens to records that are not kept: reasons go in, counts and notes come out."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from cog.corpus.report import SKIP_REASONS
+from cog.errors import CorpusError
+
+MAX_EXAMPLES = 3
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts skipped records; stops at the first malformed one if the card says so.
+
+    :param on_error: ``fail`` or ``skip``.
+    :param skipped: Number of records by reason; every reason is there.
+    :param notes: Facts for the report, in the order they came up.
+    """
+
+    on_error: str
+    skipped: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(SKIP_REASONS, 0)))
+    notes: list[str] = field(default_factory=list)
+
+    def skip(self, reason: str) -> None:
+        """Count a record that is left out by rule.
+
+        :param reason: One of ``SKIP_REASONS``.
+        """
+        self.skipped[reason] += 1
+
+    def reject(self, where: str, problem: str, *, reason: str = "malformed") -> None:
+        """Count a record that cannot be used, or stop.
+
+        :param where: File and line or row.
+        :param problem: What is wrong with it.
+        :param reason: One of ``SKIP_REASONS``.
+        :raises CorpusError: If the card says ``on_error: fail``.
+        """
+        if self.on_error == "fail":
+            raise CorpusError(
+                f"{where} must be a usable record",
+                found=problem,
+                run="mend it, or set format.on_error: skip in the card",
+                about=where,
+            )
+        self.skipped[reason] += 1
+        if self.skipped[reason] <= MAX_EXAMPLES:
+            self.notes.append(f"skipped {where}: {problem}")
