@@ -1,4 +1,4 @@
-"""Records of the phrase index: what a build states about itself, and what a gather returns; nothing here reads or writes."""
+"""Records of the index: what a build states and what a gather returns; nothing is read here."""
 
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ FORMAT_VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class DocumentCounts:
-    """Where every document of the corpus went: ``num_in`` = ``num_indexed`` + the sum of ``skipped``.
+    """Where every document went: ``num_in`` is ``num_indexed`` plus the sum of ``skipped``.
 
     :param num_in: Number of documents that the source holds.
     :param num_indexed: Number of documents in the index.
@@ -40,10 +40,10 @@ class VectorFormat:
 
 @dataclass(frozen=True, slots=True)
 class StorageCost:
-    """What storing vectors in few bits changes: total variation between exact and stored next-segment distributions.
+    """What storing vectors in few bits changes in the distribution of the next segment.
 
     :param num_prefixes: Number of held-out prefixes it was measured on.
-    :param total_variation_mean: Mean over the prefixes.
+    :param total_variation_mean: Total variation between exact and stored, mean over prefixes.
     :param total_variation_max: Largest over the prefixes.
     """
 
@@ -75,6 +75,18 @@ class SearchQuality:
 
 
 @dataclass(frozen=True, slots=True)
+class FileEntry:
+    """One file of a version folder.
+
+    :param size_bytes: Its size.
+    :param sha256: Its checksum; says that the file is whole, never which index it is.
+    """
+
+    size_bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
 class Manifest:
     """What a built index states about itself.
 
@@ -85,7 +97,7 @@ class Manifest:
     :param documents_digest: Digest of the documents it was built from.
     :param model: Fingerprint of the model it was built with.
     :param created_with: Version of cog that built it.
-    :param params: The index section of params.yaml as far as it changes what is stored.
+    :param params: The index section of params.yaml.
     :param documents: Where every document went.
     :param num_chunks: Number of chunks.
     :param num_words: Number of words.
@@ -94,8 +106,8 @@ class Manifest:
     :param vectors: How vectors are stored.
     :param storage_cost: What that costs; None if it was not measured.
     :param search: How chunks are searched.
-    :param sizes: Bytes on disk, by table and in all, before and after compaction.
-    :param files: Size in bytes of every file of the version folder, by relative path.
+    :param sizes: Bytes on disk by table and in all, and before and after compaction.
+    :param files: Every file of the version folder, by relative path.
     :param seconds: Seconds per part of the build, and ``words_per_second``.
     """
 
@@ -116,7 +128,7 @@ class Manifest:
     storage_cost: StorageCost | None
     search: SearchQuality
     sizes: dict[str, int]
-    files: dict[str, int]
+    files: dict[str, FileEntry]
     seconds: dict[str, float]
 
     def to_json(self) -> dict[str, Any]:
@@ -128,20 +140,42 @@ class Manifest:
 
 
 @dataclass(frozen=True, slots=True)
+class ChunkRange:
+    """Where a chunk lies.
+
+    :param document_ordinal: Position of its document in the index.
+    :param char_start: Its first character in the document.
+    :param char_end: One past its last character.
+    """
+
+    document_ordinal: int
+    char_start: int
+    char_end: int
+
+
+@dataclass(frozen=True, slots=True)
 class GatheredChunks:
-    """The words of some chunks, in the order the chunks were asked for; every array is C-contiguous.
+    """The words of some chunks, in the order they were asked for; arrays are C-contiguous.
 
     :param chunk_ids: The chunks. *Shape:* ``(num_chunks,)`` int64
-    :param document_ordinals: Position of each chunk's document in the index. *Shape:* ``(num_chunks,)`` int64
-    :param word_offsets: Words of chunk i are ``[word_offsets[i], word_offsets[i + 1])``. *Shape:* ``(num_chunks + 1,)`` int64
+    :param document_ordinals: Position of each chunk's document in the index.
+        *Shape:* ``(num_chunks,)`` int64
+    :param word_offsets: Words of chunk i are ``[word_offsets[i], word_offsets[i + 1])``.
+        *Shape:* ``(num_chunks + 1,)`` int64
     :param start_vectors: Stored start vectors, int8 or float16. *Shape:* ``(num_words, dim)``
     :param end_vectors: Stored end vectors, int8 or float16. *Shape:* ``(num_words, dim)``
-    :param start_scales: What a stored start vector is multiplied by. *Shape:* ``(num_words,)`` float32
-    :param end_scales: What a stored end vector is multiplied by. *Shape:* ``(num_words,)`` float32
-    :param word_flags: Bits of ``cog.model.words``: barred, can start, can end. *Shape:* ``(num_words,)`` uint8
-    :param word_hashes: Hash of each word's text with its leading space. *Shape:* ``(num_words,)`` uint64
-    :param word_chars: Characters ``[start, end)`` of each word in its document. *Shape:* ``(num_words, 2)`` int32
-    :param word_tokens: Tokens ``[start, end)`` of each word in ``token_ids``. *Shape:* ``(num_words, 2)`` int64
+    :param start_scales: What a stored start vector is multiplied by.
+        *Shape:* ``(num_words,)`` float32
+    :param end_scales: What a stored end vector is multiplied by.
+        *Shape:* ``(num_words,)`` float32
+    :param word_flags: Bits of ``cog.model.words``: barred, can start, can end.
+        *Shape:* ``(num_words,)`` uint8
+    :param word_hashes: Hash of each word's text with its leading space.
+        *Shape:* ``(num_words,)`` uint64
+    :param word_chars: Characters ``[start, end)`` of each word in its document.
+        *Shape:* ``(num_words, 2)`` int32
+    :param word_tokens: Tokens ``[start, end)`` of each word in ``token_ids``.
+        *Shape:* ``(num_words, 2)`` int64
     :param token_ids: Prefix-encoder tokens of the chunks. *Shape:* ``(num_tokens,)`` int32
     """
 

@@ -1,0 +1,104 @@
+"""The identity of an index: rows in canonical order go in, one digest comes out."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from cog.index.records import FORMAT_VERSION, VectorFormat
+
+
+class RowDigest:
+    """Digest of the rows of several tables, whatever batches they come in.
+
+    Every column has its own sha256 over its values, and one over the lengths of values that vary.
+    The bytes of files are never part of it: those of two equal LanceDB builds differ.
+
+    :param header: What else makes the index what it is, JSON-ready.
+    """
+
+    def __init__(self, header: Mapping[str, object]) -> None:
+        self._header = json.dumps(header, sort_keys=True)
+        self._columns: dict[str, hashlib._Hash] = {}
+
+    def update(self, table: str, batch: pa.RecordBatch) -> None:
+        """Add rows.
+
+        :param table: Name of the table.
+        :param batch: Rows that follow those added before.
+        :raises ValueError: If a value is null.
+        """
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            if column.null_count:
+                raise ValueError(f"{table}.{name} holds null values")
+            for part, values in _get_parts(column):
+                key = f"{table}.{name}.{part}"
+                self._columns.setdefault(key, hashlib.sha256()).update(values.data)
+
+    def hexdigest(self) -> str:
+        """The digest of everything added so far.
+
+        :returns: 64 hexadecimal digits.
+        """
+        total = hashlib.sha256(self._header.encode())
+        for key in sorted(self._columns):
+            total.update(f"\n{key} {self._columns[key].hexdigest()}".encode())
+        return total.hexdigest()
+
+
+def make_index_digest(
+    *, documents_digest: str, model_fingerprint: str, vectors: VectorFormat, retriever_dim: int
+) -> RowDigest:
+    """Begin the digest of an index.
+
+    :param documents_digest: The documents it is built from.
+    :param model_fingerprint: The model it is built with.
+    :param vectors: How vectors are stored.
+    :param retriever_dim: Width of a retriever vector.
+    :returns: A digest without rows.
+    """
+    return RowDigest(
+        {
+            "format": FORMAT_VERSION,
+            "documents": documents_digest,
+            "model": model_fingerprint,
+            "dtype": vectors.dtype,
+            "dim": vectors.dim,
+            "retriever_dim": retriever_dim,
+        }
+    )
+
+
+def _get_parts(column: pa.Array) -> list[tuple[str, NDArray[np.uint8]]]:
+    if pa.types.is_fixed_size_list(column.type):
+        return [("values", _get_fixed(column.flatten()))]
+    if pa.types.is_string(column.type) or pa.types.is_binary(column.type):
+        column = column.cast(pa.large_binary())
+    if pa.types.is_large_string(column.type) or pa.types.is_large_binary(column.type):
+        offsets, values = get_binary_buffers(column)
+        lengths = np.diff(offsets).astype("<i8")
+        return [("lengths", lengths.view(np.uint8)), ("values", values)]
+    return [("values", _get_fixed(column))]
+
+
+def _get_fixed(column: pa.Array) -> NDArray[np.uint8]:
+    values = np.ascontiguousarray(column.to_numpy(zero_copy_only=True))
+    return values.view(np.uint8)
+
+
+def get_binary_buffers(column: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+    """The memory of a column of byte strings, without a copy.
+
+    :param column: A large_binary or large_string array without nulls.
+    :returns: Offsets into the bytes, *Shape:* ``(num_rows + 1,)`` from 0 on, and the bytes.
+    """
+    _, offset_buffer, data = column.buffers()
+    offsets = np.frombuffer(offset_buffer, dtype=np.int64)
+    offsets = offsets[column.offset : column.offset + len(column) + 1]
+    if data is None or len(column) == 0:
+        return np.zeros(len(column) + 1, dtype=np.int64), np.zeros(0, dtype=np.uint8)
+    values = np.frombuffer(data, dtype=np.uint8)[offsets[0] : offsets[-1]]
+    return offsets - offsets[0], values

@@ -1,0 +1,155 @@
+"""manifest.json: what an index states is written, read and checked; no torch, no store."""
+
+import json
+import os
+import re
+import types
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any, get_args, get_origin, get_type_hints
+
+from cog.errors import IndexMismatchError, IndexNotBuiltError
+from cog.index.records import FORMAT_VERSION, Manifest
+from cog.paths import CorpusPaths
+
+FOLDER_NAME = re.compile(r"[0-9a-f]{16}(-[0-9]+)?")
+
+
+def save_manifest(path: Path, manifest: Manifest) -> None:
+    """Put a manifest in place atomically: after this the index it states is the one that is served.
+
+    :param path: Where to.
+    :param manifest: What to write.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with temporary.open("w", encoding="utf-8") as file:
+        json.dump(manifest.to_json(), file, indent=2, ensure_ascii=False)
+        file.write("\n")
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make renames inside a folder survive a power cut.
+
+    :param folder: The folder.
+    """
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def load_manifest(corpus_paths: CorpusPaths) -> Manifest:
+    """Read a corpus's manifest.
+
+    :param corpus_paths: The corpus.
+    :returns: The manifest.
+    :raises IndexNotBuiltError: If there is none.
+    :raises IndexMismatchError: If it is damaged, or of another version.
+    """
+    corpus_id = corpus_paths.root.name
+    try:
+        content = json.loads(corpus_paths.manifest.read_bytes())
+    except FileNotFoundError:
+        raise IndexNotBuiltError(
+            f"corpus {corpus_id} must have an index",
+            found=f"no {corpus_paths.manifest.name}",
+            run=f"cog index build {corpus_id}",
+            about=corpus_id,
+        ) from None
+    except (ValueError, OSError) as error:
+        raise mismatch(corpus_id, "a readable manifest", str(error), force=True) from error
+    version = content.get("format_version") if isinstance(content, dict) else None
+    if version != FORMAT_VERSION:
+        found = f"version {version!r}"
+        raise mismatch(corpus_id, f"a manifest of version {FORMAT_VERSION}", found, force=True)
+    try:
+        manifest = _read(Manifest, content)
+    except (KeyError, TypeError, ValueError) as error:
+        raise mismatch(corpus_id, "a complete manifest", str(error), force=True) from error
+    assert isinstance(manifest, Manifest)
+    if not FOLDER_NAME.fullmatch(manifest.folder):
+        raise mismatch(corpus_id, "a folder named by a digest", manifest.folder, force=True)
+    return manifest
+
+
+def check_index(
+    corpus_paths: CorpusPaths, *, model_fingerprint: str | None, documents_digest: str | None
+) -> Manifest:
+    """Check quickly that a corpus's index is there, whole by size, and of a model and documents.
+
+    :param corpus_paths: The corpus.
+    :param model_fingerprint: The model it must have been built with; None for any.
+    :param documents_digest: The documents it must have been built from; None for any.
+    :returns: Its manifest.
+    :raises IndexNotBuiltError: If there is no index.
+    :raises IndexMismatchError: If it is damaged, or belongs to something else.
+    """
+    manifest = load_manifest(corpus_paths)
+    corpus_id = corpus_paths.root.name
+    for wanted, found, what in (
+        (corpus_id, manifest.corpus, "corpus"),
+        (model_fingerprint, manifest.model, "model"),
+        (documents_digest, manifest.documents_digest, "documents"),
+    ):
+        if wanted is not None and wanted != found:
+            needed = f"an index of {what} {wanted[:16]}"
+            raise mismatch(corpus_id, needed, f"an index of {what} {found[:16]}")
+    folder = corpus_paths.index / manifest.folder
+    if not folder.is_dir():
+        raise mismatch(corpus_id, f"the folder index/{folder.name}", "no such folder")
+    for name, entry in manifest.files.items():
+        try:
+            size = (folder / name).stat().st_size
+        except OSError:
+            wanted_file = f"the index file {name}"
+            raise mismatch(corpus_id, wanted_file, "no such file", force=True) from None
+        if size != entry.size_bytes:
+            wanted_size = f"{entry.size_bytes} bytes of {name}"
+            raise mismatch(corpus_id, wanted_size, f"{size} bytes", force=True)
+    return manifest
+
+
+def mismatch(corpus_id: str, wanted: str, found: str, *, force: bool = False) -> IndexMismatchError:
+    """The error that refuses an index.
+
+    :param corpus_id: The corpus.
+    :param wanted: What the index must have.
+    :param found: What it has.
+    :param force: Whether only a forced build mends it.
+    :returns: The error.
+    """
+    return IndexMismatchError(
+        f"corpus {corpus_id} needs {wanted}",
+        found=found,
+        run=f"cog index build {corpus_id}{' --force' if force else ''}",
+        about=corpus_id,
+    )
+
+
+def _read(kind: Any, content: Any) -> Any:  # noqa: ANN401
+    # a record from what its to_json gave; wrong keys and types are refused
+    if get_origin(kind) is types.UnionType:
+        if content is None:
+            return None
+        kind = next(option for option in get_args(kind) if option is not type(None))
+    if is_dataclass(kind) and isinstance(kind, type):
+        hints = get_type_hints(kind)
+        names = [field.name for field in fields(kind)]
+        if not isinstance(content, Mapping) or sorted(content) != sorted(names):
+            raise ValueError(f"{kind.__name__} needs exactly {', '.join(names)}")
+        return kind(**{name: _read(hints[name], content[name]) for name in names})
+    if get_origin(kind) is dict:
+        if not isinstance(content, Mapping):
+            raise ValueError(f"a mapping is needed, not {content!r}")
+        return {str(key): _read(get_args(kind)[1], value) for key, value in content.items()}
+    if kind is float and type(content) is int:
+        return float(content)
+    if kind is not Any and type(content) is not kind:
+        raise ValueError(f"{content!r} must be of type {kind.__name__}")
+    return content

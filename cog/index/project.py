@@ -1,0 +1,94 @@
+"""The index of a project's corpus: a corpus id goes in; its index is built, opened or verified."""
+
+from pathlib import Path
+
+from cog.corpus.documents import DocumentStore, documents_digest
+from cog.index.builder import BuildModel, BuildReport, MeasureStorage, build_index
+from cog.index.reader import open_index
+from cog.index.verify import VerifyReport, verify_index
+from cog.model.fingerprint import fingerprint_model
+from cog.params import Params
+from cog.paths import ProjectPaths
+from cog.progress import Progress
+
+
+def count_corpus_words(paths: ProjectPaths, corpus_id: str) -> int:
+    """Number of white-space separated words that a build of a corpus goes through.
+
+    :param paths: The project.
+    :param corpus_id: The corpus.
+    :returns: The number.
+    """
+    return DocumentStore(paths.corpus(corpus_id).documents).load_report().num_words
+
+
+def build_corpus_index(
+    paths: ProjectPaths,
+    corpus_id: str,
+    *,
+    params: Params,
+    progress: Progress,
+    device: str = "cpu",
+    force: bool = False,
+    measure_storage: MeasureStorage | None = None,
+) -> BuildReport:
+    """Build the index of a corpus with the project's model, unless it is there already.
+
+    :param paths: The project.
+    :param corpus_id: The corpus.
+    :param params: params.yaml.
+    :param progress: Told of white-space separated words that are done.
+    :param device: ``cpu``, ``cuda`` or ``auto``.
+    :param force: Build even if the index is there.
+    :param measure_storage: Measures what storing vectors in few bits costs.
+    :returns: What is in place now.
+    """
+    model_folder = get_model_folder(paths, params)
+
+    def load_model() -> BuildModel:
+        from cog.model.load import load_index_model
+
+        return load_index_model(model_folder, device=device)
+
+    return build_index(
+        paths.corpus(corpus_id),
+        locks=paths.locks,
+        model_fingerprint=fingerprint_model(model_folder),
+        load_model=load_model,
+        params=params.index,
+        progress=progress,
+        force=force,
+        measure_storage=measure_storage,
+    )
+
+
+def verify_corpus_index(
+    paths: ProjectPaths, corpus_id: str, *, params: Params, progress: Progress
+) -> VerifyReport:
+    """Check everything a corpus's index states, and that it is of the documents and the model.
+
+    :param paths: The project.
+    :param corpus_id: The corpus.
+    :param params: params.yaml.
+    :param progress: Told of words that are checked.
+    :returns: What was checked.
+    """
+    corpus_paths = paths.corpus(corpus_id)
+    with open_index(
+        corpus_paths,
+        locks=paths.locks,
+        corpus_id=corpus_id,
+        model_fingerprint=fingerprint_model(get_model_folder(paths, params)),
+        documents_digest=documents_digest(corpus_paths.documents),
+    ) as index:
+        return verify_index(index, progress=progress)
+
+
+def get_model_folder(paths: ProjectPaths, params: Params) -> Path:
+    """Where the project's model lies.
+
+    :param paths: The project.
+    :param params: params.yaml.
+    :returns: The folder.
+    """
+    return paths.root / params.model

@@ -1,0 +1,73 @@
+"""Storing vectors in few bits: float32 goes in, int8 with scales (or float16) comes out."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+INT8 = "int8"
+FLOAT16 = "float16"
+LARGEST_INT8 = 127
+LARGEST_FLOAT16 = float(np.finfo(np.float16).max)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredVectors:
+    """Vectors as they are stored: ``vectors * scales[:, None]`` is what they stand for.
+
+    :param vectors: int8 or float16. *Shape:* ``(num_vectors, dim)``
+    :param scales: *Shape:* ``(num_vectors,)``, float32
+    """
+
+    vectors: NDArray[np.int8] | NDArray[np.float16]
+    scales: NDArray[np.float32]
+
+
+def quantise(vectors: NDArray[np.float32], *, dtype: str) -> StoredVectors:
+    """Store vectors.
+
+    int8: the scale is the largest magnitude over 127, values are rounded half to even; a zero
+    vector has scale 0.
+    float16: the scale is 1, or what brings the vector into range.
+
+    :param vectors: *Shape:* ``(num_vectors, dim)``
+    :param dtype: ``int8`` or ``float16``.
+    :returns: What is stored.
+    :raises ValueError: If a value is not finite, or the dtype is unknown.
+    """
+    if not np.isfinite(vectors).all():
+        raise ValueError("vectors must be finite")
+    largest = np.abs(vectors).max(axis=1, initial=0.0).astype(np.float32)
+    if dtype == INT8:
+        scales = largest / np.float32(LARGEST_INT8)
+        divisors = np.where(scales > 0, scales, np.float32(1))
+        rounded = np.rint(vectors / divisors[:, None])
+        clipped = np.clip(rounded, -LARGEST_INT8, LARGEST_INT8)  # subnormal scales round badly
+        return StoredVectors(clipped.astype(np.int8), scales)
+    if dtype == FLOAT16:
+        scales = np.maximum(largest / np.float32(LARGEST_FLOAT16), np.float32(1))
+        return StoredVectors((vectors / scales[:, None]).astype(np.float16), scales)
+    raise ValueError(f"vector dtype must be {INT8} or {FLOAT16}, not {dtype}")
+
+
+def dequantise(stored: StoredVectors) -> NDArray[np.float32]:
+    """What stored vectors stand for.
+
+    :param stored: Vectors and scales.
+    :returns: *Shape:* ``(num_vectors, dim)``
+    """
+    vectors: NDArray[np.float32] = stored.vectors.astype(np.float32) * stored.scales[:, None]
+    return vectors
+
+
+def get_bytes_per_word(dim: int, *, dtype: str) -> float:
+    """Bytes of a word's start and end vector with their scales.
+
+    :param dim: Width of a vector.
+    :param dtype: ``int8`` or ``float16``.
+    :returns: Bytes.
+    :raises ValueError: If the dtype is unknown.
+    """
+    if dtype not in (INT8, FLOAT16):
+        raise ValueError(f"vector dtype must be {INT8} or {FLOAT16}, not {dtype}")
+    return 2.0 * (dim * np.dtype(dtype).itemsize + np.dtype(np.float32).itemsize)

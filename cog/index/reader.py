@@ -1,0 +1,232 @@
+"""The phrase index, open for reading: vectors and chunk ids go in, chunks and words come out."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields
+from pathlib import Path
+from types import TracebackType
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from cog.index.gather import WordArrays
+from cog.index.locks import ReaderLock
+from cog.index.manifest import check_index, load_manifest, mismatch
+from cog.index.records import ChunkRange, GatheredChunks, Manifest
+from cog.index.searcher import FLAT, Searcher, load_ivf_searcher, make_flat_searcher
+from cog.index.store import CHUNKS, DOCUMENTS, WORDS, StoreReader
+from cog.paths import CorpusPaths
+from cog.records import Document
+
+NUM_TAKES = 2  # LanceDB reads one take mostly on one core
+MIN_SPLIT_CHUNKS = 64  # below this a second take costs more than it saves
+
+
+def open_index(
+    corpus_paths: CorpusPaths,
+    *,
+    locks: Path,
+    corpus_id: str,
+    model_fingerprint: str | None,
+    documents_digest: str | None,
+) -> "PhraseIndex":
+    """Open the index of a corpus, and keep it from being removed until it is closed.
+
+    :param corpus_paths: The corpus.
+    :param locks: Folder of lock files.
+    :param corpus_id: The corpus.
+    :param model_fingerprint: The model it must have been built with; None for any.
+    :param documents_digest: The documents it must have been built from; None for any.
+    :returns: The index; close it, or use it as a context manager.
+    :raises IndexNotBuiltError: If there is no index.
+    :raises IndexMismatchError: If it is damaged, or belongs to something else.
+    """
+    while True:
+        folder = load_manifest(corpus_paths).folder
+        lock = ReaderLock(locks, corpus_id, folder)
+        try:
+            manifest = check_index(
+                corpus_paths,
+                model_fingerprint=model_fingerprint,
+                documents_digest=documents_digest,
+            )
+            if manifest.folder == folder:
+                return PhraseIndex(corpus_paths.index / folder, manifest, lock=lock)
+        except BaseException:
+            lock.release()
+            raise
+        lock.release()  # a build put another version in place meanwhile
+
+
+class PhraseIndex:
+    """The index of one corpus.
+
+    :param folder: The version folder.
+    :param manifest: What it states about itself.
+    :param lock: What keeps the folder from being removed; None if nothing has to.
+    :raises IndexMismatchError: If the tables are not what the manifest says.
+    """
+
+    def __init__(self, folder: Path, manifest: Manifest, *, lock: ReaderLock | None = None) -> None:
+        self.folder = folder
+        self.manifest = manifest
+        self._lock = lock
+        self._store = StoreReader(folder)
+        self._pool = ThreadPoolExecutor(NUM_TAKES, thread_name_prefix="gather")
+        for table, wanted in (
+            (DOCUMENTS, manifest.documents.num_indexed),
+            (CHUNKS, manifest.num_chunks),
+            (WORDS, manifest.num_chunks),
+        ):
+            if self._store.count_rows(table) != wanted:
+                found = f"{self._store.count_rows(table)} rows"
+                raise mismatch(manifest.corpus, f"{wanted} rows of {table}", found, force=True)
+        counts = [
+            np.stack([column.to_numpy() for column in batch.columns])
+            for batch in self.iter_rows(CHUNKS, columns=["num_words", "num_tokens"])
+        ]
+        self._num_words, self._num_tokens = np.concatenate(counts, axis=1)  # (num_chunks,) each
+        self._searcher: Searcher | None = None
+
+    def __enter__(self) -> "PhraseIndex":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the version folder."""
+        self._pool.shutdown()
+        if self._lock is not None:
+            self._lock.release()
+
+    @property
+    def dim(self) -> int:
+        """Width of a start vector, and of an end vector.
+
+        :returns: The width.
+        """
+        return self.manifest.vectors.dim
+
+    @property
+    def num_chunks(self) -> int:
+        """Number of chunks.
+
+        :returns: The count.
+        """
+        return self.manifest.num_chunks
+
+    def search_chunks(self, vectors: NDArray[np.float32], *, top_k: int) -> NDArray[np.int64]:
+        """Find the chunks nearest to retriever vectors, by inner product.
+
+        :param vectors: *Shape:* ``(batch, retriever_dim)``
+        :param top_k: Number of chunks per vector.
+        :returns: Chunk ids, best first. *Shape:* ``(batch, min(top_k, num_chunks))``
+        :raises ValueError: If the width is wrong.
+        """
+        if vectors.ndim != 2 or vectors.shape[1] != self.manifest.search.dim:
+            raise ValueError(f"vectors must be (batch, {self.manifest.search.dim})")
+        if self._searcher is None:
+            self._searcher = self._load_searcher()
+        return self._searcher.search(vectors, top_k=top_k).rows
+
+    def gather_chunks(self, chunk_ids: NDArray[np.int64]) -> GatheredChunks:
+        """Read the words of some chunks.
+
+        :param chunk_ids: Chunks, each once, in any order. *Shape:* ``(num_chunks,)``
+        :returns: Their words, in the order asked for.
+        :raises ValueError: If an id is out of range or comes twice.
+        """
+        chunk_ids = np.asarray(chunk_ids, dtype=np.int64)
+        if len(chunk_ids) and not 0 <= chunk_ids.min() <= chunk_ids.max() < self.num_chunks:
+            raise ValueError(f"chunk ids must be in [0, {self.num_chunks})")
+        if len(np.unique(chunk_ids)) != len(chunk_ids):
+            raise ValueError("chunk ids must differ")
+        num_parts = NUM_TAKES if len(chunk_ids) >= MIN_SPLIT_CHUNKS else 1
+        order = np.argsort(chunk_ids, kind="stable")
+        arrays = WordArrays.allocate(
+            chunk_ids,
+            num_words=self._num_words[chunk_ids],
+            num_tokens=self._num_tokens[chunk_ids],
+            vector_shape=(self.dim, self.manifest.vectors.dtype),
+        )
+        jobs = [
+            self._pool.submit(self._gather_part, arrays, slots)
+            for slots in np.array_split(order, num_parts)
+        ]
+        for job in jobs:
+            job.result()
+        return arrays.gathered
+
+    def get_documents(self, ordinals: Iterable[int]) -> dict[int, Document]:
+        """Read a few documents.
+
+        :param ordinals: Positions in the index, as ``document_ordinals`` of gathered chunks.
+        :returns: Documents by position.
+        :raises ValueError: If a position is out of range.
+        """
+        positions = np.unique(np.array(list(ordinals), dtype=np.int64))
+        num_documents = self.manifest.documents.num_indexed
+        if len(positions) and not 0 <= positions[0] <= positions[-1] < num_documents:
+            raise ValueError(f"document ordinals must be in [0, {num_documents})")
+        if not len(positions):
+            return {}
+        rows = self._store.take(DOCUMENTS, positions).to_pylist()
+        names = [field.name for field in fields(Document)]
+        return {row["ordinal"]: Document(**{name: row[name] for name in names}) for row in rows}
+
+    def get_chunk_ranges(self, chunk_ids: NDArray[np.int64]) -> list[ChunkRange]:
+        """Where some chunks lie.
+
+        :param chunk_ids: Chunks in ascending order, each once. *Shape:* ``(num_chunks,)``
+        :returns: Their ranges, in the same order.
+        """
+        columns = [field.name for field in fields(ChunkRange)]
+        rows = self._store.take(CHUNKS, chunk_ids, columns=columns).to_pylist()
+        return [ChunkRange(**{name: row[name] for name in columns}) for row in rows]
+
+    def iter_vectors(self) -> Iterator[NDArray[np.float32]]:
+        """Stream the retriever vectors of all chunks.
+
+        :yields: Blocks in chunk order. *Shape:* ``(num_rows, retriever_dim)``
+        """
+        for batch in self.iter_rows(CHUNKS, columns=["vector"]):
+            vectors = batch.column(0).flatten().to_numpy()
+            yield vectors.reshape(-1, self.manifest.search.dim)
+
+    def iter_rows(
+        self, table: str, *, columns: Sequence[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Stream the rows of a table, for checks.
+
+        :param table: Name of the table.
+        :param columns: Columns to read; None for all.
+        :yields: Rows in canonical order.
+        """
+        yield from self._store.iter_batches(table, columns=columns)
+
+    def _load_searcher(self) -> Searcher:
+        quality = self.manifest.search
+        try:
+            if quality.kind == FLAT:
+                return make_flat_searcher(self.iter_vectors(), quality)
+            return load_ivf_searcher(self.folder, quality)
+        except RuntimeError as error:  # what FAISS raises for a file it cannot read
+            corpus_id = self.manifest.corpus
+            raise mismatch(corpus_id, "a readable searcher", str(error), force=True) from error
+
+    def _gather_part(self, arrays: WordArrays, slots: NDArray[np.int64]) -> None:
+        if not len(slots):
+            return
+        rows = self._store.take(WORDS, arrays.gathered.chunk_ids[slots])
+        try:
+            arrays.fill(rows, slots)
+        except ValueError as error:
+            corpus_id, wanted = self.manifest.corpus, "words that fit its chunks"
+            raise mismatch(corpus_id, wanted, str(error), force=True) from error

@@ -1,0 +1,204 @@
+"""LanceDB: rows in canonical order go in, rows by position come out; the only module that opens it.
+
+LanceDB runs threads of its own and does not survive a fork: a process that needs it is spawned.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from cog.errors import IndexMismatchError
+
+DOCUMENTS = "documents"
+CHUNKS = "chunks"
+WORDS = "words"
+TABLES = (DOCUMENTS, CHUNKS, WORDS)
+# what one row holds differs by orders of magnitude; this keeps a batch near 20 MB
+ROWS_PER_BATCH = {DOCUMENTS: 1024, CHUNKS: 16384, WORDS: 256}
+# vectors do not compress, and plain pages are what a take reads fastest
+PLAIN = {"lance-encoding:compression": "none"}
+
+
+def get_schemas(retriever_dim: int) -> dict[str, pa.Schema]:
+    """The columns of every table.
+
+    :param retriever_dim: Width of a retriever vector.
+    :returns: Schemas by table.
+    """
+    texts = ("document_id", "title", "text", "url", "licence", "source")
+    blobs = (
+        "start_vectors",
+        "end_vectors",
+        "start_scales",
+        "end_scales",
+        "word_flags",
+        "word_hashes",
+        "word_chars",
+        "word_tokens",
+        "token_ids",
+    )
+    chunk_columns = [
+        _column("chunk_id", pa.int64()),
+        _column("document_ordinal", pa.int64()),
+    ]
+    return {
+        DOCUMENTS: pa.schema(
+            [_column("ordinal", pa.int64()), *(_column(name, pa.large_string()) for name in texts)]
+        ),
+        CHUNKS: pa.schema(
+            [
+                *chunk_columns,
+                _column("char_start", pa.int32()),
+                _column("char_end", pa.int32()),
+                _column("num_words", pa.int32()),
+                _column("num_tokens", pa.int32()),
+                _column("vector", pa.list_(pa.field("item", pa.float32(), False), retriever_dim)),
+            ]
+        ),
+        WORDS: pa.schema(
+            [
+                *chunk_columns,
+                *(pa.field(name, pa.large_binary(), False, metadata=PLAIN) for name in blobs),
+            ]
+        ),
+    }
+
+
+def _column(name: str, kind: pa.DataType) -> pa.Field:
+    return pa.field(name, kind, nullable=False)
+
+
+class StoreWriter:
+    """Writes the tables of one version folder.
+
+    :param folder: An empty or missing folder.
+    :param retriever_dim: Width of a retriever vector.
+    """
+
+    def __init__(self, folder: Path, *, retriever_dim: int) -> None:
+        self._folder = folder
+        database = _connect(folder)
+        self._tables = {
+            name: database.create_table(name, schema=schema)
+            for name, schema in get_schemas(retriever_dim).items()
+        }
+
+    def write(self, table: str, batch: pa.RecordBatch) -> None:
+        """Append rows; one commit.
+
+        :param table: Name of the table.
+        :param batch: Rows in canonical order.
+        """
+        if batch.num_rows:
+            self._tables[table].add(pa.Table.from_batches([batch]))
+
+    def compact(self) -> None:
+        """Leave each table with its rows in few files, in order, and one version."""
+        for table in self._tables.values():
+            table.optimize(cleanup_older_than=timedelta(0), delete_unverified=True)
+
+    def get_sizes(self) -> dict[str, int]:
+        """How large the tables are.
+
+        :returns: Bytes on disk, by table.
+        """
+        return {name: get_folder_bytes(self._folder / f"{name}.lance") for name in TABLES}
+
+
+class StoreReader:
+    """Reads the tables of one version folder.
+
+    :param folder: A folder that a :class:`StoreWriter` wrote.
+    :raises IndexMismatchError: If a table is missing or damaged.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._corpus_id = folder.parent.parent.name
+        with self._refusing("tables"):
+            database = _connect(folder)
+            self._tables = {name: database.open_table(name) for name in TABLES}
+            self._num_rows = {name: table.count_rows() for name, table in self._tables.items()}
+
+    def count_rows(self, table: str) -> int:
+        """Number of rows of a table.
+
+        :param table: Name of the table.
+        :returns: The count.
+        """
+        return int(self._num_rows[table])
+
+    def take(
+        self, table: str, positions: NDArray[np.int64], *, columns: Sequence[str] | None = None
+    ) -> pa.Table:
+        """Read rows by position.
+
+        :param table: Name of the table.
+        :param positions: Positions in ascending order, each once. *Shape:* ``(num_rows,)``
+        :param columns: Columns to read; None for all.
+        :returns: The rows in the same order, in one chunk of memory per column.
+        :raises IndexMismatchError: If the table is damaged.
+        """
+        with self._refusing(table):
+            query = self._tables[table].take_offsets(positions.tolist())
+            if columns is not None:
+                query = query.select(list(columns))
+            rows = query.to_arrow()
+        if rows.num_rows != len(positions):
+            raise self._mismatch(table, f"{rows.num_rows} of {len(positions)} rows")
+        return rows.combine_chunks()
+
+    def iter_batches(
+        self, table: str, *, columns: Sequence[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Read a whole table in canonical order, in bounded memory.
+
+        :param table: Name of the table.
+        :param columns: Columns to read; None for all.
+        :yields: Rows.
+        """
+        step = ROWS_PER_BATCH[table]
+        for start in range(0, self._num_rows[table], step):
+            positions = np.arange(start, min(start + step, self._num_rows[table]), dtype=np.int64)
+            yield from self.take(table, positions, columns=columns).to_batches()
+
+    @contextmanager
+    def _refusing(self, what: str) -> Iterator[None]:
+        # Lance reports damage as many kinds of exceptions, some of which are Rust panics
+        try:
+            yield
+        except (KeyboardInterrupt, SystemExit, GeneratorExit, MemoryError):
+            raise
+        except BaseException as error:
+            detail = str(error).splitlines()[0][:120] if str(error) else type(error).__name__
+            raise self._mismatch(what, detail) from error
+
+    def _mismatch(self, what: str, found: str) -> IndexMismatchError:
+        return IndexMismatchError(
+            f"the index of {self._corpus_id} must be readable ({what})",
+            found=found,
+            run=f"cog index build {self._corpus_id} --force",
+            about=self._corpus_id,
+        )
+
+
+def get_folder_bytes(folder: Path) -> int:
+    """Size of everything below a folder.
+
+    :param folder: The folder.
+    :returns: Bytes.
+    """
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def _connect(folder: Path) -> Any:  # noqa: ANN401
+    os.environ.setdefault("LANCEDB_LOG", "error")  # read once, at import
+    import lancedb
+
+    return lancedb.connect(str(folder))

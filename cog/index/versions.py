@@ -1,0 +1,100 @@
+"""Version folders: one finished index each, next to what builds left behind."""
+
+import hashlib
+import os
+import shutil
+from pathlib import Path
+
+from cog.index.locks import try_removal_lock
+from cog.index.manifest import sync_folder
+from cog.index.records import FileEntry
+from cog.paths import CorpusPaths
+
+BUILDING = ".building-"
+DIGITS = 16  # of the digest, in a folder's name
+
+
+def make_building_folder(corpus_paths: CorpusPaths) -> Path:
+    """Make the folder a build writes to.
+
+    :param corpus_paths: The corpus.
+    :returns: An empty folder.
+    """
+    folder = corpus_paths.index / f"{BUILDING}{os.getpid()}-{os.urandom(4).hex()}"
+    folder.mkdir(parents=True)
+    return folder
+
+
+def place_version(building: Path, digest: str) -> Path:
+    """Rename a finished build to a version folder; it is not served before the manifest says so.
+
+    :param building: The folder of the build.
+    :param digest: Digest of the index.
+    :returns: The version folder, named by the digest (and a number where that name is taken).
+    """
+    folder = building.parent
+    target = folder / digest[:DIGITS]
+    number = 1
+    while target.exists():
+        number += 1
+        target = folder / f"{digest[:DIGITS]}-{number}"
+    for path in sorted(building.rglob("*")):
+        _sync(path)
+    os.rename(building, target)
+    sync_folder(folder)
+    return target
+
+
+def remove_leftovers(corpus_paths: CorpusPaths, *, keep: str | None, locks: Path) -> None:
+    """Remove killed builds and versions no longer served, but for those that a reader holds.
+
+    Only the holder of the writer lock may call this.
+
+    :param corpus_paths: The corpus.
+    :param keep: The version folder that the manifest names; None if there is none.
+    :param locks: Folder of lock files.
+    """
+    for temporary in corpus_paths.root.glob(f".{corpus_paths.manifest.name}.*.tmp"):
+        temporary.unlink(missing_ok=True)
+    if not corpus_paths.index.is_dir():
+        return
+    for path in sorted(corpus_paths.index.iterdir()):
+        if path.name == keep:
+            continue
+        if not path.is_dir() or path.is_symlink():
+            path.unlink(missing_ok=True)
+            continue
+        with try_removal_lock(locks, corpus_paths.root.name, path.name) as is_free:
+            if is_free:
+                shutil.rmtree(path)
+
+
+def list_files(folder: Path) -> dict[str, FileEntry]:
+    """Size and checksum of every file of a version folder.
+
+    :param folder: The folder.
+    :returns: Entries by relative path, in alphabetical order.
+    """
+    return {
+        path.relative_to(folder).as_posix(): FileEntry(path.stat().st_size, hash_file(path))
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def hash_file(path: Path) -> str:
+    """Checksum of a file.
+
+    :param path: The file.
+    :returns: 64 hexadecimal digits.
+    """
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

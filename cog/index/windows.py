@@ -1,0 +1,82 @@
+"""Windows: documents stream in, bounded groups of documents and chunks come out, and counts."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from cog.index.chunking import Chunk, ChunkLimits, Splitter, chunk_document
+from cog.records import Document
+
+NO_WORDS = "no-words"  # documents without a word that fits a chunk
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Documents and chunks that are encoded and written together.
+
+    :param first_ordinal: Position of the first document in the index.
+    :param documents: Documents whose first chunk is in this window.
+    :param first_chunk_id: Id of the first chunk.
+    :param chunks: Chunks, in order.
+    """
+
+    first_ordinal: int
+    documents: list[Document]
+    first_chunk_id: int
+    chunks: list[Chunk]
+
+
+@dataclass(slots=True)
+class WindowReader:
+    """Cuts documents into windows, and counts.
+
+    :param splitter: Splits texts into words.
+    :param limits: How long chunks are.
+    :param max_chunks: Number of chunks of a window.
+    :param num_documents: Number of documents with a chunk so far.
+    :param num_chunks: Number of chunks so far.
+    :param skipped: Number of documents left out so far, by reason.
+    :param skipped_words: Number of words longer than a chunk so far.
+    """
+
+    splitter: Splitter
+    limits: ChunkLimits
+    max_chunks: int
+    num_documents: int = 0
+    num_chunks: int = 0
+    skipped: dict[str, int] = field(default_factory=lambda: {NO_WORDS: 0})
+    skipped_words: int = 0
+
+    def iter_windows(self, documents: Iterable[Document]) -> Iterator[Window]:
+        """Read documents.
+
+        :param documents: Documents in canonical order.
+        :yields: Windows of ``max_chunks`` chunks; the last may have fewer.
+        """
+        window = Window(0, [], 0, [])
+        for document in documents:
+            is_indexed = False
+            for chunk in self._iter_chunks(document):
+                if not is_indexed:
+                    window.documents.append(document)
+                    self.num_documents += 1
+                    is_indexed = True
+                window.chunks.append(chunk)
+                self.num_chunks += 1
+                if len(window.chunks) == self.max_chunks:
+                    yield window
+                    window = Window(self.num_documents, [], self.num_chunks, [])
+            if not is_indexed:
+                self.skipped[NO_WORDS] += 1
+        if window.chunks:
+            yield window
+
+    def _iter_chunks(self, document: Document) -> Iterator[Chunk]:
+        blocks = chunk_document(
+            document.text,
+            document_ordinal=self.num_documents,
+            splitter=self.splitter,
+            limits=self.limits,
+        )
+        for block in blocks:
+            self.skipped_words += block.skipped_words
+            yield from block.chunks
