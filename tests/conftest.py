@@ -1,6 +1,12 @@
 """Fixtures of all tests; threads are pinned before anything imports torch."""
 
 import os
+from pathlib import Path
+
+import pytest
+
+from cog.paths import ProjectPaths
+from tests.tiny_project import make_project
 
 for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ[name] = "1"
@@ -8,3 +14,23 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
 os.environ["DVC_NO_ANALYTICS"] = "1"
 os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> ProjectPaths:
+    """A project with two cards over one tiny text file; nothing is built, the model is absent."""
+    return make_project(tmp_path / "project")
+
+
+@pytest.fixture(scope="session")
+def repository() -> Path:
+    """The project's own root."""
+    return Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model folder of the real form with random weights of width 16."""
+    from tests.model_fixtures import make_tiny_model
+
+    return make_tiny_model(tmp_path_factory.mktemp("tiny-model"))

@@ -25,8 +25,7 @@ def main(corpus_id: str) -> None:
             corpus_paths=paths.corpus(corpus_id),
             fetcher=assets,
             source=None,
-            retries=params.retries,
-            timeout_seconds=params.timeout_seconds,
+            params=params,
             progress=progress,
         )
 

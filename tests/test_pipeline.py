@@ -1,0 +1,184 @@
+"""The pipeline for real: DVC and the stage scripts on the tiny corpus, with a tiny model."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cog.paths import ProjectPaths
+from tests.model_fixtures import make_tiny_model
+from tests.tiny_project import VILLAGE_CARD, write_yaml
+
+ROOT = Path(__file__).parents[1]
+STAGES = ("fetch", "prepare", "index", "generate")
+
+
+def run_dvc(paths: ProjectPaths, *words: str) -> subprocess.CompletedProcess[str]:
+    folder = Path(sys.executable).parent
+    return subprocess.run(
+        [folder / "dvc", *words],
+        cwd=paths.root,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", "COLUMNS": "200"},
+    )
+
+
+def repro(paths: ProjectPaths, *words: str) -> list[str]:
+    """Run the pipeline and name the stages that ran, in order."""
+    done = run_dvc(paths, "repro", *words)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return re.findall(r"Running stage '(.+?)'", done.stdout)
+
+
+def edit(path: Path, *keys: str, value: object) -> None:
+    content: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    part = content
+    for key in keys[:-1]:
+        part = part[key]
+    part[keys[-1]] = value
+    write_yaml(path, content)
+
+
+@pytest.fixture(scope="module")
+def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_tiny_model(tmp_path_factory.mktemp("model") / "tiny")
+
+
+@pytest.fixture
+def pipeline(project: ProjectPaths, tiny_model: Path) -> ProjectPaths:
+    root = project.root
+    shutil.copytree(tiny_model, root / "models" / "tiny")
+    for name in ("dvc.yaml", ".dvcignore", ".gitignore"):
+        shutil.copy(ROOT / name, root)
+    for name in ("workflows", "cog"):  # what deps name; the scripts import the installed cog
+        shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
+    (root / ".dvc").mkdir()
+    for name in ("config", ".gitignore"):
+        shutil.copy(ROOT / ".dvc" / name, root / ".dvc")
+    subprocess.run(["git", "init", "--quiet"], cwd=root, check=True)
+    return project
+
+
+def test_pipeline_builds_every_corpus_and_then_only_what_changed(pipeline: ProjectPaths) -> None:
+    ran = repro(pipeline)
+    assert sorted(ran) == sorted(f"{s}@{c}" for s in STAGES for c in ("village", "hamlet"))
+    for corpus_id in ("village", "hamlet"):
+        assert [ran.index(f"{s}@{corpus_id}") for s in STAGES] == sorted(
+            ran.index(f"{s}@{corpus_id}") for s in STAGES
+        )
+        corpus = pipeline.corpus(corpus_id)
+        manifest = json.loads(corpus.manifest.read_text(encoding="utf-8"))
+        lines = corpus.generations.read_text(encoding="utf-8").splitlines()
+        generations = [json.loads(line) for line in lines]
+        assert [g["corpus"] for g in generations] == [corpus_id] * 2
+        assert {g["index"] for g in generations} == {manifest["digest"]}
+
+    assert repro(pipeline) == []
+
+    edit(pipeline.card("village"), "title", value="Another title")
+    edit(pipeline.card("hamlet"), "description", value="Another description.")
+    assert repro(pipeline) == []
+
+    edit(pipeline.card("hamlet"), "subset", "proportion", value=0.75)
+    assert repro(pipeline) == [f"{s}@hamlet" for s in STAGES[1:]]
+
+    edit(pipeline.params, "generate", "num_prompts", value=1)
+    assert sorted(repro(pipeline)) == ["generate@hamlet", "generate@village"]
+
+    pipeline.active.write_text("active:\n  corpus: village\n", encoding="utf-8")
+    assert repro(pipeline) == []
+
+
+def test_changed_source_rebuilds_the_corpora_that_take_it_and_no_other(
+    pipeline: ProjectPaths,
+) -> None:
+    other = {**VILLAGE_CARD, "id": "town"}
+    write_yaml(pipeline.card("town"), other)
+    edit(pipeline.params, "corpora", "town", value={"root": "town"})
+    targets = [f"prepare@{name}" for name in ("village", "hamlet", "town")]
+    assert len(repro(pipeline, *targets)) == 6
+
+    shutil.copy(pipeline.root / "texts/village.jsonl", pipeline.root / "texts/more.jsonl")
+    with (pipeline.root / "texts/more.jsonl").open("a", encoding="utf-8") as file:
+        file.write(json.dumps({"id": "well", "title": "", "text": "A well of six words."}) + "\n")
+    edit(pipeline.card("village"), "source", "path", value="texts/more.jsonl")
+    ran = repro(pipeline, *targets)
+    assert sorted(ran) == [
+        "fetch@hamlet",
+        "fetch@village",
+        "prepare@hamlet",
+        "prepare@village",
+    ]
+
+
+def test_index_built_again_with_other_bytes_runs_no_later_stage(pipeline: ProjectPaths) -> None:
+    repro(pipeline, "generate@village")
+    manifest = pipeline.corpus("village").manifest
+    content = json.loads(manifest.read_text(encoding="utf-8"))
+    shutil.rmtree(pipeline.corpus("village").index)
+    manifest.unlink()
+    assert repro(pipeline, "generate@village") == ["index@village"]
+    again = json.loads(manifest.read_text(encoding="utf-8"))
+    assert again["digest"] == content["digest"]
+    assert again["seconds"] != content["seconds"]
+
+
+def test_killed_index_stage_leaves_the_old_index_serving(pipeline: ProjectPaths) -> None:
+    repro(pipeline, "index@village")
+    corpus = pipeline.corpus("village")
+    before = corpus.manifest.read_bytes()
+    digest = json.loads(before)["digest"]
+    edit(pipeline.params, "index", "vector_dtype", value="float16")
+    folder = Path(sys.executable).parent
+    process = subprocess.Popen(
+        [folder / "dvc", "repro", "index@village"],
+        cwd=pipeline.root,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env={**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"},
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.startswith("> python workflows/index.py"):
+            break
+    time.sleep(0.5)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    assert corpus.manifest.read_bytes() == before
+    assert any(digest.startswith(path.name) for path in corpus.index.iterdir())
+
+    assert repro(pipeline, "index@village") == ["index@village"]
+    assert json.loads(corpus.manifest.read_text(encoding="utf-8"))["digest"] != digest
+
+
+def test_whole_plan_is_shown_before_anything_exists(pipeline: ProjectPaths) -> None:
+    assert len(repro(pipeline, "--dry", "--force")) == 8
+    assert list((pipeline.root / "corpora").iterdir()) == []
+
+
+def test_pipeline_runs_without_git(pipeline: ProjectPaths) -> None:
+    shutil.rmtree(pipeline.root / ".git")
+    (pipeline.root / ".dvc/config.local").write_text("[core]\n    no_scm = true\n")
+    assert repro(pipeline, "fetch@village") == ["fetch@village"]
+
+
+def test_failing_stage_says_why_in_one_line(pipeline: ProjectPaths) -> None:
+    edit(pipeline.card("village"), "source", "path", value="texts/missing.jsonl")
+    done = run_dvc(pipeline, "repro", "fetch@village")
+    assert done.returncode != 0
+    said = done.stdout + done.stderr
+    assert "Traceback" not in said
+    assert len(re.findall(r"^fetch: .*missing\.jsonl", said, flags=re.MULTILINE)) == 1

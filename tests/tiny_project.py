@@ -1,0 +1,95 @@
+"""A tiny project in a folder: two cards over one text file made for the tests."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from cog.paths import ProjectPaths
+
+TINY_CORPUS = Path(__file__).parent / "data" / "village.jsonl"
+TINY_PARAMS: dict[str, Any] = {
+    "corpora": {"village": {"root": "village"}, "hamlet": {"root": "village"}},
+    "model": "models/tiny",
+    "fetch": {"retries": 0, "timeout_seconds": 60},
+    "prepare": {"prompt_tokens": 8, "reference_tokens": 16},
+    "index": {
+        "vector_dtype": "int8",
+        "batch_tokens": 512,
+        "commit_chunks": 8,
+        "ivf_threshold_rows": 100000,
+        "recall_at": 10,
+        "min_recall": 0.9,
+        "num_probe_prefixes": 2,
+    },
+    "generate": {
+        "num_prompts": 2,
+        "batch_size": 2,
+        "decoding": "nucleus",
+        "top_p": 0.95,
+        "max_new_tokens": 12,
+        "top_k_documents": 16,
+        "phrase_bias": 0.0,
+        "seed": 0,
+    },
+}
+VILLAGE_CARD: dict[str, Any] = {
+    "id": "village",
+    "title": "A village",
+    "description": "Twelve short texts about a village that does not exist.",
+    "language": "en",
+    "licence": {"id": "CC0-1.0", "url": None, "attribution": None},
+    "source": {"type": "files", "path": "texts/village.jsonl", "members": None},
+    "format": {
+        "kind": "jsonl",
+        "encoding": "utf-8",
+        "fields": {"id": "id", "title": "title", "text": "text", "url": None, "licence": None},
+        "query": None,
+        "documents": "row",
+        "heading": None,
+        "url": None,
+        "on_error": "fail",
+        "local": None,
+    },
+    "normaliser": "plain-v1",
+    "filters": {"min_words": 5, "max_words": None},
+    "deduplicate": "exact",
+    "prompts": {"held_out": 0.25, "seed": 0},
+    "extends": None,
+    "subset": None,
+}
+HAMLET_CARD: dict[str, Any] = {
+    **VILLAGE_CARD,
+    "id": "hamlet",
+    "title": "Half of a village",
+    **dict.fromkeys(("source", "format", "normaliser", "filters", "deduplicate")),
+    "extends": "village",
+    "subset": {"proportion": 0.5, "seed": 0},
+}
+
+
+def write_yaml(path: Path, content: object) -> None:
+    """Write a YAML file as a person would.
+
+    :param path: The file.
+    :param content: Plain values.
+    """
+    path.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
+
+
+def make_project(root: Path) -> ProjectPaths:
+    """Write a project with two cards; nothing is built, and the model is absent.
+
+    :param root: Where to; made if need be.
+    :returns: Its paths.
+    """
+    paths = ProjectPaths(root)
+    paths.cards.mkdir(parents=True)
+    write_yaml(paths.card("village"), VILLAGE_CARD)
+    write_yaml(paths.card("hamlet"), HAMLET_CARD)
+    write_yaml(paths.params, TINY_PARAMS)
+    (root / "corpora").mkdir()
+    (root / "texts").mkdir()
+    shutil.copy(TINY_CORPUS, root / "texts")
+    return paths
