@@ -1,4 +1,7 @@
-"""Candidates of a prompt: gathered words go in, every admissible phrase, grouped by its surface text, comes out."""
+"""Candidates of a prompt.
+
+Gathered words go in, every admissible phrase, grouped by its surface text, comes out.
+"""
 
 from dataclasses import dataclass
 
@@ -13,15 +16,18 @@ HASH_BASE = np.uint64(0x9E3779B97F4A7C15)  # odd, so that multiplication loses n
 
 @dataclass(frozen=True, slots=True)
 class Phrases:
-    """Every admissible phrase of some chunks, sorted so that occurrences of one text are neighbours.
+    """Every admissible phrase of some chunks, occurrences of one text side by side.
 
-    Texts that occur more than once come first. No phrase is materialised: two word numbers stand for it.
+    Texts that occur more than once come first. No phrase is materialised: two word numbers stand
+    for it.
 
     :param first: First word of each phrase. *Shape:* ``(num_phrases,)`` int32
     :param last: Last word of each phrase. *Shape:* ``(num_phrases,)`` int32
-    :param repeated_text: Text number of each phrase whose text occurs more than once. *Shape:* ``(num_repeated,)`` int64
+    :param repeated_text: Text number of each phrase whose text occurs more than once. *Shape:*
+        ``(num_repeated,)`` int64
     :param num_repeated_texts: Number of texts that occur more than once.
-    :param num_texts: Number of different texts; text ``num_repeated_texts + i`` is phrase ``num_repeated + i``.
+    :param num_texts: Number of different texts; text ``num_repeated_texts + i`` is phrase
+        ``num_repeated + i``.
     """
 
     first: NDArray[np.int32]
@@ -54,9 +60,9 @@ class Phrases:
 def find_phrases(chunks: GatheredChunks, *, min_words: int, max_words: int) -> Phrases:
     """List the admissible phrases of chunks.
 
-    A phrase lies in one chunk, holds no barred word, and begins and ends with words that may. Two phrases have the
-    same text if the hashes of their words are the same, in order; a false match among a million phrases has a chance
-    of about ``3e-8``.
+    A phrase lies in one chunk, holds no barred word, and begins and ends with words that may. Two
+    phrases have the same text if the hashes of their words are the same, in order; a false match
+    among a million phrases has a chance of about ``3e-8``.
 
     :param chunks: The gathered words.
     :param min_words: Number of words of a phrase, at least.
@@ -85,7 +91,8 @@ def find_phrases(chunks: GatheredChunks, *, min_words: int, max_words: int) -> P
 
 
 def _next_stop(chunks: GatheredChunks) -> NDArray[np.int64]:
-    # for each word, the first word at or after it that no phrase from here may hold: barred, or of the next chunk
+    # for each word, the first word at or after it that no phrase from here may hold: barred, or of
+    # the next chunk
     num_words = len(chunks.word_flags)
     is_stop = np.zeros(num_words + 1, dtype=bool)
     is_stop[:num_words] = (chunks.word_flags & BARRED) != 0
@@ -106,4 +113,10 @@ def _group(first: NDArray[np.int32], last: NDArray[np.int32], keys: NDArray[np.u
     repeated_text = np.cumsum(changes[~is_single]) - 1
     num_repeated_texts = int(repeated_text[-1]) + 1 if len(repeated_text) else 0
     order = np.concatenate([repeated, single])
-    return Phrases(first[order], last[order], repeated_text, num_repeated_texts, num_repeated_texts + len(single))
+    return Phrases(
+        first[order],
+        last[order],
+        repeated_text,
+        num_repeated_texts,
+        num_repeated_texts + len(single),
+    )

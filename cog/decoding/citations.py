@@ -12,7 +12,8 @@ def cite_segment(segment: Segment, copy: Copy | None, documents: Mapping[int, Do
     """Name the source of a copied segment, and hold the copy against it.
 
     :param segment: The segment.
-    :param copy: Where it was copied from; None for a vocabulary segment, which is returned as it is.
+    :param copy: Where it was copied from; None for a vocabulary segment, which is returned as it
+        is.
     :param documents: Documents by their position in the index.
     :returns: The segment with its source; ``document.text[char_start:char_end] == text``.
     :raises IndexMismatchError: If a copy is not what its document says.

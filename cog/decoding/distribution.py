@@ -1,4 +1,7 @@
-"""The next-choice distribution: token logits and word scores go in, one probability per distinct text comes out."""
+"""The next-choice distribution.
+
+Token logits and word scores go in, one probability per distinct text comes out.
+"""
 
 from dataclasses import dataclass
 
@@ -48,7 +51,9 @@ class PhraseTable:
         :param phrase_bias: Added to every phrase.
         :returns: *Shape:* ``(num_phrases,)``
         """
-        scores = start_scores.index_select(0, self.first).add_(end_scores.index_select(0, self.last))
+        scores = start_scores.index_select(0, self.first).add_(
+            end_scores.index_select(0, self.last)
+        )
         return scores.add_(phrase_bias) if phrase_bias else scores
 
 
@@ -56,9 +61,11 @@ class PhraseTable:
 class NextChoice:
     """The joint distribution over the vocabulary and all distinct phrase texts.
 
-    Differs from the paper, which keeps equal texts of different places apart: their probabilities are summed here.
+    Differs from the paper, which keeps equal texts of different places apart: their probabilities
+    are summed here.
 
-    :param weights: Unnormalised probabilities, vocabulary first. *Shape:* ``(vocab_size + num_texts,)`` float32
+    :param weights: Unnormalised probabilities, vocabulary first. *Shape:* ``(vocab_size +
+        num_texts,)`` float32
     :param total: Their sum.
     :param scores: Phrase scores. *Shape:* ``(num_phrases,)``
     """

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from cog.decoding.candidates import find_phrases
@@ -82,24 +83,39 @@ class Row:
 class CopyGenerator:
     """Writes texts by copying phrases out of an index (CoG, section 3).
 
-    Retrieval is done once per prefix. Every step scores the whole vocabulary and every admissible phrase of the
-    retrieved chunks, takes one choice and appends it in one forward pass; all texts of a batch share that pass.
+    Retrieval is done once per prefix. Every step scores the whole vocabulary and every admissible
+    phrase of the retrieved chunks, takes one choice and appends it in one forward pass; all texts
+    of a batch share that pass.
 
     :param model: The model.
     :param index: The open index.
+    :param allowed_chunks: Chunks that may be copied from; None for all. *Shape:* ``(num_chunks,)``
     """
 
-    def __init__(self, model: CogModel, index: PhraseIndex) -> None:
+    def __init__(
+        self,
+        model: CogModel,
+        index: PhraseIndex,
+        *,
+        allowed_chunks: NDArray[np.bool_] | None = None,
+    ) -> None:
         self._model = model
         self._index = index
-        self._special = torch.from_numpy(model.splitter.special_token_ids).to(model.prefix_encoder.device)
+        self._allowed_chunks = allowed_chunks
+        self._special = torch.from_numpy(model.splitter.special_token_ids).to(
+            model.prefix_encoder.device
+        )
 
-    def generate(self, requests: Sequence[Request], *, on_segment: OnSegment | None = None) -> list[Generation]:
+    def generate(
+        self, requests: Sequence[Request], *, on_segment: OnSegment | None = None
+    ) -> list[Generation]:
         """Write a batch of texts together.
 
-        :param requests: The texts to write; each comes out the same in any batch, up to rounding in the prefix
+        :param requests: The texts to write; each comes out the same in any batch, up to rounding in
+            the prefix
             encoder.
-        :param on_segment: Called with the number of a text and each of its segments as it is written.
+        :param on_segment: Called with the number of a text and each of its segments as it is
+            written.
         :returns: The texts, in the order asked.
         :raises GenerationError: If a prefix or a setting cannot be used.
         """
@@ -119,7 +135,7 @@ class CopyGenerator:
         return [self._finish(row, shared) for row in rows]
 
     def prefix_ids(self, request: Request) -> list[int]:
-        """The tokens the prefix encoder reads for a prefix: its last ones, if it is longer than the model reads.
+        """The tokens the prefix encoder reads: a prefix's last ones, if it is too long.
 
         :param request: The text to write.
         :returns: Token ids, the begin token first.
@@ -131,7 +147,7 @@ class CopyGenerator:
         return begin + ids[max(0, len(ids) - room) :]
 
     def num_unread_tokens(self, request: Request) -> int:
-        """Number of a prefix's first tokens that are not read because the model's context is shorter.
+        """Number of a prefix's first tokens that are beyond the model's context.
 
         :param request: The text to write.
         :returns: The count; 0 for nearly every prefix.
@@ -144,11 +160,15 @@ class CopyGenerator:
         decoding = request.decoding
         if any("\ud800" <= character <= "\udfff" for character in request.prefix):
             raise GenerationError(
-                "a prefix must be Unicode text", found="a lone surrogate", run="give the prefix as UTF-8"
+                "a prefix must be Unicode text",
+                found="a lone surrogate",
+                run="give the prefix as UTF-8",
             )
         if not request.prefix and self._model.prefix_encoder.begin_token_id is None:
             raise GenerationError(
-                "this model needs a prefix of one token or more", found="an empty prefix", run="pass --prefix TEXT"
+                "this model needs a prefix of one token or more",
+                found="an empty prefix",
+                run="pass --prefix TEXT",
             )
         limit = self._model.prefix_encoder.max_positions // 2
         if not 1 <= decoding.max_new_tokens <= limit:
@@ -160,9 +180,13 @@ class CopyGenerator:
         if decoding.method not in ("greedy", "nucleus"):
             raise GenerationError("decoding must be greedy or nucleus", found=decoding.method)
         if decoding.top_k_documents < 0:
-            raise GenerationError("top_k_documents must be 0 or more", found=str(decoding.top_k_documents))
+            raise GenerationError(
+                "top_k_documents must be 0 or more", found=str(decoding.top_k_documents)
+            )
         if not np.isfinite(decoding.phrase_bias):
-            raise GenerationError("phrase_bias must be a finite number", found=str(decoding.phrase_bias))
+            raise GenerationError(
+                "phrase_bias must be a finite number", found=str(decoding.phrase_bias)
+            )
 
     def _make_pools(self, requests: Sequence[Request]) -> tuple[list[Pool], dict[str, float]]:
         # texts with the same prefix and number of chunks share their pool
@@ -171,13 +195,21 @@ class CopyGenerator:
         began = time.perf_counter()
         vectors = self._model.retriever.encode_texts([prefix for prefix, _ in distinct])
         found = [
-            self._index.search_chunks(vectors[i : i + 1], top_k=top_k)[0] if top_k else np.zeros(0, dtype=np.int64)
+            self._index.search_chunks(
+                vectors[i : i + 1], top_k=top_k, allowed=self._allowed_chunks
+            )[0]
             for i, (_, top_k) in enumerate(distinct)
         ]
         retrieved = time.perf_counter()
-        pools = {key: self.make_pool(self._index.gather_chunks(ids)) for key, ids in zip(distinct, found, strict=True)}
+        pools = {
+            key: self.make_pool(self._index.gather_chunks(ids))
+            for key, ids in zip(distinct, found, strict=True)
+        }
         gathered = time.perf_counter()
-        return [pools[key] for key in keys], {"retrieve": retrieved - began, "gather": gathered - retrieved}
+        return [pools[key] for key in keys], {
+            "retrieve": retrieved - began,
+            "gather": gathered - retrieved,
+        }
 
     def make_pool(self, chunks: GatheredChunks) -> Pool:
         """Prepare gathered chunks for scoring.
@@ -186,7 +218,9 @@ class CopyGenerator:
         :returns: The pool.
         """
         config, device = self._model.config, self._model.prefix_encoder.device
-        phrases = find_phrases(chunks, min_words=config.min_phrase_words, max_words=config.max_phrase_words)
+        phrases = find_phrases(
+            chunks, min_words=config.min_phrase_words, max_words=config.max_phrase_words
+        )
         table = PhraseTable.from_phrases(phrases, device=device)
         return Pool(chunks, table, make_scorer(chunks, device=device))
 
@@ -211,7 +245,9 @@ class CopyGenerator:
                 cache.keep([held.index(i) for i in live])
                 held = list(live)
             growing = set(live)
-            states = encoder.append_last(cache, [rows[i].new_ids if i in growing else [] for i in held])
+            states = encoder.append_last(
+                cache, [rows[i].new_ids if i in growing else [] for i in held]
+            )
 
     def _step(self, rows: Sequence[Row], states: Tensor) -> None:
         encoder = self._model.prefix_encoder
@@ -240,7 +276,9 @@ class CopyGenerator:
             occurrences = phrases.occurrences(choice - vocab_size)
             best = occurrences[int(distribution.scores[torch.from_numpy(occurrences)].argmax())]
             first, last = int(phrases.first[best]), int(phrases.last[best])
-            token_ids = chunks.token_ids[chunks.word_tokens[first, 0] : chunks.word_tokens[last, 1]][: row.num_left]
+            token_ids = chunks.token_ids[
+                chunks.word_tokens[first, 0] : chunks.word_tokens[last, 1]
+            ][: row.num_left]
             chunk = int(np.searchsorted(chunks.word_offsets, first, side="right")) - 1
             copy = Copy(int(chunks.document_ordinals[chunk]), int(chunks.word_chars[first, 0]))
             row.new_ids = token_ids.tolist()

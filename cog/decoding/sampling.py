@@ -1,4 +1,7 @@
-"""Taking a choice: a next-choice distribution goes in, one position of it comes out, greedily or from the nucleus."""
+"""Taking a choice.
+
+A next-choice distribution goes in, one position of it comes out, greedily or from the nucleus.
+"""
 
 import hashlib
 
@@ -32,14 +35,16 @@ class Chooser:
         """
         if self._decoding.method == "greedy":
             return int(distribution.weights.argmax())
-        return choose_nucleus(distribution, top_p=self._decoding.top_p, draw=float(self._random.random()))
+        return choose_nucleus(
+            distribution, top_p=self._decoding.top_p, draw=float(self._random.random())
+        )
 
 
 def choose_nucleus(distribution: NextChoice, *, top_p: float, draw: float) -> int:
     """Draw from the smallest set of choices that holds a mass of ``top_p`` (Holtzman et al. 2020).
 
-    No choice below ``(1 - top_p) / num_choices`` can be in that set, since all of those together hold less than what
-    is left out; so a few thousand are sorted instead of all.
+    No choice below ``(1 - top_p) / num_choices`` can be in that set, since all of those together
+    hold less than what is left out; so a few thousand are sorted instead of all.
 
     :param distribution: The distribution.
     :param top_p: Mass of the nucleus.

@@ -1,4 +1,7 @@
-"""Word scores: prefix vectors go in, ``q_start · S`` and ``q_end · E`` over all gathered words come out, exactly."""
+"""Word scores.
+
+Prefix vectors go in, ``q_start · S`` and ``q_end · E`` over all gathered words come out, exactly.
+"""
 
 from typing import Protocol
 
@@ -49,8 +52,8 @@ class FloatScorer:
 class IntegerScorer:
     """Scores the stored int8 vectors as they are, in a quarter of the memory traffic of float32.
 
-    A query is written as a sum of three int8 vectors with falling scales, which together hold it to float32's
-    precision; products of int8 vectors are exact in int32.
+    A query is written as a sum of three int8 vectors with falling scales, which together hold it to
+    float32's precision; products of int8 vectors are exact in int32.
 
     :param chunks: The gathered words, stored as int8.
     """
@@ -102,7 +105,8 @@ def split_digits(queries: Tensor) -> tuple[Tensor, Tensor]:
     """Write float vectors as sums of int8 vectors: ``query = sum(scale_k * digit_k)``.
 
     :param queries: *Shape:* ``(num_queries, dim)`` float32
-    :returns: Digits of *Shape:* ``(num_digits, num_queries, dim)`` int8, scales of *Shape:* ``(num_digits, num_queries)``
+    :returns: Digits of *Shape:* ``(num_digits, num_queries, dim)`` int8, scales of *Shape:*
+        ``(num_digits, num_queries)``
     """
     scale = (queries.abs().amax(dim=1) / 127.0).clamp_min(torch.finfo(torch.float32).tiny)
     rest = queries
@@ -119,7 +123,9 @@ def split_digits(queries: Tensor) -> tuple[Tensor, Tensor]:
 def _multiply(queries: Tensor, vectors: Tensor, word_scales: Tensor) -> Tensor:
     digits, scales = split_digits(queries)
     num_digits, num_queries, dim = digits.shape
-    products = torch._int_mm(digits.view(-1, dim), vectors)  # (num_digits * num_queries, num_words) int32
+    products = torch._int_mm(
+        digits.view(-1, dim), vectors
+    )  # (num_digits * num_queries, num_words) int32
     parts = products.view(num_digits, num_queries, -1).float()
     scores = parts[0] * scales[0].unsqueeze(1)
     for k in range(1, num_digits):
@@ -128,11 +134,14 @@ def _multiply(queries: Tensor, vectors: Tensor, word_scales: Tensor) -> Tensor:
 
 
 def _restore(
-    vectors: "NDArray[np.int8] | NDArray[np.float16]", scales: "NDArray[np.float32]", device: torch.device
+    vectors: "NDArray[np.int8] | NDArray[np.float16]",
+    scales: "NDArray[np.float32]",
+    device: torch.device,
 ) -> Tensor:
     return _tensor(vectors).to(device).float() * _tensor(scales).to(device).unsqueeze(1)
 
 
 def _tensor(array: "NDArray[np.generic]") -> Tensor:
-    # gathered arrays may be read-only views of Arrow buffers, which torch accepts with a warning only
+    # gathered arrays may be read-only views of Arrow buffers, which torch accepts with a warning
+    # only
     return torch.from_numpy(array if array.flags.writeable else array.copy())

@@ -1,4 +1,7 @@
-"""The text that grows: token bytes and copied phrases go in, segments whose texts join to the continuation come out."""
+"""The text that grows.
+
+Token bytes and copied phrases go in, segments whose texts join to the continuation come out.
+"""
 
 import codecs
 from dataclasses import dataclass, replace
@@ -21,8 +24,9 @@ class Copy:
 class GrowingText:
     """Collects what each step appended, as text.
 
-    A token may be a part of a character. Its bytes wait for the rest, which is written to the segment that completes
-    the character; bytes that never become one are written as U+FFFD where they stood, as every decoder does.
+    A token may be a part of a character. Its bytes wait for the rest, which is written to the
+    segment that completes the character; bytes that never become one are written as U+FFFD where
+    they stood, as every decoder does.
     """
 
     def __init__(self) -> None:
@@ -43,14 +47,19 @@ class GrowingText:
     def append_copy(self, phrase_bytes: bytes, copy: Copy, *, probability: float) -> None:
         """Append a phrase, or as many of its first tokens as there is room for.
 
-        :param phrase_bytes: The bytes of its tokens; a last character that is cut in two is left out.
+        :param phrase_bytes: The bytes of its tokens; a last character that is cut in two is left
+            out.
         :param copy: Where it stands.
         :param probability: Probability of the choice.
         """
         self.finish()
         text = phrase_bytes.decode(errors="ignore")
         segment = Segment(
-            text, CORPUS, probability, char_start=copy.char_start, char_end=copy.char_start + len(text)
+            text,
+            CORPUS,
+            probability,
+            char_start=copy.char_start,
+            char_end=copy.char_start + len(text),
         )
         self.segments.append(segment)
         self.copies.append(copy)

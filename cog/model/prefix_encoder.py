@@ -1,4 +1,7 @@
-"""The prefix encoder: token ids go in, prefix vectors and token logits come out, with a cache in between."""
+"""The prefix encoder.
+
+Token ids go in, prefix vectors and token logits come out, with a cache in between.
+"""
 
 from collections.abc import Sequence
 
@@ -14,7 +17,8 @@ PREFILL_TOKENS = 512  # tokens of one prefix encoded in one pass; bounds the mem
 class PrefixEncoder:
     """A causal language model read at its last token (CoG, section 3.1).
 
-    Differs from the paper where the weights hold ``qproj``: the query of phrases is then ``W_q h`` instead of ``h``.
+    Differs from the paper where the weights hold ``qproj``: the query of phrases is then ``W_q h``
+    instead of ``h``.
 
     :param model: Any causal model of transformers; its attention is replaced by the packed one.
     :param query_projection: ``W_q`` of *Shape:* ``(dim, dim)``; None for the identity.
@@ -25,13 +29,13 @@ class PrefixEncoder:
         self, model: PreTrainedModel, *, query_projection: Tensor | None, begin_token_id: int | None
     ) -> None:
         AttentionInterface.register(ATTENTION_NAME, packed_attention)
-        model.eval().requires_grad_(False)
+        model.requires_grad_(False).train(mode=False)
         model.set_attn_implementation(ATTENTION_NAME)
         self.model = model
         self.begin_token_id = begin_token_id
         self._body: nn.Module = model.base_model
-        self._embed: nn.Module = model.get_input_embeddings()
-        self._head: nn.Module = model.get_output_embeddings()
+        self._embed: nn.Embedding = model.get_input_embeddings()  # type: ignore[assignment]
+        self._head: nn.Linear = model.get_output_embeddings()  # type: ignore[no-untyped-call]
         self._projection = query_projection
 
     @property
@@ -40,8 +44,7 @@ class PrefixEncoder:
 
         :returns: The device.
         """
-        device: torch.device = self._embed.weight.device  # type: ignore[union-attr, assignment]
-        return device
+        return self._embed.weight.device
 
     @property
     def vocab_size(self) -> int:
@@ -49,7 +52,7 @@ class PrefixEncoder:
 
         :returns: The count.
         """
-        return int(self._head.weight.shape[0])  # type: ignore[union-attr, operator]
+        return self._head.weight.shape[0]
 
     @property
     def max_positions(self) -> int:
@@ -83,7 +86,8 @@ class PrefixEncoder:
 
         :param cache: The cache; its prefixes grow.
         :param token_ids: New tokens per prefix; may be empty for some, not for all.
-        :returns: Hidden states of the new tokens, packed prefix by prefix. *Shape:* ``(num_tokens, dim)``
+        :returns: Hidden states of the new tokens, packed prefix by prefix. *Shape:* ``(num_tokens,
+            dim)``
         """
         layout = cache.plan([len(ids) for ids in token_ids])
         packed = torch.tensor([i for ids in token_ids for i in ids], device=self.device)
@@ -99,13 +103,14 @@ class PrefixEncoder:
         return states
 
     def append_last(self, cache: PrefixCache, token_ids: Sequence[Sequence[int]]) -> Tensor:
-        """Append tokens and return only what follows them: the hidden state at the last token of each prefix.
+        """Append tokens and return the hidden state at the last token of each prefix.
 
         Long prefixes are read block by block.
 
         :param cache: The cache; its prefixes grow.
         :param token_ids: New tokens per prefix; may be empty for some, not for all.
-        :returns: Hidden states of the prefixes that got tokens, in order. *Shape:* ``(num_rows, dim)``
+        :returns: Hidden states of the prefixes that got tokens, in order. *Shape:* ``(num_rows,
+            dim)``
         """
         longest = max(len(ids) for ids in token_ids)
         last: dict[int, Tensor] = {}

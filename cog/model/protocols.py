@@ -38,7 +38,8 @@ class ChunkEncoder(Protocol):
         """Encode chunks together.
 
         :param texts: Text of each chunk.
-        :param word_spans: Per chunk, the characters of each word relative to the chunk's text, leading space
+        :param word_spans: Per chunk, the characters of each word relative to the chunk's text,
+            leading space
             excluded. *Shape:* ``(num_words, 2)``
         :returns: Vectors per chunk.
         """

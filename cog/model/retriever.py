@@ -44,7 +44,7 @@ class MeanRetriever:
 
     @torch.inference_mode()
     def encode_texts(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Encode texts together; of a text that is too long the end is read, which is what a prefix leads up to.
+        """Encode texts together; of a text that is too long the end is read.
 
         :param texts: Prefixes or chunks.
         :returns: Vectors of unit length. *Shape:* ``(num_texts, dim)``

@@ -1,9 +1,12 @@
-"""Trained weights: a model folder's safetensors go in; merged prefix-encoder layers and named parts come out."""
+"""Trained weights.
+
+A model folder's safetensors go in; merged prefix-encoder layers and named parts come out.
+"""
 
 from pathlib import Path
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
@@ -27,9 +30,12 @@ def load_weights(folder: Path, config: ModelConfig) -> Weights:
             with safe_open(folder / name, framework="pt") as file:
                 for key in file.keys():  # noqa: SIM118 - safe_open is no mapping
                     weights[key] = file.get_tensor(key).float()
-        except (OSError, ValueError, RuntimeError) as error:
+        except (OSError, SafetensorError) as error:
             raise CheckpointError(
-                f"{name} must be a safetensors file", found=str(error), run=f"git checkout -- {folder.name}", about=name
+                f"{name} must be a safetensors file",
+                found=str(error),
+                run=f"git checkout -- {folder.name}",
+                about=name,
             ) from error
     return weights
 
@@ -41,7 +47,11 @@ def select_weights(weights: Weights, prefix: str) -> Weights:
     :param prefix: The part's name with its dot, such as ``bert.``.
     :returns: Its tensors, without the prefix in their names.
     """
-    return {name.removeprefix(prefix): tensor for name, tensor in weights.items() if name.startswith(prefix)}
+    return {
+        name.removeprefix(prefix): tensor
+        for name, tensor in weights.items()
+        if name.startswith(prefix)
+    }
 
 
 @torch.no_grad()
@@ -49,7 +59,8 @@ def merge_lora(module: nn.Module, weights: Weights, *, scale: float) -> None:
     """Add low-rank updates to linear layers in place: ``W + scale * B A`` (Hu et al. 2022, eq. 3).
 
     :param module: The network that holds the layers.
-    :param weights: Pairs ``<layer>.A`` of *Shape:* ``(rank, in)`` and ``<layer>.B`` of *Shape:* ``(out, rank)``.
+    :param weights: Pairs ``<layer>.A`` of *Shape:* ``(rank, in)`` and ``<layer>.B`` of *Shape:*
+        ``(out, rank)``.
     :param scale: Factor of the update.
     :raises CheckpointError: If a pair is incomplete or its layer is missing or of another shape.
     """
@@ -58,18 +69,26 @@ def merge_lora(module: nn.Module, weights: Weights, *, scale: float) -> None:
         if side != "A" or f"{layer_name}.B" not in weights:
             if side == "B" and f"{layer_name}.A" in weights:
                 continue
-            raise CheckpointError("low-rank weights must come in pairs A and B", found=name, about=name)
+            raise CheckpointError(
+                "low-rank weights must come in pairs A and B", found=name, about=name
+            )
         update = scale * (weights[f"{layer_name}.B"] @ weights[name])  # (out, in)
         try:
             layer = module.get_submodule(layer_name)
         except AttributeError:
             raise CheckpointError(
-                "the trained weights must fit the prefix encoder", found=f"no layer {layer_name}", about=name
+                "the trained weights must fit the prefix encoder",
+                found=f"no layer {layer_name}",
+                about=name,
             ) from None
         if isinstance(layer, Conv1D):  # GPT-2 stores its matrices transposed
             update = update.T
         if not isinstance(layer.weight, Tensor) or layer.weight.shape != update.shape:
-            raise CheckpointError(f"the update of {layer_name} must fit it", found=str(tuple(update.shape)), about=name)
+            raise CheckpointError(
+                f"the update of {layer_name} must fit it",
+                found=str(tuple(update.shape)),
+                about=name,
+            )
         layer.weight.add_(update)
 
 
@@ -84,10 +103,12 @@ def load_part(module: nn.Module, weights: Weights, *, may_lack: tuple[str, ...] 
     try:
         result = module.load_state_dict(weights, strict=False)
     except RuntimeError as error:
-        raise CheckpointError("the trained weights must fit their part", found=str(error)) from error
+        raise CheckpointError(
+            "the trained weights must fit their part", found=str(error)
+        ) from error
     lacking = [name for name in result.missing_keys if name not in may_lack]
     if lacking or result.unexpected_keys:
         raise CheckpointError(
-            f"the trained weights must hold every parameter of {type(module).__name__} and no other",
+            f"the trained weights must be those of {type(module).__name__}, no more and no fewer",
             found=f"missing {lacking[:3]}, unexpected {result.unexpected_keys[:3]}",
         )

@@ -1,4 +1,7 @@
-"""Words, the copy unit: a text goes in, its prefix-encoder tokens and the words they form come out (numpy only)."""
+"""Words, the copy unit.
+
+A text goes in, its prefix-encoder tokens and the words they form come out (numpy only).
+"""
 
 import re
 from dataclasses import dataclass
@@ -26,8 +29,10 @@ class Words:
     """A text as prefix-encoder tokens and as words; words tile the text.
 
     :param token_ids: Prefix-encoder tokens, no special ones. *Shape:* ``(num_tokens,)``, int32
-    :param word_tokens: Word ``i`` is tokens ``[word_tokens[i], word_tokens[i + 1])``. *Shape:* ``(num_words + 1,)``, int32
-    :param word_chars: Word ``i`` is characters ``[word_chars[i], word_chars[i + 1])``. *Shape:* ``(num_words + 1,)``, int32
+    :param word_tokens: Word ``i`` is tokens ``[word_tokens[i], word_tokens[i + 1])``. *Shape:*
+        ``(num_words + 1,)``, int32
+    :param word_chars: Word ``i`` is characters ``[word_chars[i], word_chars[i + 1])``. *Shape:*
+        ``(num_words + 1,)``, int32
     """
 
     token_ids: NDArray[np.int32]
@@ -46,9 +51,10 @@ class Words:
 class WordSplitter:
     """Splits texts into words by the prefix encoder's byte-level vocabulary.
 
-    A token starts a word if its string begins with a space or a line feed, or with an ASCII character that is
-    no letter or digit, or if the token before it ended in such a character (a token that is one space does not
-    count), or if it is the first. So a word carries its leading space and never has to be tokenised again.
+    A token starts a word if its string begins with a space or a line feed, or with an ASCII
+    character that is no letter or digit, or if the token before it ended in such a character (a
+    token that is one space does not count), or if it is the first. So a word carries its leading
+    space and never has to be tokenised again.
 
     :param tokenizer: The prefix encoder's tokenizer.
     :raises CheckpointError: If its vocabulary is not byte-level.
@@ -65,18 +71,22 @@ class WordSplitter:
         byte_of = _byte_alphabet()
         if SPACE + "the" not in tokenizer.get_vocab() and SPACE not in tokenizer.get_vocab():
             raise CheckpointError(
-                "the prefix encoder's vocabulary must be byte-level (as GPT-2, Llama 3 and SmolLM2 have)",
+                "the prefix encoder needs a byte-level vocabulary (as GPT-2 and Llama 3 have)",
                 found="no token that begins with a space in byte-level spelling",
                 run="name another prefix encoder in the model's config.yaml",
             )
         self.token_bytes: tuple[bytes, ...] = tuple(
-            bytes(byte_of[c] for c in s) if i not in special and all(c in byte_of for c in s) else s.encode()
+            bytes(byte_of[c] for c in s)
+            if i not in special and all(c in byte_of for c in s)
+            else s.encode()
             for i, s in enumerate(strings)
         )
         self.special_token_ids = np.array(sorted(special), dtype=np.int64)
         self._num_bytes = np.array([len(b) for b in self.token_bytes], dtype=np.int64)
         self._opens = np.array([s[:1] in (SPACE, NEWLINE) or _is_mark(s[:1]) for s in strings])
-        self._closes = np.array([s != SPACE and (s[-1:] in (SPACE, NEWLINE) or _is_mark(s[-1:])) for s in strings])
+        self._closes = np.array(
+            [s != SPACE and (s[-1:] in (SPACE, NEWLINE) or _is_mark(s[-1:])) for s in strings]
+        )
 
     @classmethod
     def from_folder(cls, folder: Path) -> "WordSplitter":
@@ -137,7 +147,7 @@ class WordSplitter:
             raise CheckpointError(
                 "the prefix encoder's tokens must spell a text byte for byte",
                 found=f"{int(offsets[-1])} bytes in tokens, {size} in the text",
-                run="name a prefix encoder whose tokenizer changes nothing in the model's config.yaml",
+                run="name another prefix encoder in the model's config.yaml",
             )
         return offsets
 
@@ -152,7 +162,9 @@ def load_tokenizer(folder: Path) -> Tokenizer:
     path = folder / "tokenizer.json"
     if not path.is_file():
         raise CheckpointError(
-            f"{folder.name} must hold tokenizer.json", found="no such file", run="save a fast tokenizer there"
+            f"{folder.name} must hold tokenizer.json",
+            found="no such file",
+            run="save a fast tokenizer there",
         )
     tokenizer = Tokenizer.from_file(str(path))
     tokenizer.no_truncation()
@@ -163,15 +175,17 @@ def load_tokenizer(folder: Path) -> Tokenizer:
 def flag_words(text: str, word_chars: NDArray[np.int32]) -> NDArray[np.uint8]:
     """Say what each word may do in a phrase.
 
-    No word of a phrase is ``.``, ``!``, ``?``, ``;``, ``:``, holds a line feed or lies in ``<unk>``; its first
-    character (after the space) and its last one are letters or digits.
+    No word of a phrase is ``.``, ``!``, ``?``, ``;``, ``:``, holds a line feed or lies in
+    ``<unk>``; its first character (after the space) and its last one are letters or digits.
 
     :param text: The text the words tile.
     :param word_chars: As in :class:`Words`. *Shape:* ``(num_words + 1,)``
     :returns: Bits ``BARRED``, ``CAN_START``, ``CAN_END``. *Shape:* ``(num_words,)``
     """
     bounds = word_chars.tolist()
-    flags = np.array([_flag(text[a:b]) for a, b in zip(bounds, bounds[1:], strict=False)], dtype=np.uint8)
+    flags = np.array(
+        [_flag(text[a:b]) for a, b in zip(bounds, bounds[1:], strict=False)], dtype=np.uint8
+    )
     for match in UNKNOWN.finditer(text):
         first = np.searchsorted(word_chars, match.start(), side="right") - 1
         last = np.searchsorted(word_chars, match.end(), side="left")
@@ -196,14 +210,18 @@ def _is_mark(character: str) -> bool:
 
 
 def _byte_alphabet() -> dict[str, int]:
-    # the printable stand-ins that byte-level vocabularies use for the 256 bytes (Radford et al. 2019)
+    # the printable stand-ins that byte-level vocabularies use for the 256 bytes (Radford et al.
+    # 2019)
     kept = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     moved = [b for b in range(256) if b not in kept]
     return {chr(b): b for b in kept} | {chr(0x100 + i): b for i, b in enumerate(moved)}
 
 
-def _chars_before(text: str, offsets: NDArray[np.int64], *, whole: bool = False) -> NDArray[np.int32]:
-    # number of characters that begin before each byte offset; with `whole`, of those that end before it
+def _chars_before(
+    text: str, offsets: NDArray[np.int64], *, whole: bool = False
+) -> NDArray[np.int32]:
+    # number of characters that begin before each byte offset; with `whole`, of those that end
+    # before it
     if text.isascii():
         return offsets.astype(np.int32)
     raw = np.frombuffer(text.encode(), dtype=np.uint8)

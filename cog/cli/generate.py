@@ -1,0 +1,206 @@
+"""``cog generate``.
+
+Prefixes go in by option, file or pipe; cited texts come out as text or JSON lines.
+"""
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cog.cli.main import get_project
+from cog.errors import GenerationError
+from cog.params import Params, load_params
+from cog.records import Decoding
+
+if TYPE_CHECKING:
+    from cog.decoding.generator import CopyGenerator, Request
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the command line asks for beside the decoding.
+
+    :param num_return: Number of texts per prefix, with seeds that count up.
+    :param batch_size: Number of texts decoded together.
+    :param is_stream: Print segments as they come.
+    :param is_json: Print JSON lines.
+    """
+
+    num_return: int
+    batch_size: int
+    is_stream: bool
+    is_json: bool
+
+
+@click.command("generate")
+@click.option("--prefix", help="Text to continue; may be empty.")
+@click.option(
+    "--input", "input_path", metavar="FILE.jsonl|-", help='JSON lines, each with a "prefix".'
+)
+@click.option(
+    "--corpus", "corpus_id", metavar="ID", help="Corpus to copy from [default: the active one]."
+)
+@click.option("--decoding", type=click.Choice(["greedy", "nucleus"]), help="How a choice is taken.")
+@click.option("--top-p", type=click.FloatRange(0, 1, min_open=True), help="Mass of the nucleus.")
+@click.option("--max-new-tokens", type=click.IntRange(1), help="Exact number of tokens to append.")
+@click.option(
+    "--num-return", type=click.IntRange(1), default=1, show_default=True, help="Texts per prefix."
+)
+@click.option(
+    "--seed", type=click.IntRange(0), help="Seed of the first text of a prefix; the next counts up."
+)
+@click.option(
+    "--top-k-documents",
+    type=click.IntRange(0),
+    help="Chunks retrieved per prefix; 0 for tokens only.",
+)
+@click.option("--phrase-bias", type=float, help="Added to the score of every phrase.")
+@click.option(
+    "--allow-licence",
+    multiple=True,
+    metavar="NAME",
+    help="Copy only from documents of this licence.",
+)
+@click.option(
+    "--deny-licence",
+    multiple=True,
+    metavar="NAME",
+    help="Never copy from documents of this licence.",
+)
+@click.option("--batch-size", type=click.IntRange(1), help="Texts decoded together.")
+@click.option(
+    "--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True
+)
+@click.option(
+    "--stream", "is_stream", is_flag=True, help="Print segments as they come, one text at a time."
+)
+@click.option("--json", "is_json", is_flag=True, help="Print one JSON object per text.")
+@click.pass_context
+def command(
+    ctx: click.Context,
+    /,
+    prefix: str | None,
+    input_path: str | None,
+    **given: Any,  # noqa: ANN401
+) -> None:
+    """Write cited text by copying phrases from a corpus.
+
+    What is not given is taken from the section `generate` of params.yaml.
+    """
+    if (prefix is None) == (input_path is None):
+        raise click.UsageError(
+            "give either --prefix TEXT or --input FILE.jsonl (- for standard input)"
+        )
+    paths = get_project(ctx)
+    params = load_params(paths.params)
+    decoding = _decoding(params, given)
+    options = Options(
+        given["num_return"],
+        given["batch_size"] or params.generate.batch_size,
+        given["is_stream"],
+        given["is_json"],
+    )
+    prefixes = iter([(prefix, None)]) if prefix is not None else _read_prefixes(str(input_path))
+    from cog.decoding.licences import LicenceRule
+    from cog.decoding.session import open_generator
+
+    rule = LicenceRule(frozenset(given["allow_licence"]), frozenset(given["deny_licence"]))
+    with open_generator(
+        paths, params, corpus_id=given["corpus_id"], device=given["device"], licences=rule
+    ) as generator:
+        _run(generator, prefixes, decoding, options)
+
+
+def _decoding(params: Params, given: dict[str, Any]) -> Decoding:
+    from cog.records import Decoding as _Decoding
+
+    section = params.generate
+    names = ("top_p", "seed", "max_new_tokens", "top_k_documents", "phrase_bias")
+    values = {
+        name: getattr(section, name) if given[name] is None else given[name] for name in names
+    }
+    return _Decoding(method=given["decoding"] or section.decoding, **values)
+
+
+def _read_prefixes(path: str) -> Iterator[tuple[str, Any]]:
+    name = "standard input" if path == "-" else path
+    with ExitStack() as stack:
+        try:
+            file = sys.stdin.buffer if path == "-" else stack.enter_context(Path(path).open("rb"))
+        except OSError as error:
+            raise GenerationError(
+                "--input must name a file", found=f"{path}: {error.strerror}"
+            ) from None
+        for number, line in enumerate(file, start=1):
+            if line.strip():
+                yield _read_line(line, where=f"{name}, line {number}")
+
+
+def _read_line(line: bytes, *, where: str) -> tuple[str, Any]:
+    try:
+        content = json.loads(line.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise GenerationError(
+            f"{where} must be UTF-8",
+            found=f"byte {error.object[error.start]:#04x} at offset {error.start}",
+        ) from None
+    except ValueError as error:
+        raise GenerationError(f"{where} must be a JSON object", found=str(error)) from None
+    if not isinstance(content, dict) or not isinstance(content.get("prefix"), str):
+        raise GenerationError(
+            f'{where} must be a JSON object with a text "prefix"', found=line.decode().strip()[:80]
+        )
+    return content["prefix"], content.get("id")
+
+
+def _run(
+    generator: "CopyGenerator",
+    prefixes: Iterator[tuple[str, Any]],
+    decoding: Decoding,
+    options: Options,
+) -> None:
+    from cog.decoding.batches import iter_batches
+    from cog.decoding.generator import Request
+
+    wanted = (
+        (Request(prefix, replace(decoding, seed=decoding.seed + extra)), line_id)
+        for prefix, line_id in prefixes
+        for extra in range(options.num_return)
+    )
+    for batch in iter_batches(wanted, 1 if options.is_stream else options.batch_size):
+        _write_batch(
+            generator, [request for request, _ in batch], [line_id for _, line_id in batch], options
+        )
+
+
+def _write_batch(
+    generator: "CopyGenerator", requests: "list[Request]", line_ids: list[Any], options: Options
+) -> None:
+    from cog.cli.render import SegmentWriter, write_generation
+
+    for request in requests:
+        if unread := generator.num_unread_tokens(request):
+            click.echo(
+                f"cog: the first {unread} tokens of a prefix are beyond the model's context",
+                err=True,
+            )
+    writer = (
+        SegmentWriter(requests[0].prefix, is_json=options.is_json) if options.is_stream else None
+    )
+    generations = generator.generate(requests, on_segment=writer.write if writer else None)
+    for generation, line_id in zip(generations, line_ids, strict=True):
+        if writer:
+            writer.finish(generation)
+        elif options.is_json:
+            content = (
+                generation.to_json() if line_id is None else {"id": line_id, **generation.to_json()}
+            )
+            click.echo(json.dumps(content, ensure_ascii=False))
+        else:
+            write_generation(generation)

@@ -1,0 +1,78 @@
+"""Stage ``generate``: a corpus's held-out prompts go in, a file of cited generations comes out."""
+
+import json
+import os
+
+from cog.corpus.documents import load_prompts
+from cog.decoding.batches import iter_batches
+from cog.decoding.generator import Request
+from cog.decoding.session import open_generator
+from cog.errors import GenerationError
+from cog.params import Params
+from cog.paths import ProjectPaths
+from cog.progress import Progress
+from cog.records import Decoding
+
+
+def generate_corpus(paths: ProjectPaths, corpus_id: str, params: Params, progress: Progress) -> int:
+    """Continue the first held-out prompts of a corpus and write them as JSON lines.
+
+    Every line is a generation with the prompt's id and its reference.
+
+    :param paths: The project.
+    :param corpus_id: The corpus.
+    :param params: The project's parameters; section ``generate`` says how.
+    :param progress: Told of every finished text.
+    :returns: Number of texts written.
+    :raises GenerationError: If the corpus holds out no prompt.
+    """
+    settings = params.generate
+    prompts = load_prompts(paths.corpus(corpus_id).prompts)[: settings.num_prompts]
+    if not prompts:
+        raise GenerationError(
+            f"{corpus_id} must hold out at least one prompt",
+            found="no held-out document is long enough",
+            run="raise prompts.held_out in the card, or lower prepare.reference_tokens",
+            about=corpus_id,
+        )
+    target = paths.corpus(corpus_id).generations
+    unfinished = target.with_suffix(f".{os.getpid()}.tmp")
+    decoding = default_decoding(params)
+    try:
+        with (
+            open_generator(paths, params, corpus_id=corpus_id, device="auto") as generator,
+            unfinished.open("w", encoding="utf-8") as file,
+        ):
+            for batch in iter_batches(prompts, settings.batch_size):
+                generations = generator.generate(
+                    [Request(prompt.prefix, decoding) for prompt in batch]
+                )
+                for prompt, generation in zip(batch, generations, strict=True):
+                    line = {
+                        "prompt_id": prompt.prompt_id,
+                        **generation.to_json(),
+                        "reference": prompt.reference,
+                    }
+                    file.write(json.dumps(line, ensure_ascii=False) + "\n")
+                progress.advance(len(batch))
+        os.replace(unfinished, target)
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return len(prompts)
+
+
+def default_decoding(params: Params) -> Decoding:
+    """The decoding that params.yaml asks for.
+
+    :param params: The project's parameters.
+    :returns: Its section ``generate`` as decoding settings.
+    """
+    settings = params.generate
+    return Decoding(
+        method=settings.decoding,
+        top_p=settings.top_p,
+        seed=settings.seed,
+        max_new_tokens=settings.max_new_tokens,
+        top_k_documents=settings.top_k_documents,
+        phrase_bias=settings.phrase_bias,
+    )

@@ -1,0 +1,115 @@
+"""The packed cache against transformers' own forward pass, for two architectures."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from cog.model.load import load_model
+from cog.model.prefix_encoder import PrefixEncoder
+from tests.model_fixtures import make_tiny_model
+
+
+@pytest.fixture(scope="module", params=["gpt2", "llama"])
+def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_tiny_model(tmp_path_factory.mktemp("model"), architecture=request.param)
+
+
+@pytest.fixture(scope="module")
+def encoder(folder: Path) -> PrefixEncoder:
+    return load_model(folder).prefix_encoder
+
+
+def plain_states(encoder: PrefixEncoder, folder: Path, ids: list[int]) -> torch.Tensor:
+    # the same weights under transformers' own attention, without a cache
+    plain = AutoModelForCausalLM.from_pretrained(folder / "prefix", attn_implementation="eager")
+    plain.load_state_dict(encoder.model.state_dict())
+    plain.eval()
+    with torch.no_grad():
+        return plain(torch.tensor([ids]), output_hidden_states=True, use_cache=False).hidden_states[
+            -1
+        ][0]
+
+
+SEQUENCES = [[3, 17, 40, 41, 42, 99], [5], [7, 8, 9, 10, 11, 12, 13, 14, 15]]
+
+
+def test_ragged_batch_equals_each_sequence_alone(encoder: PrefixEncoder, folder: Path) -> None:
+    cache = encoder.new_cache(batch=3, capacity=4)
+    states = encoder.append(cache, SEQUENCES)
+    expected = torch.cat([plain_states(encoder, folder, ids) for ids in SEQUENCES])
+    torch.testing.assert_close(states, expected, atol=1e-5, rtol=1e-5)
+
+
+def test_cached_steps_equal_one_pass(encoder: PrefixEncoder, folder: Path) -> None:
+    cache = encoder.new_cache(batch=3, capacity=2)  # grows on the way
+    steps = [
+        [ids[:1] for ids in SEQUENCES],
+        [ids[1:4] for ids in SEQUENCES],
+        [ids[4:] for ids in SEQUENCES],
+    ]
+    last = {}
+    for step in steps:
+        states = encoder.append_last(cache, step)
+        for row, state in zip([i for i, ids in enumerate(step) if ids], states, strict=True):
+            last[row] = state
+    for row, ids in enumerate(SEQUENCES):
+        expected = plain_states(encoder, folder, ids)[-1]
+        torch.testing.assert_close(last[row], expected, atol=1e-5, rtol=1e-5)
+
+
+def test_cut_prefix_goes_on_as_if_never_longer(encoder: PrefixEncoder, folder: Path) -> None:
+    cache = encoder.new_cache(batch=2, capacity=8)
+    encoder.append(cache, [[3, 17, 40, 41], [5, 6, 7]])
+    cache.cut(0, 2)
+    states = encoder.append_last(cache, [[99, 100], [8]])
+    torch.testing.assert_close(
+        states[0], plain_states(encoder, folder, [3, 17, 99, 100])[-1], atol=1e-5, rtol=1e-5
+    )
+    torch.testing.assert_close(
+        states[1], plain_states(encoder, folder, [5, 6, 7, 8])[-1], atol=1e-5, rtol=1e-5
+    )
+
+
+def test_cutting_beyond_the_end_is_refused(encoder: PrefixEncoder) -> None:
+    cache = encoder.new_cache(batch=1, capacity=8)
+    encoder.append(cache, [[1, 2, 3]])
+    with pytest.raises(ValueError, match="3 tokens to 4"):
+        cache.cut(0, 4)
+
+
+def test_kept_rows_go_on_alone(encoder: PrefixEncoder, folder: Path) -> None:
+    cache = encoder.new_cache(batch=3, capacity=16)
+    encoder.append(cache, SEQUENCES)
+    cache.keep([2])
+    states = encoder.append_last(cache, [[20]])
+    torch.testing.assert_close(
+        states[0], plain_states(encoder, folder, [*SEQUENCES[2], 20])[-1], atol=1e-5, rtol=1e-5
+    )
+
+
+def test_long_prefix_is_read_in_blocks(
+    encoder: PrefixEncoder, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cog.model.prefix_encoder.PREFILL_TOKENS", 7)
+    ids = [list(range(1, 31)), list(range(40, 49))]
+    states = encoder.append_last(encoder.new_cache(batch=2, capacity=8), ids)
+    for state, sequence in zip(states, ids, strict=True):
+        torch.testing.assert_close(
+            state, plain_states(encoder, folder, sequence)[-1], atol=1e-5, rtol=1e-5
+        )
+
+
+def test_token_logits_are_the_tied_embedding(encoder: PrefixEncoder) -> None:
+    states = torch.randn(2, 16)
+    weight = encoder.model.get_input_embeddings().weight
+    torch.testing.assert_close(encoder.token_logits(states), states @ weight.T)
+
+
+def test_without_projection_the_query_is_the_state(folder: Path) -> None:
+    model = AutoModelForCausalLM.from_pretrained(folder / "prefix")
+    encoder = PrefixEncoder(model, query_projection=None, begin_token_id=None)
+    states = torch.randn(3, 16)
+    start, end = encoder.phrase_queries(states)
+    assert torch.equal(torch.cat([start, end], dim=1), states)

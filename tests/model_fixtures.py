@@ -1,0 +1,147 @@
+"""A tiny model of the real form.
+
+Two random transformers of width 16, their tokenizers and heads, in a model folder.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import torch
+import yaml
+from safetensors.torch import save_file
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
+from transformers import (
+    BertConfig,
+    BertModel,
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedModel,
+)
+
+WIDTH = 16
+TEXTS = (
+    "The council of the village adopted the rules of the market on the proposal of the baker.",
+    "The river runs through the valley, and the old mill stands on the river beside the market.",
+    "Bread is made from flour, water and salt; the baker of the village sells bread in the market.",
+)
+
+
+def make_tiny_model(
+    folder: Path, *, architecture: str = "gpt2", seed: int = 0, texts: Iterable[str] = TEXTS
+) -> Path:
+    """Write a model folder whose bases lie inside it.
+
+    :param folder: Where to; made if need be.
+    :param architecture: ``gpt2`` or ``llama``.
+    :param seed: Seed of the weights.
+    :param texts: What the tokenizers are trained on.
+    :returns: The folder.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    texts = list(texts)
+    torch.manual_seed(seed)
+    vocab_size = _save_prefix_base(folder / "prefix", architecture, texts)
+    _save_phrase_base(folder / "phrase", texts)
+    weights = {"qproj.weight": torch.randn(WIDTH, WIDTH) * 0.5}
+    for side in ("start", "end"):
+        weights |= {
+            f"{side}.l1.weight": torch.randn(24, WIDTH) * 0.3,
+            f"{side}.l1.bias": torch.randn(24) * 0.1,
+            f"{side}.l2.weight": torch.randn(WIDTH // 2, 24) * 0.8,
+            f"{side}.l2.bias": torch.randn(WIDTH // 2) * 0.1,
+        }
+    if architecture == "llama":
+        name = "lm.model.layers.0.self_attn.q_proj"
+        weights |= {
+            f"{name}.A": torch.randn(2, WIDTH) * 0.1,
+            f"{name}.B": torch.randn(WIDTH, 2) * 0.1,
+        }
+    save_file(weights, folder / "weights.safetensors")
+    config = {
+        "format_version": 1,
+        "name": f"tiny-{architecture}",
+        "weights": ["weights.safetensors"],
+        "prefix_base": "prefix",
+        "begin_token_id": 0,
+        "lora_scale": 2.0,
+        "phrase_base": "phrase",
+        "max_pieces": 126,
+        "retriever_base": "phrase",
+        "max_chunk_tokens": 32,
+        "min_chunk_tokens": 8,
+        "min_phrase_words": 2,
+        "max_phrase_words": 8,
+    }
+    assert vocab_size > 256
+    (folder / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
+    return folder
+
+
+def _save_prefix_base(folder: Path, architecture: str, texts: list[str]) -> int:
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    trainer = trainers.BpeTrainer(
+        vocab_size=400,
+        special_tokens=["<|begin|>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    vocab_size = tokenizer.get_vocab_size()
+    model: PreTrainedModel
+    if architecture == "gpt2":
+        model = GPT2LMHeadModel(
+            GPT2Config(
+                vocab_size=vocab_size,
+                n_positions=256,
+                n_embd=WIDTH,
+                n_layer=2,
+                n_head=2,
+                bos_token_id=0,
+                eos_token_id=0,
+            )
+        )
+    else:
+        model = LlamaForCausalLM(
+            LlamaConfig(
+                vocab_size=vocab_size,
+                hidden_size=WIDTH,
+                intermediate_size=32,
+                num_hidden_layers=2,
+                num_attention_heads=4,
+                num_key_value_heads=2,
+                max_position_embeddings=256,
+                tie_word_embeddings=True,
+                bos_token_id=0,
+                eos_token_id=0,
+            )
+        )
+    with torch.no_grad():
+        model.get_input_embeddings().weight.mul_(20.0)  # far from uniform, so that choices differ
+    model.save_pretrained(folder)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    return vocab_size
+
+
+def _save_phrase_base(folder: Path, texts: list[str]) -> None:
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
+    trainer = trainers.WordPieceTrainer(vocab_size=300, special_tokens=special, show_progress=False)
+    tokenizer.train_from_iterator([*texts, "abcdefghijklmnopqrstuvwxyz0123456789"], trainer)
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    config = BertConfig(
+        vocab_size=tokenizer.get_vocab_size(),
+        hidden_size=WIDTH,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=128,
+    )
+    BertModel(config, add_pooling_layer=False).save_pretrained(folder)
+    tokenizer.save(str(folder / "tokenizer.json"))
