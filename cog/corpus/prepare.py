@@ -12,7 +12,7 @@ from cog.cards import Card
 from cog.corpus.documents import DOCUMENT_SCHEMA, PROMPT_SCHEMA, RecordWriter
 from cog.corpus.normalisers import get_normaliser
 from cog.corpus.prompts import Tokenise, iter_prompts
-from cog.corpus.readers import iter_found
+from cog.corpus.readers import fill_in, iter_found
 from cog.corpus.report import PrepareReport
 from cog.corpus.selection import SeenTexts, is_held_out, is_in_subset
 from cog.corpus.sources import get_layout, list_raw_files, load_source_record
@@ -109,7 +109,7 @@ def _iter_clean(card: Card, raw: Path, *, tally: Tally, progress: Progress) -> I
         elif not seen_ids.add(document.document_id):
             tally.reject(document.source, f"the id {document.document_id!r} was there before")
         else:
-            yield document
+            yield fill_in(document, card)
 
 
 def _find_reason(card: Card, document: Document, seen_texts: SeenTexts) -> str | None:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote
 
@@ -59,7 +59,7 @@ def iter_found(
         for document in found:
             problem = find_problem(document)
             if problem is None:
-                yield _fill_in(document, card)
+                yield document
             else:
                 tally.reject(document.source, problem)
 
@@ -177,14 +177,17 @@ def _join_optional(values: dict[str, Any], names: Sequence[str], *, glue: str) -
     return glue.join(str(value) for value in found if value is not None and value != "")
 
 
-def _fill_in(document: Document, card: Card) -> Document:
+def fill_in(document: Document, card: Card) -> Document:
+    """Fill in what a document takes from its card.
+
+    :param document: A document with its final id and title.
+    :param card: The card with everything filled in.
+    :returns: The document with an address, if the card has a template, and a licence.
+    """
     assert card.format is not None
     url = document.url
     if not url and card.format.url:
         title = quote(document.title.replace(" ", "_"), safe="/:(),")
         url = card.format.url.replace("{title}", title)
         url = url.replace("{id}", quote(document.document_id, safe="/:(),"))
-    licence = document.licence or card.licence.id
-    return Document(
-        document.document_id, document.title, document.text, url, licence, document.source
-    )
+    return replace(document, url=url, licence=document.licence or card.licence.id)

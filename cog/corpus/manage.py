@@ -1,0 +1,229 @@
+"""Adding, removing and checking corpora: cards and ids go in, changed files or findings come out."""
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from cog.cards import Card
+from cog.corpus.fetch import list_source_files
+from cog.corpus.normalisers import get_normaliser
+from cog.corpus.readers import fill_in, iter_found
+from cog.corpus.sources import (
+    SourceRecord,
+    choose_layout,
+    describe_file,
+    get_layout,
+    list_raw_files,
+    load_source_record,
+)
+from cog.corpus.tally import Tally
+from cog.errors import CogError, CorpusError, RegistryError
+from cog.params import load_params
+from cog.params_edit import add_corpus_entry, remove_corpus_entry, remove_lock_entries
+from cog.paths import ProjectPaths
+from cog.records import Document
+from cog.registry import (
+    find_children,
+    load_active,
+    load_resolved_card,
+    remove_card,
+    save_card,
+)
+
+DVC_LOCK = "dvc.lock"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What checking a corpus found in one place.
+
+    :param corpus: Corpus id.
+    :param check: ``card``, ``params``, ``raw`` or ``documents``.
+    :param is_ok: Whether it is in order.
+    :param detail: One line.
+    """
+
+    corpus: str
+    check: str
+    is_ok: bool
+    detail: str
+
+
+def add_corpus(paths: ProjectPaths, card: Card) -> Document | None:
+    """Write a card and let the pipeline build the corpus.
+
+    :param paths: The project.
+    :param card: The card.
+    :returns: The first document of local files, which is read as a trial; None for other sources.
+    :raises RegistryError: If there is such a card already, or it breaks the schema.
+    :raises CorpusError: If local files are missing or cannot be read.
+    :raises ParamsError: If params.yaml cannot be edited; nothing is left behind then.
+    """
+    if paths.card(card.id).exists():
+        raise RegistryError(
+            f"corpus {card.id} must be new",
+            found="a card of this id",
+            run=f"edit {paths.card(card.id).relative_to(paths.root)}, or cog corpus remove {card.id}",
+            about=card.id,
+        )
+    if card.normaliser is not None:
+        get_normaliser(card.normaliser)
+    first = None
+    if card.source is not None and card.source.path is not None:
+        first = read_first_document(card, paths.root / card.source.path)
+    save_card(paths, card)
+    try:
+        load_resolved_card(paths, card.id)
+        add_corpus_entry(paths.params, card.id, card.root)
+    except CogError:
+        remove_card(paths, card.id)
+        raise
+    return first
+
+
+def read_first_document(card: Card, path: Path) -> Document:
+    """Read one document of local files, as a trial.
+
+    :param card: The card with everything filled in.
+    :param path: The file or folder.
+    :returns: The first document that is not empty, normalised.
+    :raises CorpusError: If there is none, or it cannot be read.
+    """
+    assert card.format is not None
+    assert card.source is not None
+    assert card.normaliser is not None
+    names = list_source_files(path, members=card.source.members, card_format=card.format)
+    folder = path.parent if path.is_file() else path
+    layout = choose_layout(names, card.format)
+    entries = tuple(describe_file(folder, name) for name in names)
+    record = SourceRecord(origin="files", layout=layout, files=entries)
+    normalise = get_normaliser(card.normaliser)
+    files = list_raw_files(folder, record)
+    tally = Tally(card.format.on_error)
+    for found in iter_found(card, files, layout=get_layout(card, record), tally=tally):
+        text = normalise(found.text)
+        if text:
+            document = fill_in(found, card)
+            return Document(
+                document.document_id,
+                document.title,
+                text,
+                document.url,
+                document.licence,
+                document.source,
+            )
+    raise CorpusError(
+        f"{path} must hold at least one document",
+        found="none that has a word",
+        run="mend the files, or name another path",
+        about=str(path),
+    )
+
+
+def remove_corpus(paths: ProjectPaths, corpus_id: str, *, is_trial: bool) -> list[str]:
+    """Remove a corpus: its card, its entries in params.yaml and dvc.lock, and all that was built.
+
+    :param paths: The project.
+    :param corpus_id: The corpus.
+    :param is_trial: Whether to say only what would go.
+    :returns: What is gone, or would be, as paths and entries.
+    :raises RegistryError: If it is active, another corpus extends it, or there is nothing of it.
+    """
+    active = load_active(paths)
+    if active is not None and active.corpus == corpus_id:
+        raise RegistryError(
+            f"corpus {corpus_id} must not be active to be removed",
+            found="it is switched on",
+            run="cog switch --corpus OTHER, or cog rollback",
+            about=corpus_id,
+        )
+    children = find_children(paths, corpus_id)
+    if children:
+        raise RegistryError(
+            f"corpus {corpus_id} must not be extended by another to be removed",
+            found=f"{', '.join(children)} extends it",
+            run=f"cog corpus remove {children[0]}",
+            about=corpus_id,
+        )
+    card_path = paths.card(corpus_id)
+    folder = paths.corpus(corpus_id).root
+    gone = [str(path.relative_to(paths.root)) for path in (card_path, folder) if path.exists()]
+    if corpus_id in load_params(paths.params).corpora:
+        gone.append(f"{paths.params.name}: corpora.{corpus_id}")
+    if is_trial and gone:
+        return gone
+    # The entry goes first: the pipeline never names a corpus without a card.
+    remove_corpus_entry(paths.params, corpus_id)
+    remove_card(paths, corpus_id)
+    if remove_lock_entries(paths.root / DVC_LOCK, corpus_id):
+        gone.append(f"{DVC_LOCK}: stages of {corpus_id}")
+    if folder.exists():
+        shutil.rmtree(folder)
+    return gone
+
+
+def check_corpus(paths: ProjectPaths, corpus_id: str) -> list[Finding]:
+    """Check everything of a corpus that is there.
+
+    :param paths: The project.
+    :param corpus_id: The corpus.
+    :returns: One finding per place; what is not built yet is left out.
+    """
+    findings = []
+    corpus_paths = paths.corpus(corpus_id)
+
+    def note(check: str, is_ok: bool, detail: str) -> None:
+        findings.append(Finding(corpus_id, check, is_ok, detail))
+
+    try:
+        card = load_resolved_card(paths, corpus_id)
+        get_normaliser(card.normaliser or "")
+        note("card", True, "follows the schema")
+    except CogError as error:
+        note("card", False, str(error))
+        return findings
+    entry = load_params(paths.params).corpora.get(corpus_id)
+    if entry is not None:
+        is_ok = entry.root == card.root
+        note("params", is_ok, "root fits" if is_ok else f"root must be {card.root}: {entry.root}")
+    if corpus_paths.raw.exists():
+        try:
+            record = load_source_record(corpus_paths.raw)
+            _check_sums(corpus_paths.raw, record)
+            note("raw", True, f"{len(record.files)} files as received")
+        except CogError as error:
+            note("raw", False, str(error))
+    if corpus_paths.documents.exists():
+        try:
+            note("documents", True, f"{_check_documents(corpus_paths.documents)} documents")
+        except CogError as error:
+            note("documents", False, str(error))
+    return findings
+
+
+def _check_sums(raw: Path, record: SourceRecord) -> None:
+    for entry in record.files:
+        found = describe_file(raw, entry.name)
+        if found != entry:
+            raise CorpusError(
+                f"{entry.name} must be as it was received",
+                found=f"sha256 {found.sha256} instead of {entry.sha256}",
+                run=f"cog corpus fetch {raw.parent.name}",
+                about=entry.name,
+            )
+
+
+def _check_documents(path: Path) -> int:
+    from cog.corpus.documents import DocumentStore, digest_records
+
+    store = DocumentStore(path)
+    report = store.load_report()
+    found = digest_records(store.iter_documents())
+    if found != report.digest:
+        raise CorpusError(
+            f"{path.name} must have the digest of its report",
+            found=f"{found[:16]} instead of {report.digest[:16]}",
+            run=f"cog corpus prepare {path.parent.name}",
+            about=str(path),
+        )
+    return store.num_documents
