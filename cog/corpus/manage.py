@@ -1,10 +1,10 @@
-"""Adding, removing and checking corpora: cards and ids go in, changed files or findings come out."""
+"""Adding, removing and checking corpora: cards and ids go in, changes or findings come out."""
 
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from cog.cards import Card
+from cog.cards import Card, check_corpus_id
 from cog.corpus.fetch import list_source_files
 from cog.corpus.normalisers import get_normaliser
 from cog.corpus.readers import fill_in, iter_found
@@ -60,10 +60,11 @@ def add_corpus(paths: ProjectPaths, card: Card) -> Document | None:
     :raises ParamsError: If params.yaml cannot be edited; nothing is left behind then.
     """
     if paths.card(card.id).exists():
+        name = paths.card(card.id).relative_to(paths.root)
         raise RegistryError(
             f"corpus {card.id} must be new",
             found="a card of this id",
-            run=f"edit {paths.card(card.id).relative_to(paths.root)}, or cog corpus remove {card.id}",
+            run=f"edit {name}, or cog corpus remove {card.id}",
             about=card.id,
         )
     if card.normaliser is not None:
@@ -103,15 +104,7 @@ def read_first_document(card: Card, path: Path) -> Document:
     for found in iter_found(card, files, layout=get_layout(card, record), tally=tally):
         text = normalise(found.text)
         if text:
-            document = fill_in(found, card)
-            return Document(
-                document.document_id,
-                document.title,
-                text,
-                document.url,
-                document.licence,
-                document.source,
-            )
+            return replace(fill_in(found, card), text=text)
     raise CorpusError(
         f"{path} must hold at least one document",
         found="none that has a word",
@@ -129,6 +122,7 @@ def remove_corpus(paths: ProjectPaths, corpus_id: str, *, is_trial: bool) -> lis
     :returns: What is gone, or would be, as paths and entries.
     :raises RegistryError: If it is active, another corpus extends it, or there is nothing of it.
     """
+    check_corpus_id(corpus_id)
     active = load_active(paths)
     if active is not None and active.corpus == corpus_id:
         raise RegistryError(

@@ -1,0 +1,309 @@
+"""``cog corpus``: ids and options go in, cards, documents and counts come out."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cog.cards import DEDUPLICATE, DOCUMENT_RULES, KINDS, ON_ERROR, Card, format_card
+from cog.cli.main import get_project
+from cog.errors import CogError, CorpusError, RegistryError
+from cog.paths import ProjectPaths
+from cog.registry import iter_corpus_ids, load_active, load_card, load_resolved_card
+
+as_json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON to stdout.")
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def command() -> None:
+    """Cards and documents of the corpora."""
+
+
+@command.command("list")
+@as_json_option
+@click.pass_context
+def list_corpora(ctx: click.Context, as_json: bool) -> None:
+    """List the corpora that have a card."""
+    paths = get_project(ctx)
+    active = load_active(paths)
+    active_id = active.corpus if active else None
+    rows = [_describe_row(paths, each, active_id) for each in iter_corpus_ids(paths)]
+    if as_json:
+        _echo_json(rows)
+        return
+    width = max((len(row["id"]) for row in rows), default=2)
+    for row in rows:
+        mark = "*" if row["is_active"] else " "
+        state = "indexed" if row["is_indexed"] else "prepared" if row["is_prepared"] else "-"
+        click.echo(f"{mark} {row['id']:<{width}}  {state:<8}  {row['error'] or row['title']}")
+
+
+def _describe_row(paths: ProjectPaths, corpus_id: str, active_id: str | None) -> dict[str, Any]:
+    corpus_paths = paths.corpus(corpus_id)
+    row: dict[str, Any] = dict.fromkeys(("title", "language", "licence", "extends", "source"))
+    error = None
+    try:
+        card = load_card(paths, corpus_id)
+        row = {
+            "title": card.title,
+            "language": card.language,
+            "licence": card.licence.id,
+            "extends": card.extends,
+            "source": card.source.type if card.source else None,
+        }
+    except CogError as broken:
+        error = str(broken)
+    return {
+        "id": corpus_id,
+        **row,
+        "is_active": corpus_id == active_id,
+        "is_prepared": corpus_paths.documents.exists(),
+        "is_indexed": corpus_paths.manifest.exists(),
+        "error": error,
+    }
+
+
+@command.command("show")
+@click.argument("corpus_id", metavar="ID")
+@click.option("--document", "document_id", metavar="DOCUMENT_ID", help="Show one document instead.")
+@as_json_option
+@click.pass_context
+def show_corpus(ctx: click.Context, corpus_id: str, document_id: str | None, as_json: bool) -> None:
+    """Show the card of a corpus and its counts, or one of its documents."""
+    paths = get_project(ctx)
+    card = load_resolved_card(paths, corpus_id)
+    if document_id is not None:
+        _show_document(paths, card, document_id, as_json=as_json)
+        return
+    from cog.corpus.stats import describe_corpus
+
+    description = describe_corpus(paths, card)
+    if as_json:
+        _echo_json(description)
+        return
+    _echo_nested(description["card"])
+    report = description["prepared"]
+    if report is None:
+        click.echo(f"not prepared; next: dvc repro prepare@{corpus_id}")
+        return
+    click.echo(
+        f"prepared: {report['num_documents']} documents, {report['num_words']} words,"
+        f" {report['num_prompts']} prompts"
+    )
+
+
+def _show_document(paths: ProjectPaths, card: Card, document_id: str, *, as_json: bool) -> None:
+    from cog.corpus.documents import DocumentStore
+
+    document = DocumentStore(paths.corpus(card.id).documents).get_document(document_id)
+    if as_json:
+        _echo_json(asdict(document))
+        return
+    for name in ("document_id", "title", "url", "licence", "source"):
+        click.echo(f"{name}: {getattr(document, name)}", err=True)
+    click.echo(document.text)
+
+
+@command.command("add")
+@click.argument("corpus_id", metavar="ID")
+@click.argument("place", metavar="PATH_OR_HUB_NAME")
+@click.option("--title", help="What a person calls it.  [default: the id]")
+@click.option("--description", help="One or two sentences.")
+@click.option("--language", default="en", show_default=True, help="BCP 47 tag.")
+@click.option("--licence", default="unknown", show_default=True, help="SPDX id or a name.")
+@click.option("--licence-url", help="Where the terms can be read.")
+@click.option("--attribution", help="Whom to name.")
+@click.option("--format", "kind", type=click.Choice(KINDS), help="Told by the files' endings.")
+@click.option("--encoding", multiple=True, default=["utf-8"], help="Tried in order; repeatable.")
+@click.option("--documents", type=click.Choice(DOCUMENT_RULES), help="How lines become documents.")
+@click.option("--heading", help="'wikitext', or a regular expression with groups title and id.")
+@click.option("--query", help="SQL whose columns the fields name (sqlite).")
+@click.option("--url-template", "url", help="Address with {id} or {title}.")
+@click.option("--on-error", type=click.Choice(ON_ERROR), default="fail", show_default=True)
+@click.option("--id-field", multiple=True, help="Column or key of the id; repeatable.")
+@click.option("--title-field", multiple=True, help="Column or key of the title; repeatable.")
+@click.option("--text-field", multiple=True, help="Column or key of the text; repeatable.")
+@click.option("--url-field", multiple=True, help="Column or key of the address.")
+@click.option("--licence-field", multiple=True, help="Column or key of the licence.")
+@click.option("--config", help="Configuration of a hub data set.")
+@click.option("--split", multiple=True, default=["train"], help="Splits of a hub data set.")
+@click.option("--revision", help="Commit or tag of a hub data set.")
+@click.option("--normaliser", default="plain-v1", show_default=True)
+@click.option("--min-words", type=int, default=1, show_default=True)
+@click.option("--max-words", type=int)
+@click.option("--deduplicate", type=click.Choice(DEDUPLICATE), default="exact", show_default=True)
+@click.option("--held-out", type=float, default=0.1, show_default=True, help="For prompts.")
+@click.option("--seed", type=int, default=0, show_default=True)
+@as_json_option
+@click.pass_context
+def add_corpus(ctx: click.Context, /, as_json: bool, **options: Any) -> None:  # noqa: ANN401
+    """Write a card for local files or a hub data set, and let the pipeline build it."""
+    from cog.corpus import manage
+    from cog.corpus.new_card import NewCorpus, build_card
+
+    names = ("id", "title", "text", "url", "licence")
+    fields = {name: list(options.pop(f"{name}_field")) for name in names}
+    options["fields"] = {name: columns for name, columns in fields.items() if columns}
+    paths = get_project(ctx)
+    card = build_card(NewCorpus(**options), project=paths.root, folder=Path.cwd())
+    first = manage.add_corpus(paths, card)
+    if as_json:
+        _echo_json({"card": format_card(card), "first_document": asdict(first) if first else None})
+        return
+    assert card.format is not None
+    click.echo(f"added {card.id}: {card.format.kind}, one document per {card.format.documents}")
+    if first is not None:
+        click.echo(f"first document: {first.document_id}: {first.text[:60]!r}", err=True)
+    click.echo(f"next: dvc repro index@{card.id}", err=True)
+
+
+@command.command("remove")
+@click.argument("corpus_id", metavar="ID")
+@click.option("--dry-run", is_flag=True, help="Say only what would go.")
+@as_json_option
+@click.pass_context
+def remove_corpus(ctx: click.Context, corpus_id: str, dry_run: bool, as_json: bool) -> None:
+    """Remove a corpus: card, entries in params.yaml and dvc.lock, and all that was built."""
+    from cog.corpus import manage
+
+    gone = manage.remove_corpus(get_project(ctx), corpus_id, is_trial=dry_run)
+    if as_json:
+        _echo_json({"corpus": corpus_id, "removed": gone, "is_dry_run": dry_run})
+        return
+    for each in gone:
+        click.echo(f"{'would remove' if dry_run else 'removed'} {each}")
+    if not dry_run:
+        click.echo("versions in DVC's cache stay until `dvc gc --workspace`", err=True)
+
+
+@command.command("stats")
+@click.argument("corpus_id", metavar="ID")
+@as_json_option
+@click.pass_context
+def show_stats(ctx: click.Context, corpus_id: str, as_json: bool) -> None:
+    """Count a prepared corpus: documents, words, what was skipped and why."""
+    from cog.corpus.stats import measure_corpus
+
+    paths = get_project(ctx)
+    load_resolved_card(paths, corpus_id)
+    figures = measure_corpus(paths, corpus_id)
+    if as_json:
+        _echo_json(figures)
+    else:
+        _echo_nested(figures)
+
+
+@command.command("validate")
+@click.argument("corpus_ids", metavar="[ID]...", nargs=-1)
+@as_json_option
+@click.pass_context
+def validate_corpora(ctx: click.Context, corpus_ids: tuple[str, ...], as_json: bool) -> None:
+    """Check cards, raw files and documents of all corpora, or of those named."""
+    from cog.corpus import manage
+
+    paths = get_project(ctx)
+    ids = corpus_ids or tuple(iter_corpus_ids(paths))
+    findings = [each for corpus_id in ids for each in manage.check_corpus(paths, corpus_id)]
+    if as_json:
+        _echo_json([asdict(each) for each in findings])
+    else:
+        for each in findings:
+            mark = "ok    " if each.is_ok else "BROKEN"
+            click.echo(f"{mark}  {each.corpus}  {each.check}  {each.detail}")
+    broken = [each for each in findings if not each.is_ok]
+    if broken:
+        raise RegistryError(
+            "every corpus must be valid",
+            found=f"{len(broken)} of {len(findings)} checks failed, first {broken[0].corpus}",
+            run=f"cog corpus validate {broken[0].corpus}",
+            about=broken[0].corpus,
+        )
+
+
+@command.command("fetch")
+@click.argument("corpus_id", metavar="ID")
+@click.option("--source", type=click.Path(path_type=Path), help="Local file or folder to take.")
+@as_json_option
+@click.pass_context
+def fetch(ctx: click.Context, corpus_id: str, source: Path | None, as_json: bool) -> None:
+    """Fetch the raw files of a corpus, from its source or from --source."""
+    from cog import assets
+    from cog.corpus.fetch import fetch_corpus
+    from cog.params import load_params
+    from cog.progress import show_progress
+
+    paths = get_project(ctx)
+    card = load_resolved_card(paths, corpus_id)
+    params = load_params(paths.params).fetch
+    with show_progress(f"fetch {corpus_id}", total=None, unit="files") as progress:
+        record = fetch_corpus(
+            card,
+            corpus_paths=paths.corpus(corpus_id),
+            fetcher=assets,
+            source=source,
+            progress=progress,
+            retries=params.retries,
+            timeout_seconds=params.timeout_seconds,
+        )
+    if as_json:
+        _echo_json({"corpus": corpus_id, **asdict(record)})
+    else:
+        click.echo(f"fetched {len(record.files)} files of {corpus_id} ({record.origin})")
+
+
+@command.command("prepare")
+@click.argument("corpus_id", metavar="ID")
+@as_json_option
+@click.pass_context
+def prepare(ctx: click.Context, corpus_id: str, as_json: bool) -> None:
+    """Turn the raw files of a corpus into documents and held-out prompts."""
+    from cog.corpus.prepare import prepare_corpus
+    from cog.model.load import load_splitter
+    from cog.params import load_params
+    from cog.progress import show_progress
+
+    paths = get_project(ctx)
+    card = load_resolved_card(paths, corpus_id)
+    if not paths.corpus(corpus_id).raw.exists():
+        raise CorpusError(
+            f"corpus {corpus_id} needs its raw files",
+            found="none fetched",
+            run=f"cog corpus fetch {corpus_id} [--source DIR_OR_FILE]",
+            about=corpus_id,
+        )
+    params = load_params(paths.params)
+    splitter = load_splitter(paths.root / params.model)
+    with show_progress(f"prepare {corpus_id}", total=None, unit="documents") as progress:
+        report = prepare_corpus(
+            card,
+            corpus_paths=paths.corpus(corpus_id),
+            tokenise=splitter.token_chars,
+            progress=progress,
+            prompt_tokens=params.prepare.prompt_tokens,
+            reference_tokens=params.prepare.reference_tokens,
+        )
+    if as_json:
+        _echo_json(asdict(report))
+        return
+    skipped = ", ".join(f"{count} {reason}" for reason, count in report.skipped.items() if count)
+    for each in report.notes:
+        click.echo(f"note: {each}", err=True)
+    click.echo(
+        f"prepared {report.num_documents} of {report.num_read} documents of {corpus_id}"
+        f" (skipped: {skipped or 'none'}), {report.num_prompts} prompts"
+    )
+
+
+def _echo_json(value: object) -> None:
+    click.echo(json.dumps(value, ensure_ascii=False, indent=2))
+
+
+def _echo_nested(values: dict[str, Any], indent: str = "") -> None:
+    for key, value in values.items():
+        if isinstance(value, dict):
+            click.echo(f"{indent}{key}:")
+            _echo_nested(value, f"{indent}  ")
+        else:
+            click.echo(f"{indent}{key}: {'-' if value is None else value}")

@@ -1,0 +1,172 @@
+"""A card for a new corpus: a path or a hub name and options go in, a checked card comes out."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cog.cards import Card, parse_card
+from cog.corpus.sources import SUFFIXES, find_kind
+from cog.errors import CorpusError
+
+HUB_PREFIX = "hub:"
+
+_HUB_NAME = re.compile(r"[\w][\w.-]*/[\w][\w.-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class NewCorpus:
+    """What is known of a new corpus; None where the usual value fits.
+
+    :param corpus_id: Its id.
+    :param place: Path of a file or folder, or name of a hub data set.
+    :param title: What a person calls it.
+    :param description: One or two sentences.
+    :param language: BCP 47 tag.
+    :param licence: SPDX id or a name.
+    :param licence_url: Where the terms can be read.
+    :param attribution: Whom to name.
+    :param kind: As ``format.kind``.
+    :param encoding: As ``format.encoding``.
+    :param documents: As ``format.documents``.
+    :param heading: As ``format.heading``.
+    :param query: As ``format.query``.
+    :param url: As ``format.url``.
+    :param on_error: As ``format.on_error``.
+    :param fields: As ``format.fields``, without those that are null.
+    :param config: As ``source.config``.
+    :param split: As ``source.split``.
+    :param revision: As ``source.revision``.
+    :param normaliser: As ``normaliser``.
+    :param min_words: As ``filters.min_words``.
+    :param max_words: As ``filters.max_words``.
+    :param deduplicate: As ``deduplicate``.
+    :param held_out: As ``prompts.held_out``.
+    :param seed: As ``prompts.seed``.
+    """
+
+    corpus_id: str
+    place: str
+    title: str | None
+    description: str | None
+    language: str
+    licence: str
+    licence_url: str | None
+    attribution: str | None
+    kind: str | None
+    encoding: tuple[str, ...]
+    documents: str | None
+    heading: str | None
+    query: str | None
+    url: str | None
+    on_error: str
+    fields: dict[str, list[str]]
+    config: str | None
+    split: tuple[str, ...]
+    revision: str | None
+    normaliser: str
+    min_words: int
+    max_words: int | None
+    deduplicate: str
+    held_out: float
+    seed: int
+
+
+def build_card(new: NewCorpus, *, project: Path, folder: Path) -> Card:
+    """Build a card with the usual values where nothing is said.
+
+    :param new: What is known.
+    :param project: The project; paths inside it are written relative to it.
+    :param folder: Where relative paths begin.
+    :returns: The card.
+    :raises CorpusError: If the place is neither a path nor a hub name, or its kind is unclear.
+    :raises InvalidCardError: If an option does not fit the schema.
+    """
+    path = folder / new.place
+    if path.exists():
+        source = {"type": "files", "path": _write_path(path, project), "members": None}
+        kind = new.kind or _guess_kind(path)
+    else:
+        source = _read_hub_name(new)
+        kind = new.kind or "parquet"
+    fields: dict[str, Any] = dict.fromkeys(("id", "title", "text", "url", "licence"))
+    if kind != "text":
+        fields["text"] = "text"
+    fields.update(new.fields)
+    content = {
+        "id": new.corpus_id,
+        "title": new.title or new.corpus_id,
+        "description": new.description or f"Made from {new.place}.",
+        "language": new.language,
+        "licence": {"id": new.licence, "url": new.licence_url, "attribution": new.attribution},
+        "source": source,
+        "format": {
+            "kind": kind,
+            "encoding": list(new.encoding),
+            "fields": fields,
+            "query": new.query,
+            "documents": new.documents or _guess_rule(kind, path=path, heading=new.heading),
+            "heading": new.heading,
+            "url": new.url,
+            "on_error": new.on_error,
+            "local": None,
+        },
+        "normaliser": new.normaliser,
+        "filters": {"min_words": new.min_words, "max_words": new.max_words},
+        "deduplicate": new.deduplicate,
+        "prompts": {"held_out": new.held_out, "seed": new.seed},
+        "extends": None,
+        "subset": None,
+    }
+    return parse_card(content, f"{new.corpus_id}.yaml")
+
+
+def _write_path(path: Path, project: Path) -> str:
+    absolute = path.resolve()
+    inside = absolute.is_relative_to(project.resolve())
+    return absolute.relative_to(project.resolve()).as_posix() if inside else str(absolute)
+
+
+def _read_hub_name(new: NewCorpus) -> dict[str, Any]:
+    name = new.place.removeprefix(HUB_PREFIX)
+    is_marked = new.place.startswith(HUB_PREFIX)
+    first = Path(new.place).parts[0] if new.place else ""
+    has_ending = find_kind(new.place) is not None
+    is_name = _HUB_NAME.fullmatch(name) and not has_ending and not Path(first).exists()
+    if not is_marked and not is_name:
+        raise CorpusError(
+            "a corpus is made from a file, a folder or a hub data set OWNER/NAME",
+            found=f"no such path: {new.place}",
+            run="mend the path, or write hub:NAME for a data set",
+            about=new.place,
+        )
+    return {
+        "type": "hub",
+        "dataset": name,
+        "config": new.config,
+        "split": list(new.split),
+        "revision": new.revision,
+    }
+
+
+def _guess_kind(path: Path) -> str:
+    files = [path] if path.is_file() else sorted(path.rglob("*"))
+    kinds = {find_kind(file.name) for file in files if file.is_file() and file.name[0] != "."}
+    kinds.discard(None)
+    if len(kinds) == 1:
+        return kinds.pop() or ""
+    endings = ", ".join(suffix for suffixes in SUFFIXES.values() for suffix in suffixes)
+    raise CorpusError(
+        "the files must be of one kind, told by their endings",
+        found=f"{', '.join(sorted(kind or '' for kind in kinds)) or 'none of them'} in {path}",
+        run=f"pass --format KIND, or use one of the endings {endings}",
+        about=str(path),
+    )
+
+
+def _guess_rule(kind: str, *, path: Path, heading: str | None) -> str:
+    if heading is not None:
+        return "heading"
+    if kind != "text":
+        return "row"
+    return "blank-line" if path.is_file() else "file"
