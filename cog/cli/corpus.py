@@ -153,6 +153,8 @@ def add_corpus(ctx: click.Context, /, as_json: bool, **options: Any) -> None:  #
         _echo_json({"card": format_card(card), "first_document": asdict(first) if first else None})
         return
     assert card.format is not None
+    if card.source is not None and card.source.type == "hub":
+        click.echo(f"no such path: taken as the hub data set {card.source.dataset}", err=True)
     click.echo(f"added {card.id}: {card.format.kind}, one document per {card.format.documents}")
     if first is not None:
         click.echo(f"first document: {first.document_id}: {first.text[:60]!r}", err=True)

@@ -129,7 +129,7 @@ def _get_card_path(card: Card, corpus_paths: CorpusPaths) -> Path:
         raise CorpusError(
             f"corpus {card.id} is built from local files",
             found="source.path of the card is null",
-            run=f"cog corpus fetch {card.id} --source DIR_OR_FILE ({card.description})",
+            run=f"cog corpus fetch {card.id} --source DIR_OR_FILE (see cog corpus show {card.id})",
             about=card.id,
         )
     return corpus_paths.root.parents[1] / card.source.path

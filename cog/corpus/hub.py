@@ -6,6 +6,8 @@ from pathlib import Path
 from cog.cards import Source
 from cog.errors import AssetError, CorpusError
 
+CHECK_SECONDS = 20
+
 
 def save_hub_splits(source: Source, folder: Path, *, columns: Sequence[str]) -> list[str]:
     """Fetch the splits of a data set and write them as Parquet.
@@ -20,6 +22,8 @@ def save_hub_splits(source: Source, folder: Path, *, columns: Sequence[str]) -> 
     import datasets
 
     assert source.dataset is not None
+    if not Path(source.dataset).is_dir():
+        _check_reach(source)
     names = []
     for split in source.split or ():
         try:
@@ -44,6 +48,20 @@ def save_hub_splits(source: Source, folder: Path, *, columns: Sequence[str]) -> 
         rows.select_columns(list(columns)).to_parquet(folder / name)
         names.append(name)
     return names
+
+
+def _check_reach(source: Source) -> None:
+    # One short request: load_dataset alone tries again for half a minute, aloud.
+    import huggingface_hub
+
+    if huggingface_hub.constants.HF_HUB_OFFLINE:
+        return  # the hub's own cache may have it
+    try:
+        huggingface_hub.HfApi().dataset_info(
+            source.dataset or "", revision=source.revision, timeout=CHECK_SECONDS
+        )
+    except Exception as error:  # the hub's clients raise what their transport raises
+        raise _out_of_reach(source.dataset or "", error) from None
 
 
 def _needs_script(dataset: str) -> CorpusError:

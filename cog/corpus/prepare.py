@@ -143,6 +143,8 @@ def _build_report(
             run="mend the source, the filters or the subset of the card",
             about=card.id,
         )
+    if card.prompts is not None and prompts.num_records == 0:
+        tally.notes.append("no prompts: no document that is held out is as long as a prompt")
     assert card.normaliser is not None
     return PrepareReport(
         corpus=card.id,
