@@ -25,7 +25,8 @@ def main(corpus_id: str) -> None:
             corpus_paths=paths.corpus(corpus_id),
             fetcher=assets,
             source=None,
-            params=params,
+            retries=params.retries,
+            timeout_seconds=params.timeout_seconds,
             progress=progress,
         )
 
