@@ -1,8 +1,7 @@
 """The index of a project's corpus: a corpus id goes in; its index is built, opened or verified."""
 
-from pathlib import Path
-
 from cog.corpus.documents import DocumentStore, documents_digest
+from cog.index.activation import get_model_folder
 from cog.index.builder import BuildModel, BuildReport, MeasureStorage, build_index
 from cog.index.reader import open_index
 from cog.index.verify import VerifyReport, verify_index
@@ -82,13 +81,3 @@ def verify_corpus_index(
         documents_digest=documents_digest(corpus_paths.documents),
     ) as index:
         return verify_index(index, progress=progress)
-
-
-def get_model_folder(paths: ProjectPaths, params: Params) -> Path:
-    """Where the project's model lies.
-
-    :param paths: The project.
-    :param params: params.yaml.
-    :returns: The folder.
-    """
-    return paths.root / params.model

@@ -4,6 +4,7 @@ LanceDB runs threads of its own and does not survive a fork: a process that need
 """
 
 import os
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -101,8 +102,11 @@ class StoreWriter:
 
     def compact(self) -> None:
         """Leave each table with its rows in few files, in order, and one version."""
-        for table in self._tables.values():
-            table.optimize(cleanup_older_than=timedelta(0), delete_unverified=True)
+        with warnings.catch_warnings():
+            # it warns that readers of old versions fail; nobody reads a folder that is being built
+            warnings.simplefilter("ignore", UserWarning)
+            for table in self._tables.values():
+                table.optimize(cleanup_older_than=timedelta(0), delete_unverified=True)
 
     def get_sizes(self) -> dict[str, int]:
         """How large the tables are.

@@ -1,0 +1,118 @@
+"""``cog index``: a corpus id goes in; its index is built, described or verified."""
+
+import json
+from dataclasses import asdict
+
+import click
+
+from cog.cli.main import get_project
+from cog.index.manifest import load_manifest
+from cog.index.records import Manifest
+from cog.params import load_params
+from cog.progress import show_progress
+from cog.registry import load_card
+
+
+@click.group("index")
+def command() -> None:
+    """The phrase index of a corpus."""
+
+
+@command.command("build")
+@click.argument("corpus_id", metavar="ID")
+@click.option("--force", is_flag=True, help="Build even if the index is up to date.")
+@click.option(
+    "--device",
+    type=click.Choice(["auto", "cpu", "cuda"]),
+    default="auto",
+    show_default=True,
+    help="Where the encoders run.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the manifest as one JSON object.")
+@click.pass_context
+def build(ctx: click.Context, corpus_id: str, force: bool, device: str, as_json: bool) -> None:
+    """Build the index of a corpus beside the old one, then put it in place."""
+    from cog.index.project import build_corpus_index, count_corpus_words
+
+    paths = get_project(ctx)
+    params = load_params(paths.params)
+    load_card(paths, corpus_id)
+    total = count_corpus_words(paths, corpus_id)
+    with show_progress(f"index {corpus_id}", total=total, unit="words") as progress:
+        report = build_corpus_index(
+            paths, corpus_id, params=params, progress=progress, device=device, force=force
+        )
+    if as_json:
+        click.echo(json.dumps({"built": report.is_new} | _to_json(report.manifest)))
+    else:
+        click.echo(f"{'built' if report.is_new else 'up to date'}\n{_format(report.manifest)}")
+
+
+@command.command("info")
+@click.argument("corpus_id", metavar="ID")
+@click.option("--json", "as_json", is_flag=True, help="Print the manifest as one JSON object.")
+@click.pass_context
+def info(ctx: click.Context, corpus_id: str, as_json: bool) -> None:
+    """Print what the index of a corpus states about itself."""
+    paths = get_project(ctx)
+    load_card(paths, corpus_id)
+    manifest = load_manifest(paths.corpus(corpus_id))
+    click.echo(json.dumps(_to_json(manifest)) if as_json else _format(manifest))
+
+
+@command.command("verify")
+@click.argument("corpus_id", metavar="ID")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.pass_context
+def verify(ctx: click.Context, corpus_id: str, as_json: bool) -> None:
+    """Check every file, row and word of an index against its manifest and its documents."""
+    from cog.index.project import verify_corpus_index
+
+    paths = get_project(ctx)
+    params = load_params(paths.params)
+    load_card(paths, corpus_id)
+    total = load_manifest(paths.corpus(corpus_id)).num_words
+    with show_progress(f"verify {corpus_id}", total=total, unit="words") as progress:
+        report = verify_corpus_index(paths, corpus_id, params=params, progress=progress)
+    if as_json:
+        click.echo(json.dumps({"intact": True} | asdict(report)))
+    else:
+        click.echo(
+            f"{report.corpus} is intact: index {report.digest[:16]}, {report.num_files} files, "
+            f"{report.num_documents} documents, {report.num_chunks} chunks, "
+            f"{report.num_words} words"
+        )
+
+
+def _to_json(manifest: Manifest) -> dict[str, object]:
+    # the list of files is for checks, not for people
+    content = manifest.to_json()
+    content["files"] = len(manifest.files)
+    return content
+
+
+def _format(manifest: Manifest) -> str:
+    documents, search, cost = manifest.documents, manifest.search, manifest.storage_cost
+    skipped = ", ".join(
+        f"{number} {reason}" for reason, number in documents.skipped.items() if number
+    )
+    lines = {
+        "corpus": manifest.corpus,
+        "index": manifest.digest,
+        "model": manifest.model,
+        "documents": f"{documents.num_indexed} of {documents.num_in}"
+        + (f" (skipped: {skipped})" if skipped else ""),
+        "chunks": str(manifest.num_chunks),
+        "words": f"{manifest.num_words} ({manifest.skipped_words} too long)",
+        "vectors": f"{manifest.vectors.dtype}, {manifest.vectors.bytes_per_word:.0f} bytes a word",
+        "search": f"{search.kind}, recall@{search.recall_at} {search.recall:.3f}",
+        "size": f"{manifest.sizes['total'] / 1e6:.1f} MB in {len(manifest.files)} files",
+        "built in": f"{manifest.seconds['total']:.1f} s "
+        f"({manifest.seconds['words_per_second']:.0f} words a second)",
+    }
+    if cost is not None:
+        lines["cost"] = (
+            f"total variation {cost.total_variation_mean:.4f} on average, "
+            f"{cost.total_variation_max:.4f} at most, of {cost.num_prefixes} prefixes"
+        )
+    return "\n".join(f"{name:<10} {value}" for name, value in lines.items())

@@ -1,0 +1,15 @@
+"""``cog rollback``: what was active before the last switch becomes active again."""
+
+import click
+
+from cog.cli.main import get_project
+from cog.cli.switch import print_change
+from cog.index.activation import rollback_corpus
+
+
+@click.command("rollback")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.pass_context
+def command(ctx: click.Context, as_json: bool) -> None:
+    """Go back to what was active before the last switch."""
+    print_change(rollback_corpus(get_project(ctx)), as_json=as_json)

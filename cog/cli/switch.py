@@ -1,0 +1,40 @@
+"""``cog switch``: a corpus id goes in, what changed comes out."""
+
+import json
+from dataclasses import asdict
+
+import click
+
+from cog.cli.main import get_project
+from cog.index.activation import Change, switch_corpus
+from cog.records import Active
+
+
+@click.command("switch")
+@click.option("--corpus", "corpus_id", required=True, metavar="ID", help="The corpus.")
+@click.option("--index", metavar="DIGEST", help="Digest its index must have, or its first digits.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.pass_context
+def command(ctx: click.Context, corpus_id: str, index: str | None, as_json: bool) -> None:
+    """Make a corpus and its index the active one, atomically."""
+    print_change(switch_corpus(get_project(ctx), corpus_id, index=index), as_json=as_json)
+
+
+def print_change(change: Change, *, as_json: bool) -> None:
+    """Print what a switch or a rollback changed.
+
+    :param change: What changed.
+    :param as_json: Whether to print one JSON object.
+    """
+    if as_json:
+        before = asdict(change.before) if change.before else None
+        content = {"changed": change.is_change, "from": before, "to": asdict(change.after)}
+        click.echo(json.dumps(content, ensure_ascii=False))
+    elif change.is_change:
+        click.echo(f"{_describe(change.before)} -> {_describe(change.after)}")
+    else:
+        click.echo(f"{_describe(change.after)} is active already")
+
+
+def _describe(active: Active | None) -> str:
+    return f"{active.corpus} (index {active.index[:16]})" if active else "nothing"
