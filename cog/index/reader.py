@@ -122,19 +122,26 @@ class PhraseIndex:
         """
         return self.manifest.num_chunks
 
-    def search_chunks(self, vectors: NDArray[np.float32], *, top_k: int) -> NDArray[np.int64]:
+    def search_chunks(
+        self,
+        vectors: NDArray[np.float32],
+        *,
+        top_k: int,
+        allowed: NDArray[np.bool_] | None = None,
+    ) -> NDArray[np.int64]:
         """Find the chunks nearest to retriever vectors, by inner product.
 
         :param vectors: *Shape:* ``(batch, retriever_dim)``
         :param top_k: Number of chunks per vector.
-        :returns: Chunk ids, best first. *Shape:* ``(batch, min(top_k, num_chunks))``
+        :param allowed: Chunks that may be found; None for all. *Shape:* ``(num_chunks,)``
+        :returns: Chunk ids, best first. *Shape:* ``(batch, min(top_k, num_allowed))``
         :raises ValueError: If the width is wrong.
         """
         if vectors.ndim != 2 or vectors.shape[1] != self.manifest.search.dim:
             raise ValueError(f"vectors must be (batch, {self.manifest.search.dim})")
         if self._searcher is None:
             self._searcher = self._load_searcher()
-        return self._searcher.search(vectors, top_k=top_k).rows
+        return self._searcher.search(vectors, top_k=top_k, allowed=allowed).rows
 
     def gather_chunks(self, chunk_ids: NDArray[np.int64]) -> GatheredChunks:
         """Read the words of some chunks.
@@ -180,6 +187,23 @@ class PhraseIndex:
         rows = self._store.take(DOCUMENTS, positions).to_pylist()
         names = [field.name for field in fields(Document)]
         return {row["ordinal"]: Document(**{name: row[name] for name in names}) for row in rows}
+
+    def document_licences(self) -> list[str]:
+        """The licence of every document.
+
+        :returns: Licences by position in the index.
+        """
+        batches = self.iter_rows(DOCUMENTS, columns=["licence"])
+        return [licence for batch in batches for licence in batch.column(0).to_pylist()]
+
+    def chunk_documents(self) -> NDArray[np.int64]:
+        """The document of every chunk.
+
+        :returns: Positions in the index, by chunk. *Shape:* ``(num_chunks,)``
+        """
+        batches = self.iter_rows(CHUNKS, columns=["document_ordinal"])
+        ordinals = [batch.column(0).to_numpy() for batch in batches]
+        return np.concatenate([np.zeros(0, dtype=np.int64), *ordinals])
 
     def get_chunk_ranges(self, chunk_ids: NDArray[np.int64]) -> list[ChunkRange]:
         """Where some chunks lie.

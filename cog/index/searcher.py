@@ -54,30 +54,53 @@ class Searcher:
         """
         return int(self._index.ntotal)
 
-    def search(self, vectors: NDArray[np.float32], *, top_k: int) -> Neighbours:
+    def search(
+        self,
+        vectors: NDArray[np.float32],
+        *,
+        top_k: int,
+        allowed: NDArray[np.bool_] | None = None,
+    ) -> Neighbours:
         """Find the best rows, exactly ``top_k`` of them if there are as many.
 
         :param vectors: *Shape:* ``(batch, dim)``
         :param top_k: Number of rows per vector.
+        :param allowed: Rows that may be found; None for all. *Shape:* ``(num_rows,)``
         :returns: The rows.
         """
-        wanted = min(top_k, self.num_rows)
+        num_allowed = self.num_rows if allowed is None else int(allowed.sum())
+        wanted = min(top_k, num_allowed)
         vectors = np.ascontiguousarray(vectors, dtype=np.float32)
+        settings: dict[str, Any] = {}
+        if allowed is not None:
+            bits = np.packbits(allowed, bitorder="little")
+            settings["sel"] = faiss.IDSelectorBitmap(len(allowed), faiss.swig_ptr(bits))
+            self._leave_gpu()
         if self._quality.kind == FLAT:
-            return self._search(vectors, wanted, {})
+            return self._search(vectors, wanted, settings)
         num_probes = self._quality.num_probes
         while True:
-            found = self._search(vectors, wanted, {"nprobe": num_probes})
+            found = self._search(vectors, wanted, settings | {"nprobe": num_probes})
             if num_probes >= self._quality.num_lists or (found.rows >= 0).all():
                 return found
             num_probes = min(2 * num_probes, self._quality.num_lists)  # lists ran short
 
     def _search(
-        self, vectors: NDArray[np.float32], top_k: int, settings: dict[str, int]
+        self, vectors: NDArray[np.float32], top_k: int, settings: dict[str, Any]
     ) -> Neighbours:
-        parameters = faiss.SearchParametersIVF(**settings) if settings else None
-        scores, rows = self._index.search(vectors, top_k, params=parameters)
+        if top_k == 0:
+            shape = (len(vectors), 0)
+            return Neighbours(np.zeros(shape, np.int64), np.zeros(shape, np.float32))
+        kind = faiss.SearchParameters if self._quality.kind == FLAT else faiss.SearchParametersIVF
+        scores, rows = self._index.search(
+            vectors, top_k, params=kind(**settings) if settings else None
+        )
         return Neighbours(rows, scores)
+
+    def _leave_gpu(self) -> None:
+        # FAISS cannot select rows on the GPU
+        if "Gpu" in type(self._index).__name__:
+            self._index = faiss.index_gpu_to_cpu(self._index)
 
 
 def make_flat_searcher(blocks: Iterable[NDArray[np.float32]], quality: SearchQuality) -> Searcher:
