@@ -3,7 +3,9 @@
 import sys
 from pathlib import Path
 
+from cog.decoding.storage import make_storage_measure
 from cog.errors import CogError
+from cog.index.activation import get_model_folder
 from cog.index.project import build_corpus_index, count_corpus_words
 from cog.params import load_params
 from cog.paths import find_project
@@ -19,7 +21,20 @@ def main(corpus_id: str) -> None:
     params = load_params(paths.params)
     total = count_corpus_words(paths, corpus_id)
     with show_progress(f"index {corpus_id}", total=total, unit="words") as progress:
-        build_corpus_index(paths, corpus_id, params=params, progress=progress, device="auto")
+        measure_storage = make_storage_measure(
+            paths.corpus(corpus_id),
+            model_folder=get_model_folder(paths, params),
+            params=params.index,
+            device="auto",
+        )
+        build_corpus_index(
+            paths,
+            corpus_id,
+            params=params,
+            progress=progress,
+            device="auto",
+            measure_storage=measure_storage,
+        )
 
 
 if __name__ == "__main__":

@@ -32,6 +32,8 @@ def command() -> None:
 @click.pass_context
 def build(ctx: click.Context, corpus_id: str, force: bool, device: str, as_json: bool) -> None:
     """Build the index of a corpus beside the old one, then put it in place."""
+    from cog.decoding.storage import make_storage_measure
+    from cog.index.activation import get_model_folder
     from cog.index.project import build_corpus_index, count_corpus_words
 
     paths = get_project(ctx)
@@ -40,7 +42,18 @@ def build(ctx: click.Context, corpus_id: str, force: bool, device: str, as_json:
     total = count_corpus_words(paths, corpus_id)
     with show_progress(f"index {corpus_id}", total=total, unit="words") as progress:
         report = build_corpus_index(
-            paths, corpus_id, params=params, progress=progress, device=device, force=force
+            paths,
+            corpus_id,
+            params=params,
+            progress=progress,
+            device=device,
+            force=force,
+            measure_storage=make_storage_measure(
+                paths.corpus(corpus_id),
+                model_folder=get_model_folder(paths, params),
+                params=params.index,
+                device=device,
+            ),
         )
     if as_json:
         click.echo(json.dumps({"built": report.is_new} | _to_json(report.manifest)))

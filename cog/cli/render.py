@@ -67,12 +67,14 @@ def render_sources(sources: Sources) -> Text:
     lines = []
     for document_id, number in sources.numbers.items():
         segment = sources.segments[document_id]
-        details = " · ".join(part for part in (document_id, segment.licence, segment.url) if part)
+        name = segment.title or document_id
+        known = (document_id if document_id != name else "", segment.licence, segment.url)
+        details = " · ".join(part for part in known if part)
         colour = COLOURS[(number - 1) % len(COLOURS)]
         lines.append(
             Text.assemble(
                 (f"[{number}] ", colour),
-                (segment.title or document_id, ""),
+                (name, ""),
                 (f"  {details}", "dim"),
             )
         )

@@ -49,6 +49,16 @@ class Pool:
     phrases: PhraseTable
     scorer: WordScorer
 
+    @property
+    def num_bytes(self) -> int:
+        """Memory of the words' vectors and of the phrases, as stored.
+
+        :returns: Bytes.
+        """
+        vectors = self.chunks.start_vectors.nbytes + self.chunks.end_vectors.nbytes
+        listed = self.phrases.phrases
+        return vectors + listed.first.nbytes + listed.last.nbytes + listed.repeated_text.nbytes
+
 
 @dataclass(slots=True)
 class Row:
@@ -99,7 +109,7 @@ class CopyGenerator:
         *,
         allowed_chunks: NDArray[np.bool_] | None = None,
     ) -> None:
-        self._model = model
+        self.model = model
         self._index = index
         self._allowed_chunks = allowed_chunks
         self._special = torch.from_numpy(model.splitter.special_token_ids).to(
@@ -140,10 +150,10 @@ class CopyGenerator:
         :param request: The text to write.
         :returns: Token ids, the begin token first.
         """
-        encoder = self._model.prefix_encoder
+        encoder = self.model.prefix_encoder
         begin = [] if encoder.begin_token_id is None else [encoder.begin_token_id]
         room = encoder.max_positions - request.decoding.max_new_tokens - len(begin)
-        ids: list[int] = self._model.splitter.encode(request.prefix).tolist()
+        ids: list[int] = self.model.splitter.encode(request.prefix).tolist()
         return begin + ids[max(0, len(ids) - room) :]
 
     def num_unread_tokens(self, request: Request) -> int:
@@ -152,8 +162,8 @@ class CopyGenerator:
         :param request: The text to write.
         :returns: The count; 0 for nearly every prefix.
         """
-        has_begin = self._model.prefix_encoder.begin_token_id is not None
-        num_ids = len(self._model.splitter.encode(request.prefix)) + has_begin
+        has_begin = self.model.prefix_encoder.begin_token_id is not None
+        num_ids = len(self.model.splitter.encode(request.prefix)) + has_begin
         return num_ids - len(self.prefix_ids(request))
 
     def _check(self, request: Request) -> None:
@@ -164,13 +174,13 @@ class CopyGenerator:
                 found="a lone surrogate",
                 run="give the prefix as UTF-8",
             )
-        if not request.prefix and self._model.prefix_encoder.begin_token_id is None:
+        if not request.prefix and self.model.prefix_encoder.begin_token_id is None:
             raise GenerationError(
                 "this model needs a prefix of one token or more",
                 found="an empty prefix",
                 run="pass --prefix TEXT",
             )
-        limit = self._model.prefix_encoder.max_positions // 2
+        limit = self.model.prefix_encoder.max_positions // 2
         if not 1 <= decoding.max_new_tokens <= limit:
             raise GenerationError(
                 f"max_new_tokens must lie between 1 and {limit}", found=str(decoding.max_new_tokens)
@@ -193,7 +203,7 @@ class CopyGenerator:
         keys = [(request.prefix, request.decoding.top_k_documents) for request in requests]
         distinct = list(dict.fromkeys(keys))
         began = time.perf_counter()
-        vectors = self._model.retriever.encode_texts([prefix for prefix, _ in distinct])
+        vectors = self.model.retriever.encode_texts([prefix for prefix, _ in distinct])
         found = [
             self._index.search_chunks(
                 vectors[i : i + 1], top_k=top_k, allowed=self._allowed_chunks
@@ -211,13 +221,24 @@ class CopyGenerator:
             "gather": gathered - retrieved,
         }
 
+    def retrieve(self, request: Request) -> GatheredChunks:
+        """Gather the words of the chunks nearest to a prefix.
+
+        :param request: The text to write.
+        :returns: The gathered words.
+        """
+        vectors = self.model.retriever.encode_texts([request.prefix])
+        top_k = request.decoding.top_k_documents
+        found = self._index.search_chunks(vectors, top_k=top_k, allowed=self._allowed_chunks)[0]
+        return self._index.gather_chunks(found)
+
     def make_pool(self, chunks: GatheredChunks) -> Pool:
         """Prepare gathered chunks for scoring.
 
         :param chunks: The gathered words.
         :returns: The pool.
         """
-        config, device = self._model.config, self._model.prefix_encoder.device
+        config, device = self.model.config, self.model.prefix_encoder.device
         phrases = find_phrases(
             chunks, min_words=config.min_phrase_words, max_words=config.max_phrase_words
         )
@@ -226,7 +247,7 @@ class CopyGenerator:
 
     @torch.inference_mode()
     def _decode(self, rows: list[Row], *, on_segment: OnSegment | None) -> None:
-        encoder = self._model.prefix_encoder
+        encoder = self.model.prefix_encoder
         prefixes = [self.prefix_ids(row.request) for row in rows]
         capacity = max(len(ids) + row.num_left for ids, row in zip(prefixes, rows, strict=True))
         cache = encoder.new_cache(batch=len(rows), capacity=capacity)
@@ -250,7 +271,7 @@ class CopyGenerator:
             )
 
     def _step(self, rows: Sequence[Row], states: Tensor) -> None:
-        encoder = self._model.prefix_encoder
+        encoder = self.model.prefix_encoder
         logits = encoder.token_logits(states)  # (num_rows, vocab_size)
         logits[:, self._special] = -torch.inf
         start_queries, end_queries = encoder.phrase_queries(states)
@@ -266,8 +287,8 @@ class CopyGenerator:
     def _take(self, row: Row, distribution: NextChoice) -> None:
         choice = row.chooser.choose(distribution)
         probability = distribution.probability(choice)
-        vocab_size = self._model.prefix_encoder.vocab_size
-        splitter, chunks = self._model.splitter, row.pool.chunks
+        vocab_size = self.model.prefix_encoder.vocab_size
+        splitter, chunks = self.model.splitter, row.pool.chunks
         if choice < vocab_size:
             row.new_ids = [choice]
             row.text.append_token(splitter.token_bytes[choice], probability=probability)
@@ -302,7 +323,7 @@ class CopyGenerator:
             text="".join(segment.text for segment in segments),
             corpus=manifest.corpus,
             index=manifest.digest,
-            model=self._model.fingerprint,
+            model=self.model.fingerprint,
             decoding=replace(row.request.decoding),
             num_steps=row.num_steps,
             num_tokens=row.num_tokens,

@@ -5,7 +5,6 @@ A project goes in, a generator on its active or a named corpus comes out, checke
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +13,7 @@ from cog.corpus.documents import documents_digest
 from cog.decoding.generator import CopyGenerator
 from cog.decoding.licences import LicenceRule, check_rule
 from cog.errors import IndexMismatchError, NothingActiveError
+from cog.index.activation import get_model_folder
 from cog.index.reader import PhraseIndex, open_index
 from cog.model.fingerprint import fingerprint_model
 from cog.model.load import load_model
@@ -66,7 +66,7 @@ def open_generator(
     """
     chosen, active = choose_corpus(paths, corpus_id)
     corpus_paths = paths.corpus(chosen)
-    folder = model_folder(paths, params)
+    folder = get_model_folder(paths, params)
     documents = corpus_paths.documents
     with open_index(
         corpus_paths,
@@ -95,13 +95,3 @@ def _allowed_chunks(
     check_rule(rule, licences, corpus_id=corpus_id)
     is_admitted = np.array([rule.admits(licence) for licence in licences])
     return is_admitted[index.chunk_documents()]
-
-
-def model_folder(paths: ProjectPaths, params: Params) -> Path:
-    """Where the trained model lies.
-
-    :param paths: The project.
-    :param params: Its parameters.
-    :returns: The folder; an absolute path in params.yaml is taken as it is.
-    """
-    return paths.root / params.model

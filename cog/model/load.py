@@ -5,6 +5,7 @@ from pathlib import Path
 
 import torch
 from transformers import AutoModel, AutoModelForCausalLM
+from transformers.utils import logging
 
 from cog.errors import CheckpointError
 from cog.model.base import get_base_folder
@@ -131,6 +132,7 @@ def _load_retriever(folder: Path, config: ModelConfig, *, device: str) -> MeanRe
 
 
 def _load_bidirectional(base: Path) -> torch.nn.Module:
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     model: torch.nn.Module = AutoModel.from_pretrained(base, dtype=torch.float32)
     return model
 
@@ -139,6 +141,7 @@ def _load_prefix_encoder(
     base: Path, config: ModelConfig, weights: Weights, *, device: str
 ) -> PrefixEncoder:
     target = resolve_device(device)
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     causal = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
     merge_lora(causal, select_weights(weights, "lm."), scale=config.lora_scale)
     if target.type == "cuda":

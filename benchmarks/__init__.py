@@ -1,0 +1,1 @@
+"""Speed, memory and size against peers, each in one run, as ratios."""

@@ -1,0 +1,177 @@
+"""Generation against transformers' ``generate``.
+
+The same prefix encoder and prompts, caches on, retrieval and gathering counted. In a project with
+a built index: ``python -m benchmarks.decode [--corpus wiki-mini] [--prompts 16]``
+"""
+
+import argparse
+import statistics
+import time
+from dataclasses import replace
+
+import torch
+from transformers import AutoModelForCausalLM, PreTrainedModel
+
+from benchmarks.common import ROOT, peak_bytes, report, say
+from cog.corpus.documents import load_prompts
+from cog.decoding.generator import CopyGenerator, Request
+from cog.decoding.session import open_generator
+from cog.decoding.stage import default_decoding
+from cog.index.activation import get_model_folder
+from cog.model.base import get_base_folder
+from cog.model.config import load_config
+from cog.params import load_params
+from cog.paths import find_project
+from cog.records import Generation
+
+
+def load_peer(generator: CopyGenerator, base: str) -> PreTrainedModel:
+    """The same prefix encoder in plain transformers.
+
+    :param generator: Ours, whose weights are taken.
+    :param base: Folder of the base model.
+    :returns: The model with its default attention.
+    """
+    peer = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+    peer.load_state_dict(generator.model.prefix_encoder.model.state_dict())
+    return peer.eval()
+
+
+def run_peer(peer: PreTrainedModel, generator: CopyGenerator, requests: list[Request]) -> float:
+    """Continue prompts with ``generate``.
+
+    :param peer: The model.
+    :param generator: Ours, whose tokenizer is used.
+    :param requests: The prompts, all of one length in tokens.
+    :returns: Seconds.
+    """
+    decoding = requests[0].decoding
+    began = time.perf_counter()
+    ids = [generator.prefix_ids(request) for request in requests]
+    longest = max(map(len, ids))
+    batch = torch.tensor([[2] * (longest - len(row)) + row for row in ids])
+    mask = torch.tensor([[0] * (longest - len(row)) + [1] * len(row) for row in ids])
+    with torch.inference_mode():
+        output = peer.generate(
+            batch,
+            attention_mask=mask,
+            do_sample=decoding.method == "nucleus",
+            top_p=decoding.top_p,
+            top_k=0,
+            max_new_tokens=decoding.max_new_tokens,
+            min_new_tokens=decoding.max_new_tokens,
+            eos_token_id=None,
+            pad_token_id=2,
+        )
+    seconds = time.perf_counter() - began
+    assert output.shape[1] == longest + decoding.max_new_tokens
+    return seconds
+
+
+def compare(
+    generator: CopyGenerator, peer: PreTrainedModel, requests: list[Request], *, rounds: int
+) -> dict[str, object]:
+    """Run both on the same prompts, in turn.
+
+    :param generator: Ours.
+    :param peer: The peer.
+    :param requests: The prompts, decoded as one batch.
+    :param rounds: Number of pairs of runs.
+    :returns: Tokens per second of both, their ratio, and what ours is made of.
+    """
+    num_tokens = sum(request.decoding.max_new_tokens for request in requests)
+    ours, theirs, texts = [], [], []
+    for number in range(rounds + 1):
+        seeded = [
+            replace(request, decoding=replace(request.decoding, seed=number))
+            for request in requests
+        ]
+        began = time.perf_counter()
+        generations = generator.generate(seeded)
+        seconds = time.perf_counter() - began
+        peer_seconds = run_peer(peer, generator, seeded)
+        speeds = num_tokens / seconds, num_tokens / peer_seconds
+        say(f"batch {len(requests)}: {speeds[0]:.1f} against {speeds[1]:.1f} tokens/s")
+        if number:  # the first pair warms up
+            ours.append(speeds[0])
+            theirs.append(speeds[1])
+            texts.extend(generations)
+    ratios = [a / b for a, b in zip(ours, theirs, strict=True)]
+    return {
+        "ratio": statistics.median(ratios),
+        "ratios": ratios,
+        "tokens_per_second": statistics.median(ours),
+        "peer_tokens_per_second": statistics.median(theirs),
+        **describe(texts),
+    }
+
+
+def describe(texts: list[Generation]) -> dict[str, object]:
+    """What generations are made of.
+
+    :param texts: The generations.
+    :returns: Steps, share of copied steps, and seconds per part and text.
+    """
+    steps = [text.num_steps for text in texts]
+    copied = [sum(segment.origin == "corpus" for segment in text.segments) for text in texts]
+    parts = {
+        part: statistics.mean(text.seconds[part] for text in texts) for part in texts[0].seconds
+    }
+    return {
+        "steps_per_text": statistics.mean(steps),
+        "tokens_per_step": sum(text.num_tokens for text in texts) / sum(steps),
+        "copied_steps": sum(copied) / sum(steps),
+        "seconds_per_text": parts,
+        "gather_share": parts["gather"] / sum(parts.values()),
+    }
+
+
+def main() -> None:
+    """Measure batch 1 and batch 16 and print the ratios (ours over the peer; larger is better)."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--corpus", default="wiki-mini")
+    parser.add_argument("--prompts", type=int, default=16, help="size of the large batch")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--decoding", default="nucleus", choices=["nucleus", "greedy"])
+    parser.add_argument("--phrase-bias", type=float, default=0.0)
+    options = parser.parse_args()
+
+    paths = find_project(ROOT)
+    params = load_params(paths.params)
+    decoding = replace(
+        default_decoding(params), method=options.decoding, phrase_bias=options.phrase_bias
+    )
+    prompts = load_prompts(paths.corpus(options.corpus).prompts)[: options.prompts]
+    requests = [Request(prompt.prefix, decoding) for prompt in prompts]
+    folder = get_model_folder(paths, params)
+    with open_generator(paths, params, corpus_id=options.corpus, device="cpu") as generator:
+        loaded = peak_bytes()
+        base = get_base_folder(load_config(folder).prefix_base, model_folder=folder)
+        generator.generate(requests)
+        generated = peak_bytes()
+        pool = generator.make_pool(generator.retrieve(requests[0]))
+        peer = load_peer(generator, str(base))
+        one = compare(generator, peer, requests[:1], rounds=options.rounds)
+        many = compare(generator, peer, requests, rounds=options.rounds)
+    report(
+        {
+            "benchmark": "decode",
+            "ratio_batch_1": one["ratio"],
+            f"ratio_batch_{len(requests)}": many["ratio"],
+            "batch_1": one,
+            f"batch_{len(requests)}": many,
+            "bytes": {
+                "peak_loaded": loaded,
+                "peak_generating": generated,
+                "candidates_per_prompt": pool.num_bytes,
+                "beside_candidates": generated - len(requests) * pool.num_bytes,
+            },
+            "corpus": options.corpus,
+            "decoding": options.decoding,
+            "phrase_bias": options.phrase_bias,
+        }
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,132 @@
+"""What storing vectors in few bits costs.
+
+An index and held-out prefixes go in, the total variation between the exact and the stored
+next-segment distribution comes out.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from cog.corpus.documents import load_prompts
+from cog.decoding.candidates import find_phrases
+from cog.decoding.distribution import PhraseTable, next_choice
+from cog.decoding.scoring import FloatScorer, WordScorer, make_scorer
+from cog.index.reader import PhraseIndex
+from cog.index.records import GatheredChunks, StorageCost
+from cog.model.load import CogModel, IndexModel, load_index_model, load_model
+from cog.model.protocols import WordVectors
+from cog.params import IndexParams
+from cog.paths import CorpusPaths
+
+CHUNKS_PER_PREFIX = 4  # the chunks nearest to each prefix; all prefixes choose from all of them
+
+
+def make_storage_measure(
+    corpus_paths: CorpusPaths, *, model_folder: Path, params: IndexParams, device: str
+) -> Callable[[PhraseIndex], StorageCost | None]:
+    """Prepare the measurement that a build makes at its end.
+
+    :param corpus_paths: The corpus, whose held-out prompts are the prefixes.
+    :param model_folder: The model.
+    :param params: Section ``index`` of params.yaml.
+    :param device: ``cpu``, ``cuda`` or ``auto``.
+    :returns: A function from the finished index to what its storage costs; None if there is no
+        held-out prompt or none is asked for.
+    """
+
+    def measure(index: PhraseIndex) -> StorageCost | None:
+        prompts = load_prompts(corpus_paths.prompts)
+        step = max(1, len(prompts) // max(1, params.num_probe_prefixes))
+        prefixes = [prompt.prefix for prompt in prompts[::step]][: params.num_probe_prefixes]
+        if not prefixes:
+            return None
+        model = load_model(model_folder, device=device)
+        return measure_storage(
+            index, prefixes, model, load_index_model(model_folder, device=device)
+        )
+
+    return measure
+
+
+def measure_storage(
+    index: PhraseIndex, prefixes: list[str], model: CogModel, index_model: IndexModel
+) -> StorageCost:
+    """Compare next-segment distributions under exact and stored vectors.
+
+    :param index: The index.
+    :param prefixes: Held-out prefixes, at least one.
+    :param model: The generating side of the model.
+    :param index_model: The index side of the model.
+    :returns: Total variation over the prefixes, between 0 and 1.
+    """
+    vectors = model.retriever.encode_texts(prefixes)
+    chunk_ids = np.unique(index.search_chunks(vectors, top_k=CHUNKS_PER_PREFIX))
+    chunks = index.gather_chunks(chunk_ids)
+    config, encoder = model.config, model.prefix_encoder
+    phrases = find_phrases(
+        chunks, min_words=config.min_phrase_words, max_words=config.max_phrase_words
+    )
+    table = PhraseTable.from_phrases(phrases, device=encoder.device)
+    stored = make_scorer(chunks, device=encoder.device)
+    exact = FloatScorer(_encode_exactly(index, chunks, index_model), device=encoder.device)
+
+    begin = [] if encoder.begin_token_id is None else [encoder.begin_token_id]
+    ids = [begin + model.splitter.encode(prefix).tolist() for prefix in prefixes]
+    states = encoder.append_last(encoder.new_cache(batch=len(ids), capacity=64), ids)
+    logits, queries = encoder.token_logits(states), encoder.phrase_queries(states)
+
+    def probabilities(scorer: WordScorer, row: int) -> torch.Tensor:
+        start, end = scorer.score_words(queries[0][row : row + 1], queries[1][row : row + 1])
+        scores = table.score(start[0], end[0], phrase_bias=0.0)
+        distribution = next_choice(logits[row], scores, table)
+        return distribution.weights.double() / distribution.total
+
+    variations = [
+        0.5 * float((probabilities(stored, row) - probabilities(exact, row)).abs().sum())
+        for row in range(len(prefixes))
+    ]
+    return StorageCost(
+        num_prefixes=len(prefixes),
+        total_variation_mean=float(np.mean(variations)),
+        total_variation_max=float(np.max(variations)),
+    )
+
+
+def _encode_exactly(
+    index: PhraseIndex, chunks: GatheredChunks, index_model: IndexModel
+) -> GatheredChunks:
+    # the same chunks with their vectors as the encoder gives them, at scale 1
+    documents = index.get_documents(set(chunks.document_ordinals.tolist()))
+    encoded: list[WordVectors] = []
+    for chunk, ordinal in enumerate(chunks.document_ordinals.tolist()):
+        words = slice(chunks.word_offsets[chunk], chunks.word_offsets[chunk + 1])
+        text, spans = _chunk_text(documents[ordinal].text, chunks.word_chars[words])
+        encoded += index_model.phrase_encoder.encode_chunks([text], [spans])
+    ones = np.ones(len(chunks.word_flags), dtype=np.float32)
+    return GatheredChunks(
+        chunk_ids=chunks.chunk_ids,
+        document_ordinals=chunks.document_ordinals,
+        word_offsets=chunks.word_offsets,
+        start_vectors=np.concatenate([vectors.start for vectors in encoded]),
+        end_vectors=np.concatenate([vectors.end for vectors in encoded]),
+        start_scales=ones,
+        end_scales=ones,
+        word_flags=chunks.word_flags,
+        word_hashes=chunks.word_hashes,
+        word_chars=chunks.word_chars,
+        word_tokens=chunks.word_tokens,
+        token_ids=chunks.token_ids,
+    )
+
+
+def _chunk_text(text: str, word_chars: NDArray[np.int32]) -> tuple[str, NDArray[np.int32]]:
+    # a chunk's text, and its words' characters in it without their leading spaces
+    begin, end = int(word_chars[0, 0]), int(word_chars[-1, 1])
+    spans = word_chars - begin
+    has_space = np.array([text[first] == " " for first in word_chars[:, 0]])
+    spans[:, 0] += has_space & (spans[:, 1] - spans[:, 0] > 1)
+    return text[begin:end], spans
