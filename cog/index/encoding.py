@@ -7,6 +7,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from cog.errors import IndexingError
 from cog.index.chunking import Chunk
 from cog.index.quantise import StoredVectors, quantise
 from cog.model.protocols import ChunkEncoder, Retriever
@@ -68,8 +69,8 @@ def encode_window(
         texts = [chunk.text for chunk in members]
         encoded = phrase_encoder.encode_chunks(texts, [chunk.word_spans() for chunk in members])
         vectors = np.asarray(retriever.encode_texts(texts), dtype=np.float32)
-        starts = quantise(np.concatenate([words.start for words in encoded]), dtype=vector_dtype)
-        ends = quantise(np.concatenate([words.end for words in encoded]), dtype=vector_dtype)
+        starts = _store([words.start for words in encoded], dtype=vector_dtype)
+        ends = _store([words.end for words in encoded], dtype=vector_dtype)
         first = 0
         for position, chunk, words, vector in zip(batch, members, encoded, vectors, strict=True):
             last = first + chunk.num_words
@@ -113,6 +114,17 @@ def plan_batches(lengths: NDArray[np.int64], *, batch_tokens: int) -> Iterator[l
         size = max(1, batch_tokens // int(lengths[order[0]]))
         yield order[:size]
         order = order[size:]
+
+
+def _store(vectors: Sequence[NDArray[np.float32]], *, dtype: str) -> StoredVectors:
+    try:
+        return quantise(np.concatenate(vectors), dtype=dtype)
+    except ValueError as error:
+        raise IndexingError(
+            "the phrase encoder's vectors must be finite and of a known dtype",
+            found=str(error),
+            run="check the model's weights, and index.vector_dtype in params.yaml",
+        ) from error
 
 
 def _slice(stored: StoredVectors, first: int, last: int) -> StoredVectors:

@@ -1,0 +1,31 @@
+"""Fixtures of the index tests: a corpus of 40 documents and its index."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cog.index.reader import PhraseIndex, open_index
+from cog.paths import CorpusPaths
+from tests.index.hash_model import build, make_documents, write_corpus
+
+
+@pytest.fixture
+def locks(tmp_path: Path) -> Path:
+    return tmp_path / ".cog" / "locks"
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> CorpusPaths:
+    corpus_paths = CorpusPaths(tmp_path / "corpora" / "tiny")
+    write_corpus(corpus_paths, make_documents(40), num_skipped=2)
+    return corpus_paths
+
+
+@pytest.fixture
+def index(corpus: CorpusPaths, locks: Path) -> Iterator[PhraseIndex]:
+    build(corpus, locks=locks)
+    with open_index(
+        corpus, locks=locks, corpus_id="tiny", model_fingerprint=None, documents_digest=None
+    ) as opened:
+        yield opened
