@@ -11,7 +11,7 @@ _JOINERS = {"@-@": "-", "@,@": ",", "@.@": "."}
 _CLOSERS = frozenset(",.;:!?)]")
 _OPENERS = frozenset("([")
 _CURRENCIES = frozenset("$£€¥₹₤₱#")
-_SECTION = re.compile(r"((?:= )+)(\S(?:.*\S)?)((?: =)+)")
+_SECTION = re.compile(r"((?:= ){2,})(\S(?:.*?\S)??)((?: =){2,})")
 _IN_WORD = re.compile(r"'[^\W\d_].*")  # 's 't 're 'Connor: a quotation mark is a token of its own
 _HOURS = re.compile(r"\d{1,2}")
 _MINUTES = re.compile(r"\d{2}")

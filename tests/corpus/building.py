@@ -1,0 +1,82 @@
+"""A corpus out of a few bytes: card fields and files go in, a prepared corpus comes out."""
+
+import copy
+import re
+from pathlib import Path
+from typing import Any
+
+from cog.cards import Card, parse_card
+from cog.corpus.documents import DocumentStore
+from cog.corpus.fetch import fetch_corpus
+from cog.corpus.prepare import prepare_corpus
+from cog.corpus.report import PrepareReport
+from cog.paths import CorpusPaths
+from cog.progress import SilentProgress
+from cog.records import Document
+from tests.tiny_project import VILLAGE_CARD
+
+
+class NoFetcher:
+    """What fetches wheels where no wheel may be asked for."""
+
+    def fetch_wheel(self, **_: object) -> Path:
+        raise AssertionError("no wheel is needed here")
+
+    def extract_members(self, wheel: Path, patterns: object) -> Any:  # noqa: ANN401
+        raise AssertionError("no wheel is needed here")
+
+
+def make_content(**changes: Any) -> dict[str, Any]:  # noqa: ANN401
+    """A card's content: text files, one document a line; dotted names (with __) change it."""
+    content = copy.deepcopy(VILLAGE_CARD)
+    content["format"].update(kind="text", documents="line")
+    content["format"]["fields"] = dict.fromkeys(content["format"]["fields"])
+    content["filters"]["min_words"] = 1
+    content["prompts"] = None
+    for name, value in changes.items():
+        *path, last = name.split("__")
+        node = content
+        for key in path:
+            node = node[key]
+        node[last] = value
+    return content
+
+
+def make_card(**changes: Any) -> Card:  # noqa: ANN401
+    """A card as ``make_content`` makes it."""
+    return parse_card(make_content(**changes), "village.yaml")
+
+
+def tokenise(text: str) -> list[tuple[int, int]]:
+    """Tokens are words with the white space before them."""
+    return [match.span() for match in re.finditer(r"\s*\S+", text)]
+
+
+def prepare(
+    tmp_path: Path, files: dict[str, bytes], card: Card, *, prompt_tokens: int = 2
+) -> tuple[PrepareReport, list[Document], CorpusPaths]:
+    """Fetch files with --source and prepare them."""
+    folder = tmp_path / "given"
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+    source = folder / next(iter(files)) if len(files) == 1 else folder
+    corpus_paths = CorpusPaths(tmp_path / "corpora" / card.id)
+    fetch_corpus(
+        card,
+        corpus_paths=corpus_paths,
+        fetcher=NoFetcher(),
+        source=source,
+        progress=SilentProgress(),
+        retries=0,
+        timeout_seconds=1,
+    )
+    report = prepare_corpus(
+        card,
+        corpus_paths=corpus_paths,
+        tokenise=tokenise,
+        progress=SilentProgress(),
+        prompt_tokens=prompt_tokens,
+        reference_tokens=3,
+    )
+    return report, list(DocumentStore(corpus_paths.documents).iter_documents()), corpus_paths

@@ -1,0 +1,204 @@
+"""Raw files: local ones, wheels and hub data sets, put in place at once."""
+
+import hashlib
+import json
+import zipfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from cog.cards import Card
+from cog.corpus.fetch import Fetcher, fetch_corpus
+from cog.corpus.sources import SourceRecord, load_source_record
+from cog.corpus.staging import open_staging
+from cog.errors import AssetError, CorpusError
+from cog.paths import CorpusPaths
+from cog.progress import SilentProgress
+from tests.corpus.building import NoFetcher, make_card
+
+
+class WheelFile:
+    """Reads a wheel made by the test as ``cog.assets`` reads a fetched one."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def fetch_wheel(self, **wanted: object) -> Path:
+        assert wanted["package"] == "texts"
+        assert wanted["retries"] == 2
+        return self.path
+
+    def extract_members(self, wheel: Path, patterns: Sequence[str]) -> Iterator[tuple[str, bytes]]:
+        from cog.assets import extract_members
+
+        return extract_members(wheel, patterns)
+
+
+def fetch(
+    tmp_path: Path, card: Card, *, source: Path | None = None, fetcher: Fetcher | None = None
+) -> tuple[SourceRecord, CorpusPaths]:
+    corpus_paths = CorpusPaths(tmp_path / "project" / "corpora" / card.id)
+    record = fetch_corpus(
+        card,
+        corpus_paths=corpus_paths,
+        fetcher=fetcher or NoFetcher(),
+        source=source,
+        progress=SilentProgress(),
+        retries=2,
+        timeout_seconds=5,
+    )
+    return record, corpus_paths
+
+
+def test_local_files_are_taken_as_they_are(tmp_path: Path) -> None:
+    folder = tmp_path / "project" / "texts"
+    folder.mkdir(parents=True)
+    (folder / "b.txt").write_bytes(b"two\r\n")
+    (folder / "a.txt.gz").write_bytes(b"packed")
+    (folder / "notes.pdf").write_bytes(b"x")
+    record, paths = fetch(tmp_path, make_card(source__path="texts"))
+    assert [entry.name for entry in record.files] == ["a.txt.gz", "b.txt"]
+    assert (paths.raw / "b.txt").read_bytes() == b"two\r\n"
+    assert record.files[1].sha256 == hashlib.sha256(b"two\r\n").hexdigest()
+    assert load_source_record(paths.raw) == record
+    assert record.origin == "files"
+    assert str(tmp_path) not in (paths.raw / "SOURCE.json").read_text(encoding="utf-8")
+
+
+def test_fetching_again_replaces_everything(tmp_path: Path) -> None:
+    (tmp_path / "old.txt").write_bytes(b"old")
+    (tmp_path / "new.any").write_bytes(b"new")
+    fetch(tmp_path, make_card(), source=tmp_path / "old.txt")
+    record, paths = fetch(tmp_path, make_card(), source=tmp_path / "new.any")
+    assert sorted(path.name for path in paths.raw.iterdir()) == ["SOURCE.json", "new.any"]
+    assert [path.name for path in paths.root.iterdir()] == ["raw"]
+    assert record.origin == "local"
+
+
+def test_a_wrong_path_is_an_error_and_the_old_files_stay(tmp_path: Path) -> None:
+    (tmp_path / "old.txt").write_bytes(b"old")
+    _, paths = fetch(tmp_path, make_card(), source=tmp_path / "old.txt")
+    with pytest.raises(CorpusError, match="no such path: .*gone.txt; next: pass --source"):
+        fetch(tmp_path, make_card(), source=tmp_path / "gone.txt")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(CorpusError, match=r"must hold files that end in or match .txt, .text"):
+        fetch(tmp_path, make_card(), source=tmp_path / "empty")
+    assert (paths.raw / "old.txt").read_bytes() == b"old"
+
+
+def test_a_card_without_path_asks_for_a_source(tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match="next: cog corpus fetch village --source DIR_OR_FILE"):
+        fetch(tmp_path, make_card(source__path=None))
+
+
+def test_members_choose_files_of_a_folder(tmp_path: Path) -> None:
+    for name in ("a.en", "b.en", "c.de"):
+        (tmp_path / name).write_bytes(b"x")
+    record, _ = fetch(tmp_path, make_card(source__members=["*.en"]), source=tmp_path)
+    assert [entry.name for entry in record.files] == ["a.en", "b.en"]
+
+
+def make_wheel_card(members: list[str]) -> Card:
+    source = {"type": "wheel", "package": "texts", "version": "1", "sha256": "0" * 64}
+    return make_card(source={**source, "members": members})
+
+
+def test_members_of_a_wheel_are_unpacked(tmp_path: Path) -> None:
+    wheel = tmp_path / "texts-1-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("texts/b.txt", "two")
+        archive.writestr("texts/a.txt", "one")
+        archive.writestr("texts/code.py", "")
+    fetcher = WheelFile(wheel)
+    record, paths = fetch(tmp_path, make_wheel_card(["texts/*.txt"]), fetcher=fetcher)
+    assert [entry.name for entry in record.files] == ["texts/a.txt", "texts/b.txt"]
+    assert (paths.raw / "texts" / "a.txt").read_bytes() == b"one"
+    with pytest.raises(AssetError):
+        fetch(tmp_path, make_wheel_card(["other/*.txt"]), fetcher=fetcher)
+
+
+def make_hub_card(dataset: str, **changes: object) -> Card:
+    source = {"type": "hub", "dataset": dataset, "config": None, "split": ["train"]}
+    return make_card(
+        source={**source, "revision": None},
+        format__kind="parquet",
+        format__documents="row",
+        format__fields__text="text",
+        format__fields__id="id",
+        **changes,
+    )
+
+
+@pytest.fixture
+def hub_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import datasets
+
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "hub-cache")
+    datasets.disable_progress_bars()
+
+
+@pytest.mark.usefixtures("hub_cache")
+def test_a_hub_data_set_becomes_parquet(tmp_path: Path) -> None:
+    # A folder of Parquet files is what a hub data set is, once it is reached.
+    folder = tmp_path / "set" / "data"
+    folder.mkdir(parents=True)
+    rows = [{"id": number, "text": f"text {number}", "other": 0.5} for number in range(3)]
+    pq.write_table(pa.Table.from_pylist(rows), folder / "train-00000-of-00001.parquet")
+    record, paths = fetch(tmp_path, make_hub_card(str(tmp_path / "set")))
+    assert [entry.name for entry in record.files] == ["train.parquet"]
+    table = pq.read_table(paths.raw / "train.parquet")
+    assert table.column_names == ["id", "text"]
+    assert table.to_pylist()[2] == {"id": 2, "text": "text 2"}
+
+
+@pytest.mark.usefixtures("hub_cache")
+def test_a_hub_column_that_is_missing_is_named(tmp_path: Path) -> None:
+    folder = tmp_path / "set"
+    folder.mkdir()
+    pq.write_table(pa.Table.from_pylist([{"id": 1}]), folder / "train.parquet")
+    with pytest.raises(CorpusError, match="must have the column 'text'; found: id"):
+        fetch(tmp_path, make_hub_card(str(folder)))
+
+
+def test_a_hub_out_of_reach_names_the_local_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import huggingface_hub
+
+    def refuse(*_: object, **__: object) -> None:
+        raise ConnectionError("no route\nto host")
+
+    monkeypatch.setattr(huggingface_hub.HfApi, "dataset_info", refuse)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
+    with pytest.raises(AssetError, match="ConnectionError: no route; next: pass local files: cog"):
+        fetch(tmp_path, make_hub_card("owner/name"))
+
+
+def test_a_loading_script_is_never_run(tmp_path: Path) -> None:
+    folder = tmp_path / "scripted"
+    folder.mkdir()
+    (folder / "scripted.py").write_text("raise SystemExit(3)", encoding="utf-8")
+    with pytest.raises((CorpusError, AssetError), match="next: pass local files: cog corpus fetch"):
+        fetch(tmp_path, make_hub_card(str(folder)))
+
+
+def test_a_broken_source_record_names_the_command(tmp_path: Path) -> None:
+    raw = tmp_path / "corpora" / "village" / "raw"
+    raw.mkdir(parents=True)
+    for content in ("{", "[]", "{}", json.dumps({"files": [{"name": "x"}]})):
+        (raw / "SOURCE.json").write_text(content, encoding="utf-8")
+        with pytest.raises(CorpusError, match="next: dvc repro fetch@village"):
+            load_source_record(raw)
+
+
+def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
+    (tmp_path / ".staging-999999999-x").mkdir()
+    (tmp_path / ".staging-1-running").mkdir()
+    with open_staging(tmp_path) as staging:
+        assert staging.is_dir()
+        assert not (tmp_path / ".staging-999999999-x").exists()
+        assert (tmp_path / ".staging-1-running").exists()
+    assert not staging.exists()

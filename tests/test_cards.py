@@ -1,0 +1,113 @@
+"""Cards: the schema, the slug rule, and the docs that list every field."""
+
+import re
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+import pytest
+
+from cog.cards import Card, check_corpus_id, format_card, parse_card
+from cog.errors import InvalidCardError
+from tests.corpus.building import make_card, make_content
+from tests.tiny_project import HAMLET_CARD
+
+
+@pytest.mark.parametrize("corpus_id", ["law-mt", "en-wiki-0.1pct", "a", "0", "x" * 63])
+def test_a_slug_is_accepted(corpus_id: str) -> None:
+    assert check_corpus_id(corpus_id) == corpus_id
+
+
+@pytest.mark.parametrize(
+    "corpus_id",
+    ["law/mt", "law mt", "法律", "a@b", ".", "..", "-x", "x-", "x.", "a..b", "Law", "", "x" * 300]
+    + ["con", "nul.txt", "com1", "a+b", "a_b", "law\n", "\x00"],
+)
+def test_a_bad_corpus_id_is_refused(corpus_id: str) -> None:
+    with pytest.raises(InvalidCardError, match="a corpus id has 1 to 63 characters") as caught:
+        check_corpus_id(corpus_id)
+    assert len(str(caught.value)) < 400
+
+
+def test_a_card_survives_the_round_trip() -> None:
+    card = make_card(format__encoding=["utf-8", "cp1252"], source__members=["*.txt"])
+    assert parse_card(format_card(card), "village.yaml") == card
+    assert list(format_card(card)) == [field.name for field in fields(Card)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"titel": "x"}, r"unknown field titel; next: did you mean title\?"),
+        ({"format__encodng": "x"}, r"unknown field format.encodng; .* format.encoding\?"),
+        ({"source__version": "1"}, r"unknown field source.version"),
+        ({"format__kind": "pdf"}, r"format.kind must be one of text, jsonl"),
+        ({"format__encoding": "utf-9"}, r"format.encoding must name an encoding .*'utf-9'"),
+        ({"format__encoding": "rot13"}, r"format.encoding must name an encoding"),
+        ({"format__documents": "row"}, r"format.documents of kind text must not be 'row'"),
+        ({"format__documents": "heading"}, r"format.heading belongs to documents: heading"),
+        ({"format__query": "SELECT 1"}, r"format.query belongs to kind sqlite"),
+        ({"format__kind": "jsonl"}, r"format.fields.text must name a column"),
+        ({"format__fields__text": 3}, r"format.fields.text must be a text or a list"),
+        ({"filters__min_words": -1}, r"filters.min_words must be a whole number from 0"),
+        ({"filters__max_words": 0}, r"filters.max_words must be a whole number from 1"),
+        ({"filters__min_words": True}, r"filters.min_words must be a whole number"),
+        ({"prompts": {"held_out": 1, "seed": 0}}, r"prompts.held_out must be .* held_out < 1"),
+        ({"subset": {"proportion": 0, "seed": 0}}, r"subset.proportion must be a number with 0 <"),
+        ({"deduplicate": "near"}, r"deduplicate must be one of exact, none"),
+        ({"licence": None}, r"licence must be a mapping"),
+        ({"title": " "}, r"title must be a text"),
+        ({"normaliser": None}, r"normaliser may be null only with extends"),
+        ({"extends": "other"}, r"source must be null: it comes from other"),
+        ({"id": "Village"}, r"a corpus id has"),
+        ({"source": {"type": "s3"}}, r"source.type must be one of wheel, hub, files"),
+        ({"source": {}}, r"source.type is missing"),
+    ],
+)
+def test_a_wrong_field_is_named(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidCardError, match=message):
+        make_card(**changes)
+
+
+def test_a_wrong_pattern_or_checksum_is_named() -> None:
+    with pytest.raises(InvalidCardError, match="format.heading must be a regular expression"):
+        make_card(format__documents="heading", format__heading="(")
+    wheel = {"type": "wheel", "package": "p", "version": "1", "sha256": "ab", "members": ["*"]}
+    with pytest.raises(InvalidCardError, match="source.sha256 must be 64 hex digits"):
+        make_card(source=wheel)
+    with pytest.raises(InvalidCardError, match="source.members must name at least one"):
+        make_card(source={**wheel, "sha256": "a" * 64, "members": []})
+
+
+def test_a_missing_key_is_named() -> None:
+    content = make_content()
+    del content["subset"]
+    with pytest.raises(InvalidCardError, match="subset is missing"):
+        parse_card(content, "village.yaml")
+    with pytest.raises(InvalidCardError, match="the card must be a mapping; found: list"):
+        parse_card([], "village.yaml")
+
+
+def test_a_card_may_not_extend_itself() -> None:
+    with pytest.raises(InvalidCardError, match="extends must name another card"):
+        parse_card({**HAMLET_CARD, "extends": "hamlet"}, "hamlet.yaml")
+
+
+def list_fields(record: type, prefix: str = "") -> set[str]:
+    names = set()
+    hints = get_type_hints(record)
+    for field in fields(record):  # type: ignore[arg-type]
+        kinds = [hints[field.name], *get_args(hints[field.name])]
+        below = next((kind for kind in kinds if is_dataclass(kind)), None)
+        names.add(f"{prefix}{field.name}")
+        if isinstance(below, type):
+            names |= list_fields(below, f"{prefix}{field.name}.")
+    return names
+
+
+@pytest.mark.parametrize("name", ["docs/cards.md", "registry/README.md"])
+def test_the_docs_list_every_field_and_no_other(repository: Path, name: str) -> None:
+    text = (repository / name).read_text(encoding="utf-8").split("## Fields of a card")[1]
+    documented = set(re.findall(r"^\| `([a-z_0-9.]+)` \|", text, flags=re.MULTILINE))
+    rowless = {"licence", "format.fields", "filters"}  # mappings that need no row of their own
+    assert documented | rowless == list_fields(Card)
