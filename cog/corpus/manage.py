@@ -9,6 +9,7 @@ from cog.corpus.fetch import list_source_files
 from cog.corpus.normalisers import get_normaliser
 from cog.corpus.readers import fill_in, iter_found
 from cog.corpus.sources import (
+    RawEntry,
     SourceRecord,
     choose_layout,
     describe_file,
@@ -96,7 +97,7 @@ def read_first_document(card: Card, path: Path) -> Document:
     names = list_source_files(path, members=card.source.members, card_format=card.format)
     folder = path.parent if path.is_file() else path
     layout = choose_layout(names, card.format)
-    entries = tuple(describe_file(folder, name) for name in names)
+    entries = tuple(RawEntry(name, num_bytes=0, sha256="") for name in names)
     record = SourceRecord(origin="files", layout=layout, files=entries)
     normalise = get_normaliser(card.normaliser)
     files = list_raw_files(folder, record)

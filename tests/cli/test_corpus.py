@@ -1,0 +1,239 @@
+"""``cog corpus``: every verb, its JSON, and what it says when it cannot."""
+
+import json
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from cog.cli.main import cli
+from cog.errors import CogError
+from cog.paths import ProjectPaths
+from cog.records import Active
+from cog.registry import load_card, save_card, switch_active
+from tests.tiny_project import TINY_PARAMS, write_yaml
+
+
+def run(project: ProjectPaths, *arguments: str | Path) -> Result:
+    words = ["--project", str(project.root), "corpus", *map(str, arguments)]
+    return CliRunner().invoke(cli, words)
+
+
+def read_json(project: ProjectPaths, *arguments: str | Path) -> Any:  # noqa: ANN401
+    result = run(project, *arguments, "--json")
+    assert result.exception is None, result.output
+    return json.loads(result.stdout)
+
+
+def fail(project: ProjectPaths, *arguments: str | Path) -> str:
+    result = run(project, *arguments)
+    assert isinstance(result.exception, CogError), result.output
+    message = str(result.exception)
+    assert "\n" not in message
+    return message
+
+
+@pytest.fixture
+def built(project: ProjectPaths, tiny_model: Path) -> ProjectPaths:
+    """The village, fetched and prepared with the tokens of the tiny model."""
+    write_yaml(project.params, {**TINY_PARAMS, "model": str(tiny_model)})
+    read_json(project, "fetch", "village")
+    read_json(project, "prepare", "village")
+    return project
+
+
+def test_list_shows_every_card(project: ProjectPaths) -> None:
+    switch_active(project, Active("village", "1" * 64, "2" * 64, "2026-01-01T00:00:00Z"))
+    rows = read_json(project, "list")
+    assert [(row["id"], row["is_active"], row["extends"]) for row in rows] == [
+        ("hamlet", False, "village"),
+        ("village", True, None),
+    ]
+    assert "* village" in run(project, "list").stdout
+
+
+def test_a_broken_card_does_not_hide_the_others(project: ProjectPaths) -> None:
+    project.card("broken").write_text("id: [", encoding="utf-8")
+    rows = read_json(project, "list")
+    assert [row["id"] for row in rows] == ["broken", "hamlet", "village"]
+    assert "broken.yaml must be YAML" in rows[0]["error"]
+
+
+def test_fetch_and_prepare_say_what_they_did(built: ProjectPaths) -> None:
+    report = read_json(built, "prepare", "village")
+    assert report["num_read"] == report["num_documents"] + sum(report["skipped"].values())
+    assert report["skipped"]["held-out"] > 0
+    assert f"prepared {report['num_documents']} of" in run(built, "prepare", "village").stdout
+    record = read_json(built, "fetch", "village", "--source", built.root / "texts")
+    assert [entry["name"] for entry in record["files"]] == ["village.jsonl"]
+    assert record["origin"] == "local"
+
+
+def test_show_gives_card_counts_and_documents(built: ProjectPaths) -> None:
+    shown = read_json(built, "show", "village")
+    assert shown["card"]["id"] == "village"
+    assert shown["prepared"]["num_prompts"] >= 0
+    assert read_json(built, "show", "hamlet")["prepared"] is None
+    assert "next: dvc repro prepare@hamlet" in run(built, "show", "hamlet").stdout
+    assert "prompts" in run(built, "show", "village").stdout
+    first = json.loads((built.root / "texts" / "village.jsonl").read_text().splitlines()[0])
+    document = read_json(built, "show", "village", "--document", first["id"])
+    assert list(document) == ["document_id", "title", "text", "url", "licence", "source"]
+    assert document["text"] == first["text"]
+    assert run(built, "show", "village", "--document", first["id"]).stdout == first["text"] + "\n"
+    assert "no document 'none'" in fail(built, "show", "village", "--document", "none")
+
+
+def test_stats_count_what_is_prepared(built: ProjectPaths) -> None:
+    figures = read_json(built, "stats", "village")
+    spread = figures["words_per_document"]
+    assert spread["min"] <= spread["median"] <= spread["max"]
+    assert abs(figures["num_words"] - spread["mean"] * figures["num_documents"]) < 1
+    assert "words_per_document:" in run(built, "stats", "village").stdout
+    assert "needs documents.parquet" in fail(built, "stats", "hamlet")
+
+
+def test_validate_finds_what_is_broken(built: ProjectPaths) -> None:
+    findings = read_json(built, "validate")
+    assert {each["check"] for each in findings} == {"card", "params", "raw", "documents"}
+    assert all(each["is_ok"] for each in findings)
+    raw = built.corpus("village").raw / "village.jsonl"
+    raw.write_bytes(raw.read_bytes().replace(b"mill", b"hill"))
+    built.card("hamlet").write_text("title: x\n", encoding="utf-8")
+    result = run(built, "validate")
+    assert isinstance(result.exception, CogError)
+    assert "BROKEN  hamlet  card" in result.stdout
+    assert "BROKEN  village  raw" in result.stdout
+    assert "2 of 5 checks failed, first hamlet" in str(result.exception)
+
+
+def test_add_takes_a_folder(project: ProjectPaths, tmp_path: Path) -> None:
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    (folder / "one.txt").write_text("One note.", encoding="utf-8")
+    (folder / "two.txt").write_text("Two notes.", encoding="utf-8")
+    added = read_json(project, "add", "notes", folder, "--licence", "CC0-1.0", "--title", "Notes")
+    assert added["first_document"]["text"] == "One note."
+    assert added["card"]["format"]["documents"] == "file"
+    assert load_card(project, "notes").licence.id == "CC0-1.0"
+    params = yaml.safe_load(project.params.read_text(encoding="utf-8"))
+    assert params["corpora"]["notes"] == {"root": "notes"}
+    assert "corpus notes must be new" in fail(project, "add", "notes", folder)
+
+
+def test_add_inside_the_project_writes_a_relative_path(project: ProjectPaths) -> None:
+    path = project.root / "texts" / "village.jsonl"
+    added = read_json(project, "add", "town", path, "--id-field", "id", "--text-field", "text")
+    assert added["card"]["source"]["path"] == "texts/village.jsonl"
+    assert added["card"]["format"]["kind"] == "jsonl"
+
+
+def test_add_takes_a_hub_name(project: ProjectPaths) -> None:
+    result = run(project, "add", "news", "owner/name", "--text-field", "article")
+    assert result.exception is None
+    assert "taken as the hub data set owner/name" in result.stderr
+    source = load_card(project, "news").source
+    assert source is not None
+    assert (source.type, source.dataset, source.split) == ("hub", "owner/name", ("train",))
+
+
+@pytest.mark.parametrize(
+    ("corpus_id", "place", "options", "message"),
+    [
+        ("law/mt", "a.txt", [], "a corpus id has 1 to 63 characters"),
+        ("法律", "a.txt", [], "a corpus id has 1 to 63 characters"),
+        ("x" * 300, "a.txt", [], "a corpus id has 1 to 63 characters"),
+        ("law", "gone.txt", [], "found: no such path: gone.txt"),
+        ("law", "./gone/dir", [], "found: no such path: ./gone/dir"),
+        ("law", "gone", [], "found: no such path: gone"),
+        ("law", "odd.xyz", [], "the files must be of one kind"),
+        ("law", "latin.txt", [], "latin.txt must be utf-8; found: byte 0xe9 at byte offset 3"),
+        ("law", "empty.txt", [], "must hold at least one document"),
+        ("law", "a.txt", ["--normaliser", "plain-v2"], "did you mean plain-v1?"),
+        ("law", "a.txt", ["--held-out", "2"], "prompts.held_out must be a number"),
+        ("law", "a.jsonl", ["--text-field", "body"], "field 'body' is missing"),
+    ],
+)
+def test_add_refuses_in_one_line_and_leaves_nothing(
+    project: ProjectPaths,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    corpus_id: str,
+    place: str,
+    options: list[str],
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, content in {
+        "a.txt": b"one",
+        "odd.xyz": b"x",
+        "latin.txt": b"caf\xe9",
+        "empty.txt": b"\n\n",
+        "a.jsonl": b'{"text": "x"}',
+    }.items():
+        (tmp_path / name).write_bytes(content)
+    before = project.params.read_bytes(), sorted(project.cards.iterdir())
+    assert message in fail(project, "add", corpus_id, place, *options)
+    assert (project.params.read_bytes(), sorted(project.cards.iterdir())) == before
+
+
+def test_add_that_cannot_edit_params_takes_the_card_back(
+    project: ProjectPaths, tmp_path: Path
+) -> None:
+    (tmp_path / "a.txt").write_bytes(b"one")
+    project.params.write_text("corpora: {a: {root: a}}\n", encoding="utf-8")
+    assert "edit corpora in params.yaml by hand" in fail(project, "add", "law", tmp_path / "a.txt")
+    assert not project.card("law").exists()
+
+
+def test_remove_takes_everything_of_a_corpus(built: ProjectPaths) -> None:
+    assert "hamlet extends it" in fail(built, "remove", "village")
+    read_json(built, "remove", "hamlet")
+    lock = {"schema": "2.0", "stages": {"fetch@village": {}, "fetch@other": {}}}
+    write_yaml(built.root / "dvc.lock", lock)
+    planned = read_json(built, "remove", "village", "--dry-run")
+    assert planned["is_dry_run"]
+    assert built.card("village").exists()
+    gone = read_json(built, "remove", "village")["removed"]
+    assert gone == [*planned["removed"], "dvc.lock: stages of village"]
+    assert not built.card("village").exists()
+    assert not built.corpus("village").root.exists()
+    assert yaml.safe_load(built.params.read_text(encoding="utf-8"))["corpora"] == {}
+    assert list(yaml.safe_load((built.root / "dvc.lock").read_text())["stages"]) == ["fetch@other"]
+    assert "'village' needs a card" in fail(built, "remove", "village")
+
+
+def test_the_active_corpus_is_not_removed(project: ProjectPaths) -> None:
+    switch_active(project, Active("hamlet", "1" * 64, "2" * 64, "2026-01-01T00:00:00Z"))
+    assert "must not be active to be removed" in fail(project, "remove", "hamlet")
+    assert project.card("hamlet").exists()
+    assert "a corpus id has" in fail(project, "remove", "../cards")
+
+
+def test_unknown_corpora_are_named(project: ProjectPaths) -> None:
+    for verb in ("show", "stats", "fetch", "prepare", "remove"):
+        assert "corpus 'none' needs a card" in fail(project, verb, "none")
+    assert "next: cog corpus fetch village" in fail(project, "prepare", "village")
+
+
+def test_listing_a_thousand_cards_is_quick_and_light(project: ProjectPaths) -> None:
+    card = load_card(project, "village")
+    for number in range(1000):
+        save_card(project, replace(card, id=f"village-{number}"))
+    start = time.process_time()
+    assert len(read_json(project, "list")) == 1002
+    assert time.process_time() - start < 2.0
+    code = (
+        "import sys\nfrom cog.cli.main import cli\n"
+        f"cli(['--project', {str(project.root)!r}, 'corpus', 'list'], standalone_mode=False)\n"
+        "heavy = {'torch', 'lancedb', 'pyarrow', 'numpy', 'datasets'} & set(sys.modules)\n"
+        "sys.exit(str(heavy) if heavy else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
