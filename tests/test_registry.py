@@ -5,6 +5,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import yaml
@@ -177,3 +178,17 @@ def test_the_registry_loads_neither_torch_nor_a_store() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_cards_of_the_project_are_those_of_its_table(repository: Path) -> None:
+    paths = ProjectPaths(repository)
+    cards = {card.id: load_resolved_card(paths, card.id) for card in iter_cards(paths)}
+    sizes = ("0.1", "0.3", "1", "3", "10", "30", "100")
+    named = ("wiki-lead", "wiki-mini", "eu-law-mini", "licences-mini", "wikitext-103", "law-mt")
+    assert set(cards) >= {*named, "en-wiki", *(f"en-wiki-{size}pct" for size in sizes)}
+    for size in sizes:
+        part = cards[f"en-wiki-{size}pct"]
+        assert part.subset is not None
+        assert part.subset.proportion == pytest.approx(float(size) / 100)
+        assert part.prompts == cards["en-wiki"].prompts
+        assert part.subset.seed == 0
