@@ -68,7 +68,7 @@ def encode_window(
         members = [chunks[i] for i in batch]
         texts = [chunk.text for chunk in members]
         encoded = phrase_encoder.encode_chunks(texts, [chunk.word_spans() for chunk in members])
-        vectors = np.asarray(retriever.encode_texts(texts), dtype=np.float32)
+        vectors = _check_finite(retriever.encode_texts(texts))
         starts = _store([words.start for words in encoded], dtype=vector_dtype)
         ends = _store([words.end for words in encoded], dtype=vector_dtype)
         first = 0
@@ -125,6 +125,16 @@ def _store(vectors: Sequence[NDArray[np.float32]], *, dtype: str) -> StoredVecto
             found=str(error),
             run="check the model's weights, and index.vector_dtype in params.yaml",
         ) from error
+
+
+def _check_finite(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    if not np.isfinite(vectors).all():
+        raise IndexingError(
+            "the retriever's vectors must be finite",
+            found="a value that is not",
+            run="check the model's weights",
+        )
+    return np.asarray(vectors, dtype=np.float32)
 
 
 def _slice(stored: StoredVectors, first: int, last: int) -> StoredVectors:

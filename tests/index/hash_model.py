@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from cog.corpus.documents import DOCUMENT_SCHEMA, RecordWriter
+from cog.corpus.documents import DOCUMENT_SCHEMA, PROMPT_SCHEMA, RecordWriter
 from cog.corpus.report import SKIP_REASONS, PrepareReport
 from cog.index.builder import BuildReport, MeasureStorage, build_index
 from cog.model.protocols import WordVectors
@@ -17,10 +17,21 @@ from cog.model.words import Words
 from cog.params import IndexParams
 from cog.paths import CorpusPaths
 from cog.progress import Progress, SilentProgress
-from cog.records import Document
+from cog.records import Document, Prompt
 
 WORD = re.compile(r" ?[^\W_]+| ?[\W_]")
-VOCABULARY = "river house stone apple cloud paper glass wheel garden window letter morning".split()
+VOCABULARY = (
+    "river",
+    "house",
+    "stone",
+    "apple",
+    "cloud",
+    "paper",
+    "glass",
+    "wheel",
+    "garden",
+    "tea",
+)
 PARAMS = IndexParams(
     vector_dtype="int8",
     batch_tokens=512,
@@ -122,27 +133,36 @@ def make_documents(num_documents: int, *, num_words: int = 60) -> list[Document]
 
 
 def write_corpus(
-    corpus_paths: CorpusPaths, documents: Sequence[Document], *, num_skipped: int = 0
+    corpus_paths: CorpusPaths,
+    documents: Sequence[Document],
+    *,
+    num_skipped: int = 0,
+    prefixes: Sequence[str] = (),
 ) -> None:
     corpus_paths.root.mkdir(parents=True, exist_ok=True)
-    with RecordWriter(corpus_paths.documents, DOCUMENT_SCHEMA) as writer:
+    with (
+        RecordWriter(corpus_paths.documents, DOCUMENT_SCHEMA) as writer,
+        RecordWriter(corpus_paths.prompts, PROMPT_SCHEMA) as prompts,
+    ):
         for document in documents:
             writer.write(document)
-        writer.finish(
-            PrepareReport(
-                corpus=corpus_paths.root.name,
-                normaliser="plain-v1",
-                num_read=len(documents) + num_skipped,
-                num_documents=len(documents),
-                skipped=dict.fromkeys(SKIP_REASONS, 0) | {"empty": num_skipped},
-                num_words=sum(len(document.text.split()) for document in documents),
-                num_characters=sum(len(document.text) for document in documents),
-                num_prompts=0,
-                digest=writer.digest(),
-                prompts_digest="0" * 64,
-                notes=(),
-            )
+        for i, prefix in enumerate(prefixes):
+            prompts.write(Prompt(f"p{i}", f"held-out-{i}", prefix, " and so on", 0, 99))
+        report = PrepareReport(
+            corpus=corpus_paths.root.name,
+            normaliser="plain-v1",
+            num_read=len(documents) + num_skipped,
+            num_documents=len(documents),
+            skipped=dict.fromkeys(SKIP_REASONS, 0) | {"empty": num_skipped},
+            num_words=sum(len(document.text.split()) for document in documents),
+            num_characters=sum(len(document.text) for document in documents),
+            num_prompts=len(prefixes),
+            digest=writer.digest(),
+            prompts_digest=prompts.digest(),
+            notes=(),
         )
+        writer.finish(report)
+        prompts.finish(report)
 
 
 def build(

@@ -1,4 +1,4 @@
-"""Building: counts, digests, sizes, limits of memory on disk, what is refused and what is left alone."""
+"""Building: counts, digests, sizes, what is refused and what is left alone."""
 
 import json
 import subprocess
@@ -21,6 +21,7 @@ from tests.index.hash_model import (
     PARAMS,
     HashModel,
     HashPhraseEncoder,
+    HashRetriever,
     Limits,
     build,
     make_documents,
@@ -188,6 +189,15 @@ def test_vector_that_is_not_finite_is_refused(corpus: CorpusPaths, locks: Path) 
         build(corpus, locks=locks, model=HashModel(phrase_encoder=BrokenEncoder()))
 
 
+def test_retriever_vector_that_is_not_finite_is_refused(corpus: CorpusPaths, locks: Path) -> None:
+    class BrokenRetriever(HashRetriever):
+        def encode_texts(self, texts: list[str]) -> np.ndarray:
+            return super().encode_texts(texts) * np.float32(np.nan)
+
+    with pytest.raises(IndexingError, match="retriever"):
+        build(corpus, locks=locks, model=HashModel(retriever=BrokenRetriever()))
+
+
 def test_storage_cost_is_measured_on_the_finished_index(corpus: CorpusPaths, locks: Path) -> None:
     seen = []
 
@@ -220,7 +230,7 @@ def test_leftovers_of_killed_builds_are_removed(corpus: CorpusPaths, locks: Path
     assert not build(corpus, locks=locks).is_new
     assert [path.name for path in corpus.index.iterdir()] == [manifest.folder]
     names = {path.name for path in corpus.root.iterdir()}
-    assert names == {"documents.parquet", "index", "manifest.json"}
+    assert names == {"documents.parquet", "index", "manifest.json", "prompts.parquet"}
 
 
 def test_unreadable_manifest_costs_nothing_before_the_new_one(
@@ -256,9 +266,7 @@ def test_second_builder_waits_and_finds_the_index(corpus: CorpusPaths, locks: Pa
 
     reports = []
     slow = HashModel(phrase_encoder=SlowEncoder())
-    thread = threading.Thread(
-        target=lambda: reports.append(build(corpus, locks=locks, model=slow))
-    )
+    thread = threading.Thread(target=lambda: reports.append(build(corpus, locks=locks, model=slow)))
     thread.start()
     assert inside.wait(20)
     progress = Waiting()

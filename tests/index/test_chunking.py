@@ -43,7 +43,9 @@ def test_word_longer_than_a_chunk_is_left_out_and_not_crossed() -> None:
 def test_chunks_tile_the_words_that_fit(lengths: list[int]) -> None:
     bounds = bounds_of(lengths)
     spans, skipped = cut_chunks(bounds, max_tokens=16, min_tokens=8)
-    assert [i for a, b in spans for i in range(a, b)] == [i for i, n in enumerate(lengths) if n <= 16]
+    assert [i for a, b in spans for i in range(a, b)] == [
+        i for i, n in enumerate(lengths) if n <= 16
+    ]
     assert skipped == sum(n > 16 for n in lengths)
     assert all(bounds[b] - bounds[a] <= 16 for a, b in spans)
 
@@ -68,10 +70,14 @@ def test_blocks_prefer_line_feeds_then_spaces() -> None:
     assert list(iter_blocks("abcd efgh", max_chars=7)) == [(0, 4), (4, 9)]
 
 
-def test_chunks_of_a_long_document_hold_offsets_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chunks_of_a_long_document_hold_offsets_of_the_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("cog.index.chunking.MAX_BLOCK_CHARS", 100)
     text = make_text(200, seed=3)
-    blocks = list(chunk_document(text, document_ordinal=5, splitter=PieceSplitter(), limits=Limits()))
+    blocks = list(
+        chunk_document(text, document_ordinal=5, splitter=PieceSplitter(), limits=Limits())
+    )
     chunks = [chunk for block in blocks for chunk in block.chunks]
     assert len(blocks) > 5
     assert "".join(chunk.text for chunk in chunks) == text

@@ -1,0 +1,89 @@
+"""``cog index build|info|verify``: what is printed, and what is refused."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from cog.cli.main import cli
+from cog.errors import (
+    CogError,
+    CorpusError,
+    CorpusNotFoundError,
+    IndexMismatchError,
+    IndexNotBuiltError,
+)
+from cog.paths import ProjectPaths
+from tests.index.hash_model import make_documents, write_corpus
+
+
+@pytest.fixture
+def prepared(project: ProjectPaths, tiny_model: Path) -> ProjectPaths:
+    shutil.copytree(tiny_model, project.root / "models" / "tiny")
+    prefixes = ["The river house", "A stone"]
+    write_corpus(project.corpus("village"), make_documents(8), prefixes=prefixes)
+    return project
+
+
+def call(project: ProjectPaths, *words: str) -> Result:
+    return CliRunner().invoke(cli, ["--project", str(project.root), "index", *words])
+
+
+def refusal(project: ProjectPaths, *words: str) -> CogError:
+    result = call(project, *words)
+    assert isinstance(result.exception, CogError), result.exception
+    assert result.stdout == ""
+    return result.exception
+
+
+def test_build_info_and_verify_agree(prepared: ProjectPaths) -> None:
+    result = call(prepared, "build", "village", "--device", "cpu", "--json")
+    assert result.exception is None, result.exception
+    built = json.loads(result.stdout)
+    assert built.pop("built") is True
+    assert built["documents"]["num_indexed"] == 8
+    assert built["storage_cost"]["num_prefixes"] == 2
+    assert json.loads(call(prepared, "info", "village", "--json").stdout) == built
+    verified = json.loads(call(prepared, "verify", "village", "--json").stdout)
+    assert verified["intact"] is True
+    assert verified["digest"] == built["digest"]
+    assert verified["num_words"] == built["num_words"]
+
+
+def test_texts_name_the_index(prepared: ProjectPaths) -> None:
+    assert call(prepared, "build", "village").stdout.startswith("built\n")
+    assert call(prepared, "build", "village").stdout.startswith("up to date\n")
+    assert call(prepared, "build", "village", "--force").stdout.startswith("built\n")
+    info = call(prepared, "info", "village").stdout
+    assert "8 of 8" in info
+    assert "int8" in info
+    assert "village is intact" in call(prepared, "verify", "village").stdout
+
+
+def test_what_is_not_there_is_refused_with_the_command(prepared: ProjectPaths) -> None:
+    for verb in ("build", "info", "verify"):
+        assert isinstance(refusal(prepared, verb, "nowhere"), CorpusNotFoundError)
+    for verb in ("info", "verify"):
+        error = refusal(prepared, verb, "village")
+        assert isinstance(error, IndexNotBuiltError)
+        assert error.run == "cog index build village"
+    assert isinstance(refusal(prepared, "build", "hamlet"), CorpusError)
+
+
+def test_verify_refuses_other_documents(prepared: ProjectPaths) -> None:
+    call(prepared, "build", "village")
+    write_corpus(prepared.corpus("village"), make_documents(9))
+    error = refusal(prepared, "verify", "village")
+    assert isinstance(error, IndexMismatchError)
+    assert error.run == "cog index build village"
+
+
+def test_verify_refuses_a_changed_byte(prepared: ProjectPaths) -> None:
+    call(prepared, "build", "village")
+    path = next(prepared.corpus("village").index.rglob("words.lance/data/*.lance"))
+    content = bytearray(path.read_bytes())
+    content[100] ^= 1
+    path.write_bytes(content)
+    assert refusal(prepared, "verify", "village").run == "cog index build village --force"

@@ -1,0 +1,217 @@
+"""``cog switch``, ``status`` and ``rollback``: what changes, is refused, and is not loaded."""
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from cog.cli.main import cli
+from cog.errors import (
+    CogError,
+    CorpusNotFoundError,
+    IndexMismatchError,
+    IndexNotBuiltError,
+    NothingActiveError,
+)
+from cog.model.fingerprint import fingerprint_model
+from cog.paths import ProjectPaths
+from tests.index.hash_model import HashModel, build, make_documents, write_corpus
+
+
+@pytest.fixture
+def built(project: ProjectPaths, tiny_model: Path) -> ProjectPaths:
+    """A project with an index of each of its two corpora."""
+    shutil.copytree(tiny_model, project.root / "models" / "tiny")
+    for corpus_id, num_documents in (("village", 6), ("hamlet", 3)):
+        write_corpus(project.corpus(corpus_id), make_documents(num_documents))
+        rebuild(project, corpus_id)
+    return project
+
+
+def rebuild(project: ProjectPaths, corpus_id: str) -> str:
+    model = HashModel(fingerprint=fingerprint_model(project.root / "models" / "tiny"))
+    return build(project.corpus(corpus_id), locks=project.locks, model=model).manifest.digest
+
+
+def call(project: ProjectPaths, *words: str) -> Result:
+    return CliRunner().invoke(cli, ["--project", str(project.root), *words])
+
+
+def call_json(project: ProjectPaths, *words: str) -> dict:
+    result = call(project, *words, "--json")
+    assert result.exception is None, result.exception
+    content = json.loads(result.stdout)
+    assert isinstance(content, dict)
+    return content
+
+
+def refusal(project: ProjectPaths, *words: str) -> CogError:
+    result = call(project, *words)
+    assert isinstance(result.exception, CogError), result.exception
+    assert result.stdout == ""
+    return result.exception
+
+
+def test_switch_says_what_changed(built: ProjectPaths) -> None:
+    first = call_json(built, "switch", "--corpus", "village")
+    assert (first["changed"], first["from"], first["to"]["corpus"]) == (True, None, "village")
+    result = call(built, "switch", "--corpus", "hamlet")
+    digests = [first["to"]["index"][:16], call_json(built, "status")["active"]["index"][:16]]
+    assert result.stdout == f"village (index {digests[0]}) -> hamlet (index {digests[1]})\n"
+
+
+def test_switch_to_what_is_active_changes_nothing(built: ProjectPaths) -> None:
+    call(built, "switch", "--corpus", "village")
+    before = built.active.read_bytes()
+    assert call_json(built, "switch", "--corpus", "village")["changed"] is False
+    assert "active already" in call(built, "switch", "--corpus", "village").stdout
+    assert built.active.read_bytes() == before
+
+
+def test_switch_to_a_digest_or_its_beginning(built: ProjectPaths) -> None:
+    digest = call_json(built, "switch", "--corpus", "village")["to"]["index"]
+    for wanted in (digest, digest[:6], digest[:6].upper()):
+        assert call(built, "switch", "--corpus", "village", "--index", wanted).exit_code == 0
+    for wanted in ("", "g", digest[1:9], digest + "0"):
+        error = refusal(built, "switch", "--corpus", "village", "--index", wanted)
+        assert isinstance(error, IndexMismatchError)
+        assert digest[:16] in error.found
+
+
+def test_switch_without_an_index_names_the_command(built: ProjectPaths) -> None:
+    built.corpus("hamlet").manifest.unlink()
+    error = refusal(built, "switch", "--corpus", "hamlet")
+    assert isinstance(error, IndexNotBuiltError)
+    assert error.run == "cog index build hamlet"
+    assert not built.active.exists()
+
+
+def test_switch_to_a_damaged_index_keeps_what_is_active(built: ProjectPaths) -> None:
+    call(built, "switch", "--corpus", "village")
+    before = built.active.read_bytes()
+    next(built.corpus("hamlet").index.rglob("*.lance/data/*.lance")).write_bytes(b"")
+    error = refusal(built, "switch", "--corpus", "hamlet")
+    assert error.run == "cog index build hamlet --force"
+    assert built.active.read_bytes() == before
+
+
+def test_switch_to_an_index_of_another_model_names_both(built: ProjectPaths) -> None:
+    build(built.corpus("village"), locks=built.locks, model=HashModel(fingerprint="f" * 64))
+    error = refusal(built, "switch", "--corpus", "village")
+    assert fingerprint_model(built.root / "models" / "tiny")[:16] in error.wanted
+    assert "f" * 16 in error.found
+
+
+@pytest.mark.parametrize("corpus_id", ["nowhere", "../village", "", "Village"])
+def test_switch_to_an_unknown_corpus_is_refused(built: ProjectPaths, corpus_id: str) -> None:
+    error = refusal(built, "switch", "--corpus", corpus_id)
+    assert isinstance(error, CorpusNotFoundError) or "id" in str(error)
+
+
+def test_status_before_any_switch_says_what_to_run(built: ProjectPaths) -> None:
+    result = call(built, "status")
+    assert result.exit_code == 0
+    assert result.stdout.splitlines() == [
+        "nothing is active",
+        "next     cog switch --corpus hamlet",
+    ]
+    assert call_json(built, "status")["active"] is None
+    assert call_json(built, "status")["intact"] is None
+
+
+def test_status_of_an_intact_index(built: ProjectPaths) -> None:
+    call(built, "switch", "--corpus", "village")
+    status = call_json(built, "status")
+    assert status["intact"] is True
+    assert status["documents"] == 6
+    assert status["next"] is status["problem"] is None
+    assert "intact   yes: 6 documents" in call(built, "status").stdout
+
+
+def test_status_of_a_broken_index_exits_1_with_the_command(built: ProjectPaths) -> None:
+    call(built, "switch", "--corpus", "village")
+    shutil.rmtree(built.corpus("village").index)
+    result = call(built, "status", "--json")
+    assert result.exit_code == 1
+    status = json.loads(result.stdout)
+    assert status["intact"] is False
+    assert status["next"] == "cog index build village"
+    assert status["active"]["corpus"] == "village"
+    text = call(built, "status")
+    assert text.exit_code == 1
+    assert "intact   no: " in text.stdout
+
+
+def test_status_after_a_rebuild_says_to_switch(built: ProjectPaths) -> None:
+    call(built, "switch", "--corpus", "village")
+    write_corpus(built.corpus("village"), make_documents(7))
+    rebuild(built, "village")
+    status = json.loads(call(built, "status", "--json").stdout)
+    assert (status["intact"], status["next"]) == (False, "cog switch --corpus village")
+
+
+def test_status_of_a_malformed_record_exits_1(built: ProjectPaths) -> None:
+    built.active.write_text("active: [")
+    result = call(built, "status", "--json")
+    assert result.exit_code == 1
+    assert json.loads(result.stdout)["intact"] is False
+
+
+def test_rollback_goes_back_step_by_step(built: ProjectPaths) -> None:
+    for corpus_id in ("village", "hamlet", "village"):
+        call(built, "switch", "--corpus", corpus_id)
+    assert call_json(built, "rollback")["to"]["corpus"] == "hamlet"
+    back = call_json(built, "rollback")
+    assert (back["from"]["corpus"], back["to"]["corpus"]) == ("hamlet", "village")
+    assert isinstance(refusal(built, "rollback"), NothingActiveError)
+    assert call_json(built, "status")["active"]["corpus"] == "village"
+
+
+def test_rollback_before_any_switch_is_refused(built: ProjectPaths) -> None:
+    assert "cog switch" in refusal(built, "rollback").run
+
+
+def test_rollback_to_a_rebuilt_index_is_refused(built: ProjectPaths) -> None:
+    call(built, "switch", "--corpus", "village")
+    call(built, "switch", "--corpus", "hamlet")
+    before = built.active.read_bytes()
+    write_corpus(built.corpus("village"), make_documents(7))
+    rebuild(built, "village")
+    error = refusal(built, "rollback")
+    assert error.run == "cog switch --corpus village"
+    assert built.active.read_bytes() == before
+
+
+HEAVY = ("torch", "lancedb", "lance", "pyarrow", "transformers", "faiss", "datasets")
+
+
+@pytest.mark.parametrize("words", [["switch", "--corpus", "village"], ["status"], ["rollback"]])
+def test_nothing_heavy_is_loaded(built: ProjectPaths, repository: Path, words: list[str]) -> None:
+    call(built, "switch", "--corpus", "village")
+    call(built, "switch", "--corpus", "hamlet")
+    code = (
+        "import sys\nfrom cog.cli.main import cli\n"
+        f"cli.main({['--project', str(built.root), *words]!r}, standalone_mode=False)\n"
+        f"print([name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], cwd=repository, capture_output=True, text=True, check=True
+    )
+    assert result.stderr == "[]\n"
+
+
+def test_switch_takes_under_a_second(built: ProjectPaths, repository: Path) -> None:
+    seconds = []
+    for i in range(5):
+        corpus_id = ("village", "hamlet")[i % 2]
+        words = ["--project", str(built.root), "switch", "--corpus", corpus_id]
+        code = f"import sys; sys.argv[1:] = {words!r}; from cog.cli.main import main; main()"
+        started = time.perf_counter()
+        subprocess.run([sys.executable, "-c", code], cwd=repository, check=True)
+        seconds.append(time.perf_counter() - started)
+    assert sorted(seconds)[2] < 1.0
