@@ -34,3 +34,11 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from tests.model_fixtures import make_tiny_model
 
     return make_tiny_model(tmp_path_factory.mktemp("tiny-model"))
+
+
+@pytest.fixture(scope="session")
+def village(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> ProjectPaths:
+    """A project whose corpus `village` is built; tests must not change it."""
+    from tests.built_project import build_village
+
+    return build_village(tmp_path_factory.mktemp("village") / "project", tiny_model)

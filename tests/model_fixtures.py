@@ -44,12 +44,12 @@ def make_tiny_model(
     torch.manual_seed(seed)
     vocab_size = _save_prefix_base(folder / "prefix", architecture, texts)
     _save_phrase_base(folder / "phrase", texts)
-    weights = {"qproj.weight": torch.randn(WIDTH, WIDTH) * 0.5}
+    weights = {"qproj.weight": torch.randn(WIDTH, WIDTH) * 0.3}
     for side in ("start", "end"):
         weights |= {
             f"{side}.l1.weight": torch.randn(24, WIDTH) * 0.3,
             f"{side}.l1.bias": torch.randn(24) * 0.1,
-            f"{side}.l2.weight": torch.randn(WIDTH // 2, 24) * 0.8,
+            f"{side}.l2.weight": torch.randn(WIDTH // 2, 24) * 0.2,
             f"{side}.l2.bias": torch.randn(WIDTH // 2) * 0.1,
         }
     if architecture == "llama":
@@ -119,7 +119,7 @@ def _save_prefix_base(folder: Path, architecture: str, texts: list[str]) -> int:
             )
         )
     with torch.no_grad():
-        model.get_input_embeddings().weight.mul_(20.0)  # far from uniform, so that choices differ
+        model.get_input_embeddings().weight.mul_(8.0)  # far from uniform, so that choices differ
     model.save_pretrained(folder)
     tokenizer.save(str(folder / "tokenizer.json"))
     return vocab_size
