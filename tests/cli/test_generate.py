@@ -1,0 +1,183 @@
+"""``cog generate`` on the built tiny project, as a user runs it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from cog.cli.main import cli
+from cog.corpus.documents import DocumentStore
+from cog.errors import CogError, GenerationError, NothingActiveError
+from cog.paths import ProjectPaths
+
+KEYS = [
+    "prefix",
+    "text",
+    "corpus",
+    "index",
+    "model",
+    "decoding",
+    "num_steps",
+    "num_tokens",
+    "seconds",
+    "segments",
+]
+COPY_KEYS = [
+    "text",
+    "from",
+    "document_id",
+    "title",
+    "char_start",
+    "char_end",
+    "licence",
+    "url",
+    "probability",
+]
+
+
+def run(paths: ProjectPaths, *words: str, stdin: str | bytes | None = None) -> Result:
+    command = ["--project", str(paths.root), "generate", *words]
+    return CliRunner().invoke(cli, command, input=stdin, standalone_mode=False)
+
+
+def json_lines(result: Result) -> list[dict[str, Any]]:
+    assert result.exception is None, result.exception
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def error_of(result: Result, kind: type[CogError]) -> str:
+    assert isinstance(result.exception, kind), result.exception
+    message = str(result.exception)
+    assert "\n" not in message
+    return message
+
+
+def test_json_holds_the_contract(village: ProjectPaths) -> None:
+    result = run(
+        village, "--corpus", "village", "--prefix", "The old mill", "--json", "--phrase-bias", "3"
+    )
+    (line,) = json_lines(result)
+    assert list(line) == KEYS
+    assert line["text"] == "".join(segment["text"] for segment in line["segments"])
+    assert line["num_tokens"] == 12
+    assert set(line["seconds"]) == {"retrieve", "gather", "decode"}
+    assert {"method": "nucleus", "top_p": 0.95, "seed": 0}.items() <= line["decoding"].items()
+    store = DocumentStore(village.corpus("village").documents)
+    copies = [segment for segment in line["segments"] if segment["from"] == "corpus"]
+    assert copies
+    for segment in copies:
+        assert list(segment) == COPY_KEYS
+        text = store.get_document(segment["document_id"]).text
+        assert text[segment["char_start"] : segment["char_end"]] == segment["text"]
+    for segment in line["segments"]:
+        if segment["from"] == "vocabulary":
+            assert list(segment) == ["text", "from", "probability"]
+
+
+def test_num_return_counts_seeds_up(village: ProjectPaths) -> None:
+    words = ("--corpus", "village", "--prefix", "The", "--seed", "5", "--json")
+    lines = json_lines(run(village, *words, "--num-return", "3"))
+    assert [line["decoding"]["seed"] for line in lines] == [5, 6, 7]
+    (alone,) = json_lines(
+        run(village, "--corpus", "village", "--prefix", "The", "--seed", "6", "--json")
+    )
+    assert alone["text"] == lines[1]["text"]
+
+
+def test_input_is_read_from_a_file_and_from_a_pipe(village: ProjectPaths, tmp_path: Path) -> None:
+    content = '\ufeff{"prefix": "The old mill", "id": 7}\n\n{"prefix": "", "extra": null}\n{"prefix": "A"}\n'
+    path = tmp_path / "prefixes.jsonl"
+    path.write_text(content, encoding="utf-8")
+    words = ("--corpus", "village", "--json", "--batch-size", "2", "--decoding", "greedy")
+    from_file = json_lines(run(village, *words, "--input", str(path)))
+    from_pipe = json_lines(run(village, *words, "--input", "-", stdin=content))
+    assert [line["prefix"] for line in from_file] == ["The old mill", "", "A"]
+    assert from_file[0]["id"] == 7
+    assert [line["text"] for line in from_file] == [line["text"] for line in from_pipe]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b'{"prefix": "ok"}\nnot json\n', "line 2 must be a JSON object"),
+        (b'{"text": "no prefix"}\n', 'line 1 must be a JSON object with a text "prefix"'),
+        (b'["prefix"]\n', "line 1"),
+        (b'{"prefix": 3}\n', "line 1"),
+        ('{"prefix": "café"}\n'.encode("latin-1"), "must be UTF-8; found: byte 0xe9 at offset 15"),
+        (b'{"prefix": "\\ud800"}\n', "lone surrogate"),
+    ],
+)
+def test_bad_lines_are_named(village: ProjectPaths, content: bytes, message: str) -> None:
+    result = run(village, "--corpus", "village", "--input", "-", "--batch-size", "1", stdin=content)
+    assert message in error_of(result, GenerationError)
+
+
+def test_texts_before_a_bad_line_are_kept(village: ProjectPaths) -> None:
+    words = ("--corpus", "village", "--json", "--batch-size", "1", "--input", "-")
+    result = run(village, *words, stdin='{"prefix": "The"}\nnot json\n')
+    assert isinstance(result.exception, GenerationError)
+    assert json.loads(result.stdout)["prefix"] == "The"
+
+
+def test_missing_input_file_is_said(village: ProjectPaths) -> None:
+    result = run(village, "--corpus", "village", "--input", "nowhere.jsonl")
+    assert "nowhere.jsonl: No such file" in error_of(result, GenerationError)
+
+
+@pytest.mark.parametrize("words", [(), ("--prefix", "a", "--input", "-")])
+def test_one_source_of_prefixes_is_needed(village: ProjectPaths, words: tuple[str, ...]) -> None:
+    result = CliRunner().invoke(cli, ["--project", str(village.root), "generate", *words])
+    assert result.exit_code == 2
+    assert "either --prefix TEXT or --input" in result.stderr
+
+
+def test_nothing_active_is_said(village: ProjectPaths) -> None:
+    assert "cog switch --corpus <id>" in error_of(run(village, "--prefix", "a"), NothingActiveError)
+
+
+def test_corpus_without_an_index_is_said(village: ProjectPaths) -> None:
+    assert "cog index build hamlet" in error_of(
+        run(village, "--corpus", "hamlet", "--prefix", "a"), CogError
+    )
+
+
+def test_unknown_corpus_is_said(village: ProjectPaths) -> None:
+    assert "vilage" in error_of(run(village, "--corpus", "vilage", "--prefix", "a"), CogError)
+
+
+def test_text_for_people_numbers_copies_and_lists_sources(village: ProjectPaths) -> None:
+    words = ("--corpus", "village", "--prefix", "The old mill", "--phrase-bias", "3")
+    shown = run(village, *words).stdout
+    (line,) = json_lines(run(village, *words, "--json"))
+    first = next(segment for segment in line["segments"] if segment["from"] == "corpus")
+    assert f"{first['text']}[1]" in shown
+    assert f"[1] {first['title']}" in shown
+    assert "12 tokens in" in shown
+
+
+def test_stream_shows_the_same_text(village: ProjectPaths) -> None:
+    words = ("--corpus", "village", "--prefix", "The old mill", "--phrase-bias", "3")
+    streamed, whole_text = run(village, *words, "--stream").stdout, run(village, *words).stdout
+    assert streamed.split("\n")[0] == whole_text.split("\n")[0]
+    (line,) = json_lines(run(village, *words, "--json"))
+    *segments, whole = json_lines(run(village, *words, "--stream", "--json"))
+    assert segments == line["segments"] == whole["segments"]
+
+
+def test_denied_licence_leaves_nothing_here(village: ProjectPaths) -> None:
+    words = ("--corpus", "village", "--prefix", "a")
+    assert "must leave something" in error_of(
+        run(village, *words, "--deny-licence", "cc0-1.0"), GenerationError
+    )
+    assert "no document of licence 'MIT'" in error_of(
+        run(village, *words, "--allow-licence", "MIT"), GenerationError
+    )
+    assert json_lines(run(village, *words, "--allow-licence", "CC0-1.0", "--json"))
+
+
+def test_prefix_longer_than_the_model_reads_is_said(village: ProjectPaths) -> None:
+    result = run(village, "--corpus", "village", "--prefix", "word " * 1000, "--json")
+    assert "tokens of a prefix are beyond the model's context" in result.stderr
+    assert json_lines(result)[0]["num_tokens"] == 12

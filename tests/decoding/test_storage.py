@@ -1,0 +1,57 @@
+"""What storing in int8 costs, against vectors encoded again."""
+
+import numpy as np
+import pytest
+
+from cog.decoding import storage
+from cog.decoding.generator import CopyGenerator
+from cog.decoding.scoring import FloatScorer
+from cog.index.records import GatheredChunks
+from cog.model.load import load_index_model
+from cog.params import load_params
+from cog.paths import ProjectPaths
+
+PREFIXES = ["The old mill stands", "On market days", "Bread is made from"]
+
+
+def test_exact_vectors_are_those_that_were_stored(
+    generator: CopyGenerator, village: ProjectPaths
+) -> None:
+    index = generator._index
+    chunks = index.gather_chunks(np.arange(index.num_chunks))
+    model = load_index_model(village.root / load_params(village.params).model)
+    exact = storage._encode_exactly(index, chunks, model)
+    stored = chunks.start_vectors * chunks.start_scales[:, None]
+    error = np.abs(stored - exact.start_vectors).max(axis=1)
+    assert (error <= chunks.start_scales * 0.51).all()  # half a step of int8
+
+
+def test_cost_is_small_and_grows_with_coarser_storage(
+    generator: CopyGenerator, village: ProjectPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = load_index_model(village.root / load_params(village.params).model)
+    fine = storage.measure_storage(generator._index, PREFIXES, generator.model, model)
+    assert fine.num_prefixes == 3
+    assert 0.0 < fine.total_variation_mean <= fine.total_variation_max < 0.02
+
+    def coarse(chunks: GatheredChunks, **settings: object) -> FloatScorer:
+        chunks.start_vectors[:] = chunks.start_vectors // 32 * 32  # three bits
+        return FloatScorer(chunks, **settings)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(storage, "make_scorer", coarse)
+    rough = storage.measure_storage(generator._index, PREFIXES, generator.model, model)
+    assert rough.total_variation_mean > 3 * fine.total_variation_mean
+
+
+def test_exact_storage_costs_nothing(
+    generator: CopyGenerator, village: ProjectPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = load_index_model(village.root / load_params(village.params).model)
+    index = generator._index
+
+    def exact(chunks: GatheredChunks, **settings: object) -> FloatScorer:
+        return FloatScorer(storage._encode_exactly(index, chunks, model), **settings)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(storage, "make_scorer", exact)
+    cost = storage.measure_storage(index, PREFIXES, generator.model, model)
+    assert cost.total_variation_max < 1e-9
