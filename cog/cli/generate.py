@@ -184,16 +184,16 @@ def _write_batch(
 ) -> None:
     from cog.cli.render import SegmentWriter, write_generation
 
+    writer = (
+        SegmentWriter(requests[0].prefix, is_json=options.is_json) if options.is_stream else None
+    )
+    generations = generator.generate(requests, on_segment=writer.write if writer else None)
     for request in requests:
         if unread := generator.num_unread_tokens(request):
             click.echo(
                 f"cog: the first {unread} tokens of a prefix are beyond the model's context",
                 err=True,
             )
-    writer = (
-        SegmentWriter(requests[0].prefix, is_json=options.is_json) if options.is_stream else None
-    )
-    generations = generator.generate(requests, on_segment=writer.write if writer else None)
     for generation, line_id in zip(generations, line_ids, strict=True):
         if writer:
             writer.finish(generation)

@@ -87,7 +87,8 @@ def test_num_return_counts_seeds_up(village: ProjectPaths) -> None:
 
 
 def test_input_is_read_from_a_file_and_from_a_pipe(village: ProjectPaths, tmp_path: Path) -> None:
-    content = '\ufeff{"prefix": "The old mill", "id": 7}\n\n{"prefix": "", "extra": null}\n{"prefix": "A"}\n'
+    lines = ['\ufeff{"prefix": "The old mill", "id": 7}', "", '{"prefix": "", "extra": 1}']
+    content = "\n".join([*lines, '{"prefix": "A"}'])
     path = tmp_path / "prefixes.jsonl"
     path.write_text(content, encoding="utf-8")
     words = ("--corpus", "village", "--json", "--batch-size", "2", "--decoding", "greedy")
