@@ -21,7 +21,8 @@ from cog.index.searcher import (
 from cog.model.protocols import Retriever
 from cog.params import IndexParams
 
-NUM_PROBES = 64
+NUM_FLAT_PROBES = 16  # flat search is exact; this only proves it
+NUM_IVF_PROBES = 64
 PROBE_SHARE = 3  # a probe is the first third of a chunk, much as a prompt is
 PROBES_PER_PASS = 16
 
@@ -38,7 +39,9 @@ def build_search(index: PhraseIndex, *, retriever: Retriever, params: IndexParam
     :returns: What the manifest says of the searcher.
     :raises IndexingError: If the recall is below ``min_recall``.
     """
-    probes = _encode_probes(index, retriever)
+    is_flat = index.num_chunks <= params.ivf_threshold_rows
+    num_probes = NUM_FLAT_PROBES if is_flat else NUM_IVF_PROBES
+    probes = _encode_probes(index, retriever, num_probes=num_probes)
     top_k = min(params.recall_at, index.num_chunks)
     exact = search_exactly(index.iter_vectors(), probes, top_k=top_k)
     quality = SearchQuality(
@@ -50,7 +53,7 @@ def build_search(index: PhraseIndex, *, retriever: Retriever, params: IndexParam
         recall_at=top_k,
         recall=0.0,
     )
-    if index.num_chunks <= params.ivf_threshold_rows:
+    if is_flat:
         found = make_flat_searcher(index.iter_vectors(), quality).search(probes, top_k=top_k)
         quality = replace(quality, recall=measure_recall(found, exact))
     else:
@@ -79,8 +82,10 @@ def build_search(index: PhraseIndex, *, retriever: Retriever, params: IndexParam
     return quality
 
 
-def _encode_probes(index: PhraseIndex, retriever: Retriever) -> NDArray[np.float32]:
-    chunk_ids = np.unique(np.linspace(0, index.num_chunks - 1, NUM_PROBES).astype(np.int64))
+def _encode_probes(
+    index: PhraseIndex, retriever: Retriever, *, num_probes: int
+) -> NDArray[np.float32]:
+    chunk_ids = np.unique(np.linspace(0, index.num_chunks - 1, num_probes).astype(np.int64))
     rows = index.get_chunk_ranges(chunk_ids)
     documents = index.get_documents(row.document_ordinal for row in rows)
     texts = []

@@ -4,7 +4,6 @@ LanceDB runs threads of its own and does not survive a fork: a process that need
 """
 
 import os
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -101,12 +100,15 @@ class StoreWriter:
             self._tables[table].add(pa.Table.from_batches([batch]))
 
     def compact(self) -> None:
-        """Leave each table with its rows in few files, in order, and one version."""
-        with warnings.catch_warnings():
-            # it warns that readers of old versions fail; nobody reads a folder that is being built
-            warnings.simplefilter("ignore", UserWarning)
-            for table in self._tables.values():
-                table.optimize(cleanup_older_than=timedelta(0), delete_unverified=True)
+        """Leave each table with its rows in few files, in order, and one version.
+
+        Pages are copied as they are: decoding them again takes twice as long, and memory that grows
+        with the corpus.
+        """
+        for table in self._tables.values():
+            rows = table.to_lance()
+            rows.optimize.compact_files(compaction_mode="try_binary_copy", num_threads=1)
+            rows.cleanup_old_versions(older_than=timedelta(0), delete_unverified=True)
 
     def get_sizes(self) -> dict[str, int]:
         """How large the tables are.

@@ -66,7 +66,8 @@ def test_manifest_states_what_was_built(corpus: CorpusPaths, locks: Path) -> Non
     assert sum(manifest.documents.skipped.values()) == 2
     assert manifest.search.num_rows == manifest.num_chunks
     assert (manifest.search.kind, manifest.search.recall) == ("flat", 1.0)
-    assert progress.amount == 40 * 60
+    # a chunk that begins inside a white-space separated word counts it again
+    assert 40 * 60 <= progress.amount < 40 * 60 + manifest.num_chunks // 10
     assert manifest.seconds["words_per_second"] > 0
     assert manifest.sizes["total"] == sum(entry.size_bytes for entry in manifest.files.values())
     assert json.loads(corpus.manifest.read_text())["digest"] == manifest.digest
@@ -76,7 +77,7 @@ def test_manifest_states_what_was_built(corpus: CorpusPaths, locks: Path) -> Non
 
 def test_many_writes_leave_few_files(corpus: CorpusPaths, locks: Path) -> None:
     manifest = build(corpus, locks=locks, params=replace(PARAMS, commit_chunks=4)).manifest
-    assert manifest.num_chunks / 4 > 40
+    assert manifest.num_chunks / 4 >= 40
     files = [path for path in corpus.index.rglob("*") if path.is_file()]
     assert len(files) == len(manifest.files) <= MAX_FILES
     assert manifest.sizes["after_compaction"] < manifest.sizes["before_compaction"]
@@ -285,6 +286,7 @@ def test_two_processes_at_once_both_end_well(corpus: CorpusPaths, locks: Path) -
     ]
     results = [process.communicate(timeout=120) for process in processes]
     assert [process.returncode for process in processes] == [0, 0], results
+    assert [errors for _, errors in results] == [b"", b""]  # LanceDB is quiet
     digests = {out.decode().split()[-1] for out, _ in results}
     assert len(digests) == 1
     with open_tiny(corpus, locks) as index:
