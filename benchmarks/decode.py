@@ -134,7 +134,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--decoding", default="nucleus", choices=["nucleus", "greedy"])
     parser.add_argument("--phrase-bias", type=float, default=0.0)
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     options = parser.parse_args()
+    torch.set_num_threads(options.threads)
 
     paths = find_project(ROOT)
     params = load_params(paths.params)

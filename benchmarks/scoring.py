@@ -58,7 +58,9 @@ def main() -> None:
     parser.add_argument("--words", type=int, default=80)
     parser.add_argument("--dim", type=int, default=288)
     parser.add_argument("--repeats", type=int, default=15)
+    parser.add_argument("--threads", type=int, default=1, help="one suffers least from neighbours")
     options = parser.parse_args()
+    torch.set_num_threads(options.threads)
 
     chunks = make_chunks(num_chunks=options.chunks, chunk_words=options.words, dim=options.dim)
     phrases = find_phrases(chunks, min_words=2, max_words=8)

@@ -85,6 +85,16 @@ class PhraseEncoder:
         for module in (self._bert, self.start, self.end):
             module.to(device)
 
+    def count_pieces(self, texts: Sequence[str]) -> NDArray[np.int64]:
+        """Number of WordPieces that are read of each text, special ones included.
+
+        :param texts: Chunks.
+        :returns: *Shape:* ``(num_texts,)``
+        """
+        batch = encode_pieces(self._tokenizer, texts, max_pieces=self._max_pieces)
+        counts: NDArray[np.int64] = batch.mask.sum(1).numpy()
+        return counts
+
     @torch.inference_mode()
     def encode_chunks(
         self, texts: Sequence[str], word_spans: Sequence[NDArray[np.int32]]

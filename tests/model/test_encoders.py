@@ -98,3 +98,9 @@ def test_long_text_is_read_from_its_end(model: IndexModel) -> None:
     whole = model.retriever._tokenizer.encode("bread and salt").ids
     assert batch.ids[0].tolist() == [2, whole[-2], 3]
     assert batch.is_cut == [True]
+
+
+def test_pieces_are_counted_as_they_are_read(model: IndexModel) -> None:
+    counts = model.phrase_encoder.count_pieces(TEXTS)
+    expected = [len(model.phrase_encoder._tokenizer.encode(text).ids) for text in TEXTS]
+    assert counts.tolist() == expected
