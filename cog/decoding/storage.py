@@ -38,10 +38,11 @@ def make_storage_measure(
         held-out prompt or none is asked for.
     """
 
+    prompts = load_prompts(corpus_paths.prompts)  # now, not after an hour of building
+    step = max(1, len(prompts) // max(1, params.num_probe_prefixes))
+    prefixes = [prompt.prefix for prompt in prompts[::step]][: params.num_probe_prefixes]
+
     def measure(index: PhraseIndex) -> StorageCost | None:
-        prompts = load_prompts(corpus_paths.prompts)
-        step = max(1, len(prompts) // max(1, params.num_probe_prefixes))
-        prefixes = [prompt.prefix for prompt in prompts[::step]][: params.num_probe_prefixes]
         if not prefixes:
             return None
         model = load_model(model_folder, device=device)
