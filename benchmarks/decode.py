@@ -14,7 +14,8 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from benchmarks.common import ROOT, peak_bytes, report, say
 from cog.corpus.documents import load_prompts
-from cog.decoding.generator import CopyGenerator, Request
+from cog.decoding.generator import CopyGenerator
+from cog.decoding.request import Request
 from cog.decoding.session import open_generator
 from cog.decoding.stage import default_decoding
 from cog.index.activation import get_model_folder
@@ -134,6 +135,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--decoding", default="nucleus", choices=["nucleus", "greedy"])
     parser.add_argument("--phrase-bias", type=float, default=0.0)
+    parser.add_argument("--min-token-probability", type=float, default=0.0)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
@@ -141,7 +143,10 @@ def main() -> None:
     paths = find_project(ROOT)
     params = load_params(paths.params)
     decoding = replace(
-        default_decoding(params), method=options.decoding, phrase_bias=options.phrase_bias
+        default_decoding(params),
+        method=options.decoding,
+        phrase_bias=options.phrase_bias,
+        min_token_probability=options.min_token_probability,
     )
     prompts = load_prompts(paths.corpus(options.corpus).prompts)[: options.prompts]
     requests = [Request(prompt.prefix, decoding) for prompt in prompts]
@@ -151,7 +156,7 @@ def main() -> None:
         base = get_base_folder(load_config(folder).prefix_base, model_folder=folder)
         generator.generate(requests)
         generated = peak_bytes()
-        pool = generator.make_pool(generator.retrieve(requests[0]))
+        pool = generator.pools.make_pool(generator.pools.gather(requests[0]))
         peer = load_peer(generator, str(base))
         one = compare(generator, peer, requests[:1], rounds=options.rounds)
         many = compare(generator, peer, requests, rounds=options.rounds)
@@ -171,6 +176,7 @@ def main() -> None:
             "corpus": options.corpus,
             "decoding": options.decoding,
             "phrase_bias": options.phrase_bias,
+            "min_token_probability": options.min_token_probability,
         }
     )
 

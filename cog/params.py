@@ -77,6 +77,8 @@ class GenerateParams:
     :param max_new_tokens: Number of tokens appended.
     :param top_k_documents: Number of chunks retrieved per prompt.
     :param phrase_bias: Added to the score of every phrase.
+    :param min_token_probability: Probability that every written token must have under the prefix
+        encoder; 0 writes what was chosen, as the paper does.
     :param seed: Seed of the first text.
     """
 
@@ -87,6 +89,7 @@ class GenerateParams:
     max_new_tokens: int
     top_k_documents: int
     phrase_bias: float
+    min_token_probability: float
     seed: int
 
 

@@ -73,6 +73,8 @@ class Decoding:
     :param max_new_tokens: Exact number of prefix-encoder tokens to append.
     :param top_k_documents: Number of chunks retrieved per prompt.
     :param phrase_bias: Added to the score of every phrase.
+    :param min_token_probability: Probability that every written token must have under the prefix
+        encoder; a copy is cut before the first that has not. 0 writes what was chosen.
     """
 
     method: str
@@ -81,6 +83,7 @@ class Decoding:
     max_new_tokens: int
     top_k_documents: int
     phrase_bias: float
+    min_token_probability: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

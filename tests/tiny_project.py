@@ -31,6 +31,7 @@ TINY_PARAMS: dict[str, Any] = {
         "max_new_tokens": 12,
         "top_k_documents": 16,
         "phrase_bias": 0.0,
+        "min_token_probability": 0.0,
         "seed": 0,
     },
 }

@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,8 @@ from cog.params import Params, load_params
 from cog.records import Decoding
 
 if TYPE_CHECKING:
-    from cog.decoding.generator import CopyGenerator, Request
+    from cog.decoding.generator import CopyGenerator
+    from cog.decoding.request import Request
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,11 @@ class Options:
     help="Chunks retrieved per prefix; 0 for tokens only.",
 )
 @click.option("--phrase-bias", type=float, help="Added to the score of every phrase.")
+@click.option(
+    "--min-token-probability",
+    type=click.FloatRange(0, 1, max_open=True),
+    help="Cut a copy where the prefix encoder finds a token less likely.",
+)
 @click.option(
     "--allow-licence",
     multiple=True,
@@ -118,14 +124,12 @@ def command(
 
 
 def _decoding(params: Params, given: dict[str, Any]) -> Decoding:
-    from cog.records import Decoding as _Decoding
-
     section = params.generate
-    names = ("top_p", "seed", "max_new_tokens", "top_k_documents", "phrase_bias")
+    names = [field.name for field in fields(Decoding) if field.name != "method"]
     values = {
         name: getattr(section, name) if given[name] is None else given[name] for name in names
     }
-    return _Decoding(method=given["decoding"] or section.decoding, **values)
+    return Decoding(method=given["decoding"] or section.decoding, **values)
 
 
 def _read_prefixes(path: str) -> Iterator[tuple[str, Any]]:
@@ -166,7 +170,7 @@ def _run(
     options: Options,
 ) -> None:
     from cog.decoding.batches import iter_batches
-    from cog.decoding.generator import Request
+    from cog.decoding.request import Request
 
     wanted = (
         (Request(prefix, replace(decoding, seed=decoding.seed + extra)), line_id)

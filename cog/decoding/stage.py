@@ -5,7 +5,7 @@ import os
 
 from cog.corpus.documents import load_prompts
 from cog.decoding.batches import iter_batches
-from cog.decoding.generator import Request
+from cog.decoding.request import Request
 from cog.decoding.session import open_generator
 from cog.errors import GenerationError
 from cog.params import Params
@@ -75,4 +75,5 @@ def default_decoding(params: Params) -> Decoding:
         max_new_tokens=settings.max_new_tokens,
         top_k_documents=settings.top_k_documents,
         phrase_bias=settings.phrase_bias,
+        min_token_probability=settings.min_token_probability,
     )

@@ -37,7 +37,6 @@ def make_storage_measure(
     :returns: A function from the finished index to what its storage costs; None if there is no
         held-out prompt or none is asked for.
     """
-
     prompts = load_prompts(corpus_paths.prompts)  # now, not after an hour of building
     step = max(1, len(prompts) // max(1, params.num_probe_prefixes))
     prefixes = [prompt.prefix for prompt in prompts[::step]][: params.num_probe_prefixes]

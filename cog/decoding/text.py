@@ -64,6 +64,16 @@ class GrowingText:
         self.segments.append(segment)
         self.copies.append(copy)
 
+    def cut_copy(self, phrase_bytes: bytes) -> None:
+        """Keep only the first bytes of the copy that was appended last.
+
+        :param phrase_bytes: What is kept; a last character that is cut in two is left out.
+        """
+        copy, last = self.copies[-1], self.segments[-1]
+        assert copy is not None
+        text = phrase_bytes.decode(errors="ignore")
+        self.segments[-1] = replace(last, text=text, char_end=copy.char_start + len(text))
+
     def finish(self) -> None:
         """Write bytes that still wait for the rest of their character."""
         rest = self._decoder.decode(b"", final=True)

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from cog.corpus.documents import DocumentStore
-from cog.decoding.generator import CopyGenerator, Request
+from cog.decoding.generator import CopyGenerator
+from cog.decoding.request import Request
 from cog.errors import GenerationError
 from cog.model.words import BARRED, CAN_END, CAN_START
 from cog.paths import ProjectPaths
@@ -28,14 +29,17 @@ def decoding(**changes: Any) -> Decoding:  # noqa: ANN401
     return replace(Decoding("nucleus", 0.95, 0, 24, 16, 0.0), **changes)
 
 
-def plain_greedy(generator: CopyGenerator, prefix: str, *, num_tokens: int) -> str:
+def plain_greedy(  # noqa: C901 - one loop in one place
+    generator: CopyGenerator, prefix: str, *, num_tokens: int, min_probability: float = 0.0
+) -> str:
     """Greedy decoding by definition.
 
-    No cache, a materialised phrase table, probabilities summed by text in a dictionary.
+    No cache, a materialised phrase table, probabilities summed by text in a dictionary; with a
+    least probability, one forward pass for each token that is checked.
     """
     model, encoder = generator.model, generator.model.prefix_encoder
-    chunks = generator.retrieve(Request(prefix, decoding()))
-    documents = generator._index.get_documents(chunks.document_ordinals.tolist())
+    chunks = generator.pools.gather(Request(prefix, decoding()))
+    documents = generator.index.get_documents(chunks.document_ordinals.tolist())
     table: list[tuple[str, np.ndarray, list[int]]] = []
     for k, (begin, end) in enumerate(
         zip(chunks.word_offsets[:-1], chunks.word_offsets[1:], strict=True)
@@ -56,19 +60,34 @@ def plain_greedy(generator: CopyGenerator, prefix: str, *, num_tokens: int) -> s
                 table.append((text[chunks.word_chars[i, 0] : chunks.word_chars[j, 1]], vector, ids))
     ids = generator.prefix_ids(Request(prefix, decoding()))
     length = len(ids)
-    while len(ids) < length + num_tokens:
-        state = encoder.append_last(encoder.new_cache(batch=1, capacity=8), [ids])
+
+    def token_logits(token_ids: list[int]) -> torch.Tensor:
+        state = encoder.append_last(encoder.new_cache(batch=1, capacity=8), [token_ids])
         logits = encoder.token_logits(state)[0].double()
         logits[generator.model.splitter.special_token_ids] = -math.inf
+        return logits
+
+    while len(ids) < length + num_tokens:
+        state = encoder.append_last(encoder.new_cache(batch=1, capacity=8), [ids])
+        logits = token_logits(ids)
+        probabilities = logits.softmax(0)
+        floor = min(min_probability, float(probabilities.max()))
         query = torch.cat(encoder.phrase_queries(state), dim=1)[0].double().numpy()
-        weights: dict[tuple[int, ...] | str, float] = {
-            (i,): math.exp(x) for i, x in enumerate(logits.tolist())
-        }
-        spelled: dict[tuple[int, ...] | str, list[int]] = {(i,): [i] for i in range(len(logits))}
+        weights: dict[tuple[int, ...] | str, float] = {}
+        spelled: dict[tuple[int, ...] | str, list[int]] = {}
+        for token, logit in enumerate(logits.tolist()):
+            if probabilities[token] >= floor:
+                weights[(token,)], spelled[(token,)] = math.exp(logit), [token]
         for text, vector, phrase_ids in table:
-            weights[text] = weights.get(text, 0.0) + math.exp(float(query @ vector))
-            spelled[text] = phrase_ids
-        ids = ids + spelled[max(weights, key=lambda key: weights[key])]
+            if probabilities[phrase_ids[0]] >= floor:
+                weights[text] = weights.get(text, 0.0) + math.exp(float(query @ vector))
+                spelled[text] = phrase_ids
+        best = spelled[max(weights, key=lambda key: weights[key])]
+        ids = [*ids, best[0]]
+        for token in best[1:]:
+            if token_logits(ids).softmax(0)[token] < min_probability:
+                break
+            ids = [*ids, token]
     return model.splitter.decode(np.array(ids[length : length + num_tokens])).decode(
         errors="replace"
     )
@@ -80,6 +99,47 @@ def test_greedy_equals_a_plain_loop(generator: CopyGenerator) -> None:
     ]
     for request, generation in zip(requests, generator.generate(requests), strict=True):
         assert generation.text == plain_greedy(generator, request.prefix, num_tokens=12)
+
+
+@pytest.mark.parametrize("min_probability", [0.002, 0.01, 0.2])
+def test_checked_copies_equal_a_plain_loop(
+    generator: CopyGenerator, village: ProjectPaths, min_probability: float
+) -> None:
+    changes = {"method": "greedy", "max_new_tokens": 12, "min_token_probability": min_probability}
+    requests = [Request(prefix, decoding(**changes)) for prefix in PREFIXES]
+    store = DocumentStore(village.corpus("village").documents)
+    for request, generation in zip(requests, generator.generate(requests), strict=True):
+        expected = plain_greedy(
+            generator, request.prefix, num_tokens=12, min_probability=min_probability
+        )
+        assert generation.text == expected
+        assert generation.num_tokens == 12
+        check_citations(generation, store)
+
+
+def test_checks_shorten_copies_in_any_batch(generator: CopyGenerator) -> None:
+    def copied(min_probability: float, size: int) -> list[str]:
+        requests = [
+            Request(
+                prefix, decoding(min_token_probability=min_probability, phrase_bias=3.0, seed=s)
+            )
+            for prefix in PREFIXES
+            for s in range(3)
+        ]
+        batches = [requests[i : i + size] for i in range(0, len(requests), size)]
+        heard: list[str] = []
+        for batch in batches:
+            segments: dict[int, list[Segment]] = {i: [] for i in range(len(batch))}
+            generations = generator.generate(
+                batch, on_segment=lambda i, s, to=segments: to[i].append(s)
+            )
+            assert [tuple(segments[i]) for i in segments] == [g.segments for g in generations]
+            heard += [g.text for g in generations]
+        return heard
+
+    free, checked = copied(0.0, 15), copied(0.02, 15)
+    assert free != checked
+    assert checked == copied(0.02, 4) == copied(0.02, 1)
 
 
 def test_text_does_not_depend_on_its_batch(generator: CopyGenerator) -> None:
@@ -182,6 +242,7 @@ def test_odd_prefixes_are_answered(
         ("a", {"method": "beam"}, "greedy or nucleus"),
         ("a", {"top_k_documents": -1}, "top_k_documents"),
         ("a", {"phrase_bias": math.nan}, "phrase_bias"),
+        ("a", {"min_token_probability": 1.0}, "min_token_probability"),
     ],
 )
 def test_unusable_requests_are_refused(
@@ -204,7 +265,7 @@ def test_segments_are_reported_as_they_come(generator: CopyGenerator) -> None:
 
 
 def test_forbidden_chunks_are_never_copied_from(generator: CopyGenerator) -> None:
-    index = generator._index
+    index = generator.index
     documents = index.chunk_documents()
     allowed = documents % 2 == 0
     restricted = CopyGenerator(generator.model, index, allowed_chunks=allowed)

@@ -17,7 +17,7 @@ PREFIXES = ["The old mill stands", "On market days", "Bread is made from"]
 def test_exact_vectors_are_those_that_were_stored(
     generator: CopyGenerator, village: ProjectPaths
 ) -> None:
-    index = generator._index
+    index = generator.index
     chunks = index.gather_chunks(np.arange(index.num_chunks))
     model = load_index_model(village.root / load_params(village.params).model)
     exact = storage._encode_exactly(index, chunks, model)
@@ -30,7 +30,7 @@ def test_cost_is_small_and_grows_with_coarser_storage(
     generator: CopyGenerator, village: ProjectPaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = load_index_model(village.root / load_params(village.params).model)
-    fine = storage.measure_storage(generator._index, PREFIXES, generator.model, model)
+    fine = storage.measure_storage(generator.index, PREFIXES, generator.model, model)
     assert fine.num_prefixes == 3
     assert 0.0 < fine.total_variation_mean <= fine.total_variation_max < 0.02
 
@@ -39,7 +39,7 @@ def test_cost_is_small_and_grows_with_coarser_storage(
         return FloatScorer(chunks, **settings)  # type: ignore[arg-type]
 
     monkeypatch.setattr(storage, "make_scorer", coarse)
-    rough = storage.measure_storage(generator._index, PREFIXES, generator.model, model)
+    rough = storage.measure_storage(generator.index, PREFIXES, generator.model, model)
     assert rough.total_variation_mean > 3 * fine.total_variation_mean
 
 
@@ -47,7 +47,7 @@ def test_exact_storage_costs_nothing(
     generator: CopyGenerator, village: ProjectPaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = load_index_model(village.root / load_params(village.params).model)
-    index = generator._index
+    index = generator.index
 
     def exact(chunks: GatheredChunks, **settings: object) -> FloatScorer:
         return FloatScorer(storage._encode_exactly(index, chunks, model), **settings)  # type: ignore[arg-type]

@@ -1,0 +1,77 @@
+"""Requests: what is asked for goes in, and is held against what the model can do."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cog.errors import GenerationError
+from cog.model.prefix_encoder import PrefixEncoder
+from cog.records import Decoding
+
+METHODS = ("greedy", "nucleus")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One text to write.
+
+    :param prefix: The text to continue; may be empty.
+    :param decoding: How.
+    """
+
+    prefix: str
+    decoding: Decoding
+
+
+def check_request(request: Request, encoder: PrefixEncoder) -> None:
+    """Refuse a prefix or a setting that cannot be used.
+
+    :param request: The request.
+    :param encoder: The prefix encoder, which limits lengths.
+    :raises GenerationError: If it cannot be used.
+    """
+    _check_prefix(request.prefix, needs_text=encoder.begin_token_id is None)
+    decoding = request.decoding
+    limit = encoder.max_positions // 2
+    checks = [
+        (
+            1 <= decoding.max_new_tokens <= limit,
+            f"max_new_tokens must lie between 1 and {limit}",
+            decoding.max_new_tokens,
+        ),
+        (0.0 < decoding.top_p <= 1.0, "top_p must lie above 0 and up to 1", decoding.top_p),
+        (decoding.method in METHODS, "decoding must be greedy or nucleus", decoding.method),
+        (
+            decoding.top_k_documents >= 0,
+            "top_k_documents must be 0 or more",
+            decoding.top_k_documents,
+        ),
+        (
+            bool(np.isfinite(decoding.phrase_bias)),
+            "phrase_bias must be a finite number",
+            decoding.phrase_bias,
+        ),
+        (
+            0.0 <= decoding.min_token_probability < 1.0,
+            "min_token_probability must lie between 0 and 1",
+            decoding.min_token_probability,
+        ),
+    ]
+    for is_met, wanted, found in checks:
+        if not is_met:
+            raise GenerationError(wanted, found=str(found))
+
+
+def _check_prefix(prefix: str, *, needs_text: bool) -> None:
+    if any("\ud800" <= character <= "\udfff" for character in prefix):
+        raise GenerationError(
+            "a prefix must be Unicode text",
+            found="a lone surrogate",
+            run="give the prefix as UTF-8",
+        )
+    if needs_text and not prefix:
+        raise GenerationError(
+            "this model needs a prefix of one token or more",
+            found="an empty prefix",
+            run="pass --prefix TEXT",
+        )
