@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 import torch
@@ -15,6 +16,7 @@ from cog.decoding.pool import Pool, PoolSource
 from cog.decoding.request import Request, check_request
 from cog.decoding.row import Row
 from cog.decoding.text import GrowingText
+from cog.decoding.workers import Workers
 from cog.index.reader import PhraseIndex
 from cog.model.cache import PrefixCache
 from cog.model.load import CogModel
@@ -46,6 +48,7 @@ class CopyGenerator:
         self.model = model
         self.pools = PoolSource(model, index, allowed_chunks=allowed_chunks)
         self.index = index
+        self._workers = Workers(model.prefix_encoder.device)
         self._special = torch.from_numpy(model.splitter.special_token_ids).to(
             model.prefix_encoder.device
         )
@@ -125,7 +128,8 @@ class CopyGenerator:
         encoder, splitter = self.model.prefix_encoder, self.model.splitter
         logits = self._token_logits(states)  # (num_rows, vocab_size)
         start_queries, end_queries = encoder.phrase_queries(states)
-        for pool, members in _by_pool(rows):
+
+        def take(pool: Pool, members: list[int]) -> None:
             index = torch.tensor(members, device=states.device)
             starts, ends = pool.scorer.score_words(start_queries[index], end_queries[index])
             for k, member in enumerate(members):
@@ -141,6 +145,8 @@ class CopyGenerator:
                     )
                 distribution = next_choice(row_logits, scores, pool.phrases)
                 row.take(distribution, vocab_size=encoder.vocab_size, splitter=splitter)
+
+        self._workers.run([partial(take, pool, members) for pool, members in _by_pool(rows)])
 
     def _append(
         self, cache: PrefixCache, rows: Sequence[Row], *, held: list[int], growing: list[int]

@@ -123,13 +123,9 @@ def split_digits(queries: Tensor) -> tuple[Tensor, Tensor]:
 def _multiply(queries: Tensor, vectors: Tensor, word_scales: Tensor) -> Tensor:
     digits, scales = split_digits(queries)
     num_digits, num_queries, dim = digits.shape
-    products = torch._int_mm(
-        digits.view(-1, dim), vectors
-    )  # (num_digits * num_queries, num_words) int32
-    parts = products.view(num_digits, num_queries, -1).float()
-    scores = parts[0] * scales[0].unsqueeze(1)
-    for k in range(1, num_digits):
-        scores.addcmul_(parts[k], scales[k].unsqueeze(1))
+    products = torch._int_mm(digits.transpose(0, 1).reshape(-1, dim), vectors)  # int32
+    parts = products.view(num_queries, num_digits, -1).float()
+    scores = torch.bmm(scales.T.unsqueeze(1), parts).squeeze(1)  # (num_queries, num_words)
     return scores.mul_(word_scales)
 
 

@@ -1,0 +1,47 @@
+"""Work that is independent for each text of a batch: jobs go in, and run side by side."""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import torch
+
+Job = Callable[[], None]
+
+
+class Workers:
+    """Runs jobs on as many threads as torch may use, one thread each.
+
+    A job of a few milliseconds gains little from being cut up among threads, and on a busy machine
+    waits at every cut; whole jobs side by side gain all of it.
+
+    :param device: Where the tensors of the jobs lie; on a GPU jobs run one after another.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._is_cpu = device.type == "cpu"
+        self._pool: ThreadPoolExecutor | None = None
+
+    def run(self, jobs: Sequence[Job]) -> None:
+        """Run jobs and wait for all of them.
+
+        :param jobs: The jobs; none may depend on another.
+        """
+        num_threads = torch.get_num_threads()
+        if len(jobs) == 1 or num_threads == 1 or not self._is_cpu:
+            for job in jobs:
+                job()
+            return
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(
+                num_threads,
+                thread_name_prefix="decode",
+                initializer=torch.set_num_threads,
+                initargs=(1,),
+            )
+        for _ in self._pool.map(_run_job, jobs):
+            pass
+
+
+@torch.inference_mode()
+def _run_job(job: Job) -> None:
+    job()
