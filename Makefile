@@ -6,6 +6,8 @@ STAMP := $(VENV)/.installed
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export DVC_NO_ANALYTICS := 1
 export MLFLOW_DISABLE_TELEMETRY := true
+# threads that spin while they wait make torch several times slower on a machine that is shared
+export OMP_WAIT_POLICY ?= PASSIVE
 
 .PHONY: install fix check test test-all demo pipeline ui
 

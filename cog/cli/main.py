@@ -1,6 +1,7 @@
 """Entry point: words go in, an exit code comes out; commands are imported only when used."""
 
 import importlib
+import os
 import sys
 from pathlib import Path
 
@@ -82,6 +83,8 @@ def get_project(ctx: click.Context) -> ProjectPaths:
 
 def main() -> None:
     """Run the command line and turn stated failures into one line and exit 1."""
+    # threads that spin while they wait make torch several times slower on a machine that is shared
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         cli.main(standalone_mode=False)
     except CogError as error:
