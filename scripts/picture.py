@@ -16,7 +16,7 @@ from rich.text import Text
 from cog.cli.render import render_generation
 from cog.records import Decoding, Generation, Segment
 
-WIDTH = 112
+WIDTH = 132
 
 
 def read_generation(content: dict[str, Any]) -> Generation:

@@ -88,7 +88,7 @@ def render_generation(generation: Generation) -> Iterable[Text]:
     :yields: The text, the sources, and a line of counts.
     """
     sources = Sources()
-    body = Text(generation.prefix, style="bold")
+    body = Text.assemble((generation.prefix, "bold"))
     for segment in generation.segments:
         body.append_text(render_segment(segment, sources))
     yield body
