@@ -175,6 +175,6 @@ def _wrong_encoding(
     return CorpusError(
         f"{file.name} must be {encoding}",
         found=f"byte 0x{byte:02x} at byte offset {offset}",
-        run=f"set format.encoding in the card (is it {guess}?)",
+        run=f"set format.encoding in the card, or add --encoding (is it {guess}?)",
         about=file.name,
     )
