@@ -70,7 +70,7 @@ def test_a_wrong_encoding_is_located(
     monkeypatch.setattr(decoding, "BLOCK_BYTES", block_bytes)
     with pytest.raises(CorpusError, match=f"a.txt must be utf-8; found: {found}") as caught:
         read(tmp_path, content)
-    assert f"set format.encoding in the card (is it {guess}" in str(caught.value)
+    assert f"set format.encoding in the card, or add --encoding (is it {guess}" in str(caught.value)
 
 
 def test_the_named_encoding_is_used(tmp_path: Path) -> None:
