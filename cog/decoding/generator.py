@@ -73,7 +73,7 @@ class CopyGenerator:
         pools, seconds = self.pools.make_pools(requests)
         rows = [Row.begin(request, pool) for request, pool in zip(requests, pools, strict=True)]
         began = time.perf_counter()
-        self._decode(rows, on_segment=on_segment or (lambda _number, _segment: None))
+        self._decode(rows, on_segment=on_segment)
         seconds["decode"] = time.perf_counter() - began
         shared = {part: round(value / len(rows), 4) for part, value in seconds.items()}
         return [self._finish(row, shared) for row in rows]
@@ -101,7 +101,7 @@ class CopyGenerator:
         return num_ids - len(self.prefix_ids(request))
 
     @torch.inference_mode()
-    def _decode(self, rows: list[Row], *, on_segment: OnSegment) -> None:
+    def _decode(self, rows: list[Row], *, on_segment: OnSegment | None) -> None:
         encoder = self.model.prefix_encoder
         prefixes = [self.prefix_ids(row.request) for row in rows]
         capacity = max(len(ids) + row.num_left for ids, row in zip(prefixes, rows, strict=True))
@@ -114,7 +114,7 @@ class CopyGenerator:
             unsure = [i for i in pending if rows[i].needs_check]
             self._report(rows, [i for i in live if i not in unsure], on_segment)
             if not pending:
-                return
+                break
             if 2 * len(pending) <= len(held):
                 cache.keep([held.index(i) for i in pending])
                 held = pending
@@ -122,6 +122,9 @@ class CopyGenerator:
             self._report(rows, unsure, on_segment)
             live = [i for i in pending if rows[i].num_left > 0]
             states = torch.stack([last_states[i] for i in live]) if live else states
+        for row in rows:
+            row.text.finish()
+        self._report(rows, range(len(rows)), on_segment)
 
     def _step(self, rows: Sequence[Row], states: Tensor) -> None:
         # score everything and take one choice for each text
@@ -176,18 +179,24 @@ class CopyGenerator:
         logits[:, self._special] = -torch.inf
         return logits
 
-    def _report(self, rows: Sequence[Row], numbers: Sequence[int], on_segment: OnSegment) -> None:
+    def _report(
+        self, rows: Sequence[Row], numbers: Sequence[int], on_segment: OnSegment | None
+    ) -> None:
+        if on_segment is None:
+            return
         for i in numbers:
-            text = rows[i].text
-            on_segment(i, self._cite(text)[-1] if text.copies[-1] else text.segments[-1])
+            row, text = rows[i], rows[i].text
+            segments = self._cite(text, first=row.num_reported)
+            for segment in segments[: text.num_final - row.num_reported]:
+                on_segment(i, segment)
+            row.num_reported = text.num_final
 
-    def _cite(self, text: GrowingText) -> tuple[Segment, ...]:
-        documents = self.index.get_documents(text.document_ordinals())
-        parts = zip(text.segments, text.copies, strict=True)
+    def _cite(self, text: GrowingText, *, first: int = 0) -> tuple[Segment, ...]:
+        documents = self.index.get_documents(text.document_ordinals(first=first))
+        parts = zip(text.segments[first:], text.copies[first:], strict=True)
         return tuple(cite_segment(segment, copy, documents) for segment, copy in parts)
 
     def _finish(self, row: Row, seconds: dict[str, float]) -> Generation:
-        row.text.finish()
         segments = self._cite(row.text)
         return Generation(
             prefix=row.request.prefix,

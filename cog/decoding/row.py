@@ -25,6 +25,7 @@ class Row:
     :param num_tokens: Number of tokens appended.
     :param num_steps: Number of steps taken.
     :param new_ids: Tokens of the last step, which the cache has not seen.
+    :param num_reported: Number of segments that were reported as final.
     """
 
     request: Request
@@ -34,6 +35,7 @@ class Row:
     num_tokens: int
     num_steps: int
     new_ids: list[int]
+    num_reported: int
 
     @classmethod
     def begin(cls, request: Request, pool: Pool) -> "Row":
@@ -44,7 +46,7 @@ class Row:
         :returns: The row.
         """
         chooser = Chooser(request.decoding, request.prefix)
-        return cls(request, pool, chooser, GrowingText(), 0, 0, [])
+        return cls(request, pool, chooser, GrowingText(), 0, 0, [], 0)
 
     @property
     def num_left(self) -> int:

@@ -64,6 +64,15 @@ class GrowingText:
         self.segments.append(segment)
         self.copies.append(copy)
 
+    @property
+    def num_final(self) -> int:
+        """Number of segments that nothing can change any more.
+
+        :returns: All of them, or all but the last if that one waits for the rest of a character.
+        """
+        is_waiting = bool(self._decoder.getstate()[0])
+        return len(self.segments) - is_waiting
+
     def cut_copy(self, phrase_bytes: bytes) -> None:
         """Keep only the first bytes of the copy that was appended last.
 
@@ -82,9 +91,10 @@ class GrowingText:
             last = self.segments[-1]
             self.segments[-1] = replace(last, text=last.text + rest)
 
-    def document_ordinals(self) -> set[int]:
+    def document_ordinals(self, *, first: int = 0) -> set[int]:
         """The documents that were copied from.
 
+        :param first: Segment to begin with.
         :returns: Their positions in the index.
         """
-        return {copy.document_ordinal for copy in self.copies if copy is not None}
+        return {copy.document_ordinal for copy in self.copies[first:] if copy is not None}

@@ -29,15 +29,8 @@ def decoding(**changes: Any) -> Decoding:  # noqa: ANN401
     return replace(Decoding("nucleus", 0.95, 0, 24, 16, 0.0), **changes)
 
 
-def plain_greedy(  # noqa: C901 - one loop in one place
-    generator: CopyGenerator, prefix: str, *, num_tokens: int, min_probability: float = 0.0
-) -> str:
-    """Greedy decoding by definition.
-
-    No cache, a materialised phrase table, probabilities summed by text in a dictionary; with a
-    least probability, one forward pass for each token that is checked.
-    """
-    model, encoder = generator.model, generator.model.prefix_encoder
+def plain_table(generator: CopyGenerator, prefix: str) -> list[tuple[str, np.ndarray, list[int]]]:
+    """Text, phrase vector and tokens of every admissible phrase: what the paper materialises."""
     chunks = generator.pools.gather(Request(prefix, decoding()))
     documents = generator.index.get_documents(chunks.document_ordinals.tolist())
     table: list[tuple[str, np.ndarray, list[int]]] = []
@@ -58,6 +51,19 @@ def plain_greedy(  # noqa: C901 - one loop in one place
                 )
                 ids = chunks.token_ids[chunks.word_tokens[i, 0] : chunks.word_tokens[j, 1]].tolist()
                 table.append((text[chunks.word_chars[i, 0] : chunks.word_chars[j, 1]], vector, ids))
+    return table
+
+
+def plain_greedy(  # noqa: C901 - one loop in one place
+    generator: CopyGenerator, prefix: str, *, num_tokens: int, min_probability: float = 0.0
+) -> str:
+    """Greedy decoding by definition.
+
+    No cache, a materialised phrase table, probabilities summed by text in a dictionary; with a
+    least probability, one forward pass for each token that is checked.
+    """
+    model, encoder = generator.model, generator.model.prefix_encoder
+    table = plain_table(generator, prefix)
     ids = generator.prefix_ids(Request(prefix, decoding()))
     length = len(ids)
 
