@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +11,13 @@ from numpy.typing import NDArray
 from cog.errors import EvaluationError
 from cog.evaluation.metrics.contamination import Contamination
 from cog.evaluation.metrics.latency import TOTAL
-from cog.evaluation.metrics.mauve import FEW_TEXTS, FewTextsWarning, measure_mauve, score_halves
+from cog.evaluation.metrics.mauve import (
+    FEW_TEXTS,
+    FewTextsWarning,
+    check_num_texts,
+    measure_mauve,
+    score_halves,
+)
 from cog.evaluation.metrics.perplexity import TextLikelihood
 from cog.evaluation.metrics.phrases import CountTokens, TextCopies, read_copies, summarise_copies
 from cog.evaluation.metrics.repetition import ORDERS, score_texts
@@ -35,6 +42,25 @@ class Named:
     is_higher_better: bool | None = None
 
 
+def check_mauve(num_texts: int, *, allow_few: bool) -> None:
+    """Refuse MAUVE where it cannot be computed, or would rank by chance.
+
+    :param num_texts: Number of texts.
+    :param allow_few: Score fewer than 50 texts too.
+    :raises EvaluationError: If there are too few texts, or mauve-text is not installed.
+    """
+    if find_spec("mauve") is None:
+        raise EvaluationError(
+            "MAUVE needs mauve-text (under the GPLv3, so it is no dependency of cog)",
+            found="not installed",
+            run="pip install mauve-text",
+            about="mauve",
+        )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FewTextsWarning)  # said in the note of the score
+        check_num_texts(num_texts, allow_few=allow_few)
+
+
 def score_mauve(
     references: NDArray[np.float32],
     generations: Sequence[NDArray[np.float32]],
@@ -49,37 +75,29 @@ def score_mauve(
     :param protocol: Scale, clusters and k-means seeds.
     :param allow_few: Score fewer than 50 texts too.
     :returns: One score; its interval is 1.96 standard errors of random halves.
-    :raises EvaluationError: If there are too few texts, or mauve-text is not installed.
+    :raises EvaluationError: If there are too few texts.
     """
     buckets = protocol.mauve_buckets or None
     scores, errors = [], []
     for features in generations:
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", FewTextsWarning)  # said in the note
-                score = measure_mauve(
-                    references,
-                    features,
-                    scaling_factor=protocol.mauve_scale,
-                    seeds=protocol.kmeans_seeds,
-                    num_buckets=buckets,
-                    allow_few=allow_few,
-                )
-            halves = score_halves(
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FewTextsWarning)
+            score = measure_mauve(
                 references,
                 features,
                 scaling_factor=protocol.mauve_scale,
-                num_halves=NUM_HALVES,
-                seed=protocol.kmeans_seeds[0],
+                seeds=protocol.kmeans_seeds,
                 num_buckets=buckets,
+                allow_few=allow_few,
             )
-        except ModuleNotFoundError as error:
-            raise EvaluationError(
-                "MAUVE needs mauve-text (under the GPLv3, so it is no dependency of cog)",
-                found=str(error),
-                run="pip install mauve-text",
-                about="mauve",
-            ) from error
+        halves = score_halves(
+            references,
+            features,
+            scaling_factor=protocol.mauve_scale,
+            num_halves=NUM_HALVES,
+            seed=protocol.kmeans_seeds[0],
+            num_buckets=buckets,
+        )
         scores.append(score)
         errors.append(float(halves.std(ddof=1)))
     means = tuple(score.mean for score in scores)

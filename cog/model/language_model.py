@@ -13,7 +13,7 @@ from torch import nn
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from cog.model.base import get_base_folder
-from cog.model.config import Base, HubBase, WheelBase
+from cog.model.config import Base, HubBase, WheelBase, load_config
 from cog.model.load import hush_transformers, resolve_device
 from cog.model.words import load_tokenizer
 
@@ -109,6 +109,17 @@ def identify_language_model(folder: Path) -> str:
                 content = hashlib.file_digest(file, hashlib.blake2b).digest()
             digest.update(path.name.encode() + b"\0" + content)
     return digest.hexdigest()
+
+
+def identify_tokenizer(folder: Path) -> str:
+    """Digest the tokenizer that a trained model's prefix encoder reads with.
+
+    :param folder: The trained model's folder.
+    :returns: 16 hex digits.
+    """
+    base = get_base_folder(load_config(folder).prefix_base, model_folder=folder)
+    content = (base / "tokenizer.json").read_bytes()
+    return hashlib.blake2b(content, digest_size=8).hexdigest()
 
 
 def load_language_model(folder: Path, *, device: str) -> LanguageModel:
