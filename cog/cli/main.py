@@ -13,6 +13,7 @@ from cog.paths import ProjectPaths, find_project
 # command -> (module below cog.cli, what it does)
 COMMANDS = {
     "corpus": "Cards and documents: list, show, add, remove, stats, validate, fetch, prepare.",
+    "evaluate": "Score the texts of a corpus under one pinned protocol, and log them to MLflow.",
     "generate": "Write cited text with the active corpus, or with --corpus.",
     "index": "The phrase index of a corpus: build, info, verify.",
     "rollback": "Go back to what was active before the last switch.",

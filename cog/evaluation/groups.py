@@ -70,7 +70,8 @@ def _score_perplexity(run: Evaluation, seeds: tuple[SeedResult, ...]) -> list[Me
 
 
 def _score_reference(run: Evaluation, _seeds: tuple[SeedResult, ...]) -> list[MetricValue]:
-    decoding, prompts = run.plan.protocol.decoding(0), run.selection.prompts
+    decoding = run.plan.protocol.decoding(0)
+    prompts = run.selection.prompts[: run.plan.protocol.max_scored_references]
 
     def compute(positions: list[int]) -> NDArray[np.float64]:
         generator = run.get_generator()

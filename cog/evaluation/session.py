@@ -12,7 +12,7 @@ from cog.errors import EvaluationError, IndexMismatchError
 from cog.evaluation.features import Measurer
 from cog.evaluation.generations import GenerationStore, RunKey
 from cog.evaluation.prompts import Selection, select_prompts
-from cog.evaluation.protocol import Protocol
+from cog.evaluation.protocol import COG, GROUPS, QUALITY, Protocol
 from cog.evaluation.scores import check_mauve
 from cog.index.activation import get_model_folder
 from cog.index.manifest import check_index, load_manifest
@@ -25,10 +25,6 @@ from cog.params import Params
 from cog.paths import ProjectPaths
 from cog.progress import Progress
 from cog.records import Decoding
-
-COG = "cog"
-QUALITY = "quality"
-GROUPS = (QUALITY, "repetition", "perplexity", "reference", "copies", "latency", "contamination")
 
 
 @dataclass(frozen=True, slots=True)
