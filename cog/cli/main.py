@@ -12,6 +12,7 @@ from cog.paths import ProjectPaths, find_project
 
 # command -> (module below cog.cli, what it does)
 COMMANDS = {
+    "compare": "Scores of evaluated corpora side by side: table, plot, page.",
     "corpus": "Cards and documents: list, show, add, remove, stats, validate, fetch, prepare.",
     "evaluate": "Score the texts of a corpus under one pinned protocol, and log them to MLflow.",
     "generate": "Write cited text with the active corpus, or with --corpus.",
