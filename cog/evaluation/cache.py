@@ -49,7 +49,7 @@ class RowCache:
         found: dict[bytes, Rows] = {}
         for path in sorted(self._folder.glob("*.npz")):
             try:
-                with np.load(path) as content:
+                with path.open("rb") as file, np.load(file) as content:
                     names, rows = content["digests"], content["rows"]
             except (OSError, ValueError, KeyError, zipfile.BadZipFile):
                 continue
