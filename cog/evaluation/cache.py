@@ -18,9 +18,9 @@ DIGEST_BYTES = 16
 
 
 def digest_text(*parts: str) -> bytes:
-    """Digest a text, or several that belong together.
+    r"""Digest a text, or several that belong together.
 
-    :param parts: The texts.
+    :param \*parts: The texts.
     :returns: 16 bytes.
     """
     digest = hashlib.blake2b(digest_size=DIGEST_BYTES)

@@ -159,7 +159,29 @@ def make_protocol(name: str, settings: EvaluateParams, decoding: GenerateParams)
             run=f"pass --protocol {DEFAULT}",
             about=name,
         )
-    default = Protocol(
+    default = _make_default(settings, decoding)
+    if name == DEFAULT:
+        return default
+    paper = replace(
+        default,
+        name=PAPER,
+        prompt_tokens=32,
+        generation_tokens=128,
+        reference_tokens=128,
+        method="nucleus",
+        top_p=0.95,
+        top_k_documents=1024,
+        phrase_bias=0.0,
+        featuriser="gpt2-large",
+        language_model="gpt2-large",
+    )
+    if name == PAPER:
+        return paper
+    return replace(paper, name=AUTHORS, reference_tokens=ALL_TOKENS, has_prefix=True)
+
+
+def _make_default(settings: EvaluateParams, decoding: GenerateParams) -> Protocol:
+    return Protocol(
         name=DEFAULT,
         prompt_tokens=settings.prompt_tokens,
         generation_tokens=settings.generation_tokens,
@@ -183,24 +205,6 @@ def make_protocol(name: str, settings: EvaluateParams, decoding: GenerateParams)
         kmeans_seeds=(0, 1, 2, 3, 4),
         seeds=tuple(range(settings.num_seeds)),
     )
-    if name == DEFAULT:
-        return default
-    paper = replace(
-        default,
-        name=PAPER,
-        prompt_tokens=32,
-        generation_tokens=128,
-        reference_tokens=128,
-        method="nucleus",
-        top_p=0.95,
-        top_k_documents=1024,
-        phrase_bias=0.0,
-        featuriser="gpt2-large",
-        language_model="gpt2-large",
-    )
-    if name == PAPER:
-        return paper
-    return replace(paper, name=AUTHORS, reference_tokens=ALL_TOKENS, has_prefix=True)
 
 
 def differing_fields(first: Protocol, second: Protocol) -> list[str]:

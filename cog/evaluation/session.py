@@ -190,13 +190,17 @@ def prepare(paths: ProjectPaths, params: Params, plan: Plan, progress: Progress)
         featuriser=featuriser,
         judge=judge,
     )
-    key = run.key(pinned.decoding(0))
+    _say_if_rebuilt(run)
+    return run
+
+
+def _say_if_rebuilt(run: Evaluation) -> None:
+    key = run.key(run.plan.protocol.decoding(0))
     if not run.store.is_known(key) and run.store.has_other_index(key):
-        progress.say(
-            f"the index of {plan.corpus_id} was built again since it was last evaluated: "
+        run.progress.say(
+            f"the index of {run.plan.corpus_id} was built again since it was last evaluated: "
             "its texts are written anew"
         )
-    return run
 
 
 def _check_plan(plan: Plan) -> None:
