@@ -11,6 +11,7 @@ from cog.cli.main import get_project
 
 if TYPE_CHECKING:
     from rich.table import Table
+    from rich.text import Text
 
     from cog.evaluation.compare import Comparison, Pair, Row
     from cog.evaluation.records import EvaluationResult
@@ -107,7 +108,8 @@ def _print(comparison: "Comparison") -> None:
     head = f"protocol {protocol.name} {protocol.digest[:12]} · prompts: {comparison.prompts}"
     console.print(head, markup=False)
     console.print(_make_scores(comparison))
-    if comparison.pairs:
+    if any(pair.difference for pair in comparison.pairs):
+        console.print()
         console.print(_make_pairs(comparison.pairs))
     notes = dict.fromkeys(row.note for row in comparison.rows if row.note)
     for note in notes:
@@ -116,11 +118,13 @@ def _print(comparison: "Comparison") -> None:
 
 def _make_scores(comparison: "Comparison") -> "Table":
     from rich.table import Table
+    from rich.text import Text
 
     table = Table("score", *comparison.labels, box=None, pad_edge=False, header_style="bold")
     for name in comparison.metrics:
         table.add_row(name, *(_format_score(row) for row in comparison.get_rows(name)))
-    table.caption = "[low, high]: 95 % interval; n: texts; *: better by more than chance"
+    table.caption = Text("[low, high]: 95 % interval; n: texts; *: better by more than chance")
+    table.caption_justify = "left"
     return table
 
 
@@ -131,33 +135,32 @@ def _make_pairs(pairs: "Sequence[Pair]") -> "Table":
     from cog.evaluation.html import format_number
 
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("score", "difference", "", "p", "wins", "how", "better"):
+    for name in ("score", "pair", "difference", "p", "wins", "how", "better"):
         table.add_column(name)
     for pair in pairs:
         found = pair.difference
-        cells = ["unknown", "", "", ""]
-        if found is not None:
-            interval = f"[{format_number(found.low)}, {format_number(found.high)}]"
-            wins = "" if found.win_rate is None else f"{100 * found.win_rate:.0f} %"
-            cells = [
-                f"{format_number(found.mean)} {interval}",
-                f"{found.p_value:.2g}",
-                wins,
-                found.method,
-            ]
-        sides = f"{pair.first} - {pair.second}"
-        row = [pair.metric, cells[0], sides, *cells[1:], pair.better or ""]
-        table.add_row(*(Text(cell) for cell in row))
+        if found is None:
+            continue
+        interval = f"[{format_number(found.low)}, {format_number(found.high)}]"
+        cells = [
+            pair.metric,
+            f"{pair.first} - {pair.second}",
+            f"{format_number(found.mean)} {interval}",
+            f"{found.p_value:.2g}",
+            "" if found.win_rate is None else f"{100 * found.win_rate:.0f} %",
+            found.method,
+            pair.better or "",
+        ]
+        table.add_row(*(Text(cell) for cell in cells))
     return table
 
 
-def _format_score(row: "Row") -> "Any":  # noqa: ANN401 - a rich renderable
+def _format_score(row: "Row") -> "Text":
     from rich.text import Text
 
-    from cog.evaluation.html import format_number
+    from cog.evaluation.html import format_number, format_score
 
-    mark = "*" if row.is_better else ""
+    number = format_number(row.mean) + ("*" if row.is_better else "")
     return Text.assemble(
-        (format_number(row.mean) + mark, "bold green" if row.is_better else ""),
-        (f" [{format_number(row.low)}, {format_number(row.high)}] n={row.num_texts}", "dim"),
+        (number, "bold green" if row.is_better else ""), (f" {format_score(row)}", "dim")
     )

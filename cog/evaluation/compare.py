@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from cog.errors import EvaluationError
+from cog.evaluation.metrics.mauve import MIN_TEXTS
 from cog.evaluation.protocol import Protocol, check_one_protocol
 from cog.evaluation.records import EvaluationResult, MetricValue
 from cog.evaluation.statistics import (
@@ -66,7 +67,9 @@ class Pair:
     :param metric: Name of the score.
     :param first: Label of the first evaluation.
     :param second: Label of the second.
-    :param difference: The first minus the second; None if that cannot be told.
+    :param difference: The first minus the second, and how often the first is the better one (the
+        higher one, of a score that only describes); None if chance cannot be told: too few texts,
+        or no spread.
     :param is_significant: Whether it is more than chance, all pairs of this score taken together
         (Holm's correction).
     :param better: Label of the better one; None if the difference is not significant, or if the
@@ -149,6 +152,13 @@ class Comparison:
             "rows": [asdict(row) for row in self.rows],
             "pairs": [pair.to_json() for pair in self.pairs],
         }
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    # a score and where it comes from
+    result: EvaluationResult
+    value: MetricValue
 
 
 def compare_results(
@@ -249,10 +259,8 @@ def _compare_metric(
     results: Sequence[EvaluationResult], labels: Sequence[str], values: Sequence[MetricValue]
 ) -> list[Pair]:
     numbers = list(combinations(range(len(results)), 2))
-    differences = [
-        _compare_two(values[i], values[k], is_paired=have_same_prompts(results[i], results[k]))
-        for i, k in numbers
-    ]
+    sides = [_Side(result, value) for result, value in zip(results, values, strict=True)]
+    differences = [_compare_two(sides[i], sides[k]) for i, k in numbers]
     significant = _hold(differences)
     direction = values[0].is_higher_better
     pairs = []
@@ -264,21 +272,38 @@ def _compare_metric(
     return pairs
 
 
-def _compare_two(first: MetricValue, second: MetricValue, *, is_paired: bool) -> Difference | None:
-    if not first.per_prompt or not second.per_prompt:
-        return compare_intervals(
-            Interval(first.mean, first.low, first.high),
-            Interval(second.mean, second.low, second.high),
-        )
-    scale = _get_scale(first.name)
-    values, others = (scale.per_prompt(np.array(each.per_prompt)) for each in (first, second))
-    compare = compare_paired if is_paired and len(values) == len(others) else compare_unpaired
-    found = compare(values, others, combine=scale.of_means)
-    if found.win_rate is not None:
-        found = replace(
-            found, win_rate=win_rate(np.array(first.per_prompt), np.array(second.per_prompt))
-        )
-    return _centre(found, first.mean - second.mean)
+def _compare_two(first: _Side, second: _Side) -> Difference | None:
+    values = (first.value, second.value)
+    if min(value.num_texts for value in values) < MIN_NUM_TEXTS.get(values[0].name, 1):
+        return None
+    if not values[0].per_prompt or not values[1].per_prompt:
+        intervals = [Interval(value.mean, value.low, value.high) for value in values]
+        return compare_intervals(*intervals)
+    scale = _get_scale(values[0].name)
+    one, other = (scale.per_prompt(_get_independent(side)) for side in (first, second))
+    is_paired = have_same_prompts(first.result, second.result) and len(one) == len(other)
+    has_spread = _varies(one - other) if is_paired else _varies(one) or _varies(other)
+    is_equal = is_paired and bool((one == other).all())
+    if min(len(one), len(other)) < MIN_VALUES or not (has_spread or is_equal):
+        return None
+    compare = compare_paired if is_paired else compare_unpaired
+    found = compare(one, other, combine=scale.of_means)
+    if found.win_rate is not None and values[0].is_higher_better is False:
+        found = replace(found, win_rate=1 - win_rate(one, other))
+    return _centre(found, values[0].mean - values[1].mean)
+
+
+def _varies(values: Values) -> bool:
+    return bool(np.ptp(values) > 1e-9 * np.abs(values).max())
+
+
+def _get_independent(side: _Side) -> Values:
+    # texts of a batch share its seconds, so a batch counts once
+    values = np.array(side.value.per_prompt)
+    if not side.value.name.startswith("latency/"):
+        return values
+    size = side.result.protocol.batch_size
+    return np.array([values[i : i + size].mean() for i in range(0, len(values), size)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,6 +313,8 @@ class _Scale:
     of_means: Callable[[Values], Values]
 
 
+MIN_VALUES = 5  # fewer independent values say nothing about chance
+MIN_NUM_TEXTS = {"quality/mauve": MIN_TEXTS}
 PLAIN = _Scale(lambda values: values, lambda means: means[:, 0])
 SCALES = {  # by the beginning of the score's name
     # perplexities are averaged as logarithms, speeds as seconds a token

@@ -99,6 +99,16 @@ def format_number(value: float) -> str:
     return f"{value:.1f}" if abs(value) >= 10 else f"{value:.3g}"
 
 
+def format_score(row: Row) -> str:
+    """Write what stands beside a score: its interval, if there is one, and its number of texts.
+
+    :param row: The score.
+    :returns: Such as ``[0.88, 0.92] n=200``.
+    """
+    interval = f"[{format_number(row.low)}, {format_number(row.high)}] "
+    return (interval if row.low < row.high else "") + f"n={row.num_texts:,}"
+
+
 def write_continuation(text: EvaluatedText) -> str:
     """Write one continuation, its copies coloured by source, and the list of its sources.
 
@@ -165,33 +175,29 @@ def _write_scores(comparison: Comparison) -> str:
 def _write_score(row: Row) -> str:
     mark = ' class="better"' if row.is_better else ""
     note = f"<br><small>{escape(row.note)}</small>" if row.note else ""
-    return (
-        f"<td{mark}>{format_number(row.mean)} <small>[{format_number(row.low)}, "
-        f"{format_number(row.high)}] n = {row.num_texts:,}</small>{note}</td>"
-    )
+    return f"<td{mark}>{format_number(row.mean)} <small>{format_score(row)}</small>{note}</td>"
 
 
 def _write_pairs(pairs: Sequence[Pair]) -> Iterable[str]:
-    if not pairs:
-        return
-    yield "<h2>Differences</h2>"
     lines = []
     for pair in pairs:
         found = pair.difference
-        cells = [escape(pair.metric), f"{escape(pair.first)} − {escape(pair.second)}"]  # noqa: RUF001
         if found is None:
-            cells += ["unknown: an interval has no width", "", "", ""]
-        else:
-            interval = f"[{format_number(found.low)}, {format_number(found.high)}]"
-            wins = "" if found.win_rate is None else f"{100 * found.win_rate:.0f} %"
-            cells += [
-                f"{format_number(found.mean)} <small>{interval}</small>",
-                f"{found.p_value:.2g}",
-                wins,
-                found.method,
-            ]
-        cells.append(escape(pair.better or ""))
+            continue
+        interval = f"[{format_number(found.low)}, {format_number(found.high)}]"
+        cells = [
+            escape(pair.metric),
+            f"{escape(pair.first)} − {escape(pair.second)}",  # noqa: RUF001
+            f"{format_number(found.mean)} <small>{interval}</small>",
+            f"{found.p_value:.2g}",
+            "" if found.win_rate is None else f"{100 * found.win_rate:.0f} %",
+            found.method,
+            escape(pair.better or ""),
+        ]
         lines.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
+    if not lines:
+        return
+    yield "<h2>Differences</h2>"
     head = "<th>score</th><th>pair</th><th>difference</th><th>p</th><th>wins</th><th>how</th>"
     yield (
         f'<div class="wide"><table><thead><tr>{head}<th>better</th></tr></thead>'

@@ -149,10 +149,11 @@ def compare_intervals(first: Interval, second: Interval) -> Difference | None:
     :returns: The difference; None if an interval has no width, which is no certainty but an
         unknown.
     """
-    widths = (first.high - first.low, second.high - second.low)
-    if min(widths) <= 0:
+    # the longer side: an interval may have been cut where the score ends, at 0 or 1
+    halves = [max(each.mean - each.low, each.high - each.mean) for each in (first, second)]
+    if min(halves) <= 0:
         return None
-    error = sqrt(sum(width**2 for width in widths)) / (2 * NORMAL_QUANTILE)
+    error = sqrt(sum(half**2 for half in halves)) / NORMAL_QUANTILE
     mean = first.mean - second.mean
     half = NORMAL_QUANTILE * error
     p_value = erfc(abs(mean) / error / sqrt(2))

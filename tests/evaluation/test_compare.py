@@ -1,12 +1,14 @@
 """Comparisons: what is paired, what is marked, what is refused."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from cog.errors import EvaluationError, ProtocolError
 from cog.evaluation.compare import compare_results, have_same_prompts, make_labels
+from cog.evaluation.records import EvaluationResult
 from tests.evaluation.making import metric, protocol, result, text, whole_metric
 
 RANDOM = np.random.default_rng(0)
@@ -22,7 +24,7 @@ def test_difference_on_the_same_prompts_is_paired_and_marked() -> None:
     assert pair.difference is not None
     assert pair.difference.method == "paired bootstrap"
     assert pair.difference.mean == pytest.approx(2 + NOISE.mean())
-    assert pair.difference.win_rate == pytest.approx((NOISE > -2).mean())
+    assert pair.difference.win_rate == pytest.approx((NOISE < -2).mean())  # how often it is lower
     assert (pair.better, pair.is_significant) == ("law", True)  # the lower is the better
     assert [row.is_better for row in found.rows] == [False, True]
 
@@ -76,14 +78,13 @@ def test_perplexity_is_averaged_as_logarithms() -> None:
     logs = RANDOM.normal(3, 0.5, size=40)
     mean = float(np.exp(logs.mean()))
 
-    def perplexity(shift: float, corpus: str) -> object:
-        made = metric("perplexity/generated", np.exp(logs + shift).tolist(), higher=False)
-        value = mean * float(np.exp(shift))
-        from dataclasses import replace
+    def perplexity(shift: float, corpus: str, noise: np.ndarray) -> EvaluationResult:
+        values = np.exp(logs + shift + noise).tolist()
+        made = metric("perplexity/generated", values, higher=False)
+        return result(corpus, [replace(made, mean=mean * float(np.exp(shift)))])
 
-        return result(corpus, [replace(made, mean=value)])
-
-    found = compare_results([perplexity(0.1, "wiki"), perplexity(0.0, "law")])  # type: ignore[list-item]
+    noise = NOISE / 20
+    found = compare_results([perplexity(0.1, "wiki", noise), perplexity(0.0, "law", 0 * noise)])
     difference = found.pairs[0].difference
     assert difference is not None
     assert difference.mean == pytest.approx(mean * (np.exp(0.1) - 1))
@@ -144,3 +145,46 @@ def test_json_has_the_promised_keys() -> None:
     assert [row["is_better"] for row in content["rows"]] == [True, False]
     assert content["pairs"][0]["better"] == "wiki"
     assert content["pairs"][0]["difference"]["p_value"] < 0.001
+
+
+def test_texts_of_a_batch_count_once_for_latency() -> None:
+    def latency(corpus: str, seconds: list[float]) -> EvaluationResult:
+        values = np.repeat(seconds, 2).tolist()  # two texts a batch, as the protocol says
+        return result(corpus, [metric("latency/decode", values, higher=False)])
+
+    few = compare_results([latency("wiki", [2.0, 2.1, 2.2]), latency("law", [1.0, 1.1, 1.3])])
+    assert few.pairs[0].difference is None
+    assert not few.pairs[0].is_significant
+    many = RANDOM.normal(2, 0.3, size=20)
+    found = compare_results(
+        [latency("wiki", (many + 0.5).tolist()), latency("law", many[::-1].tolist())]
+    )
+    again = compare_results(
+        [
+            result("wiki", [metric("m/x", (many + 0.5).tolist(), higher=False)]),
+            result("law", [metric("m/x", many[::-1].tolist(), higher=False)]),
+        ]
+    )
+    one, other = found.pairs[0].difference, again.pairs[0].difference
+    assert one is not None
+    assert other is not None
+    assert (one.low, one.high, one.p_value) == pytest.approx((other.low, other.high, other.p_value))
+
+
+def test_difference_without_spread_is_no_certainty() -> None:
+    first = result("wiki", [metric("m/x", [3.0] * 8), metric("m/y", [1.0] * 8)])
+    second = result("law", [metric("m/x", [2.0] * 8), metric("m/y", [1.0] * 8)])
+    unknown, equal = compare_results([first, second]).pairs
+    assert unknown.difference is None
+    assert equal.difference is not None
+    assert (equal.difference.p_value, equal.better) == (1.0, None)
+
+
+def test_mauve_of_few_texts_is_never_marked() -> None:
+    results = [
+        result(corpus, [whole_metric("quality/mauve", mean, 0.01, num_texts=49)])
+        for corpus, mean in (("wiki", 0.9), ("law", 0.2))
+    ]
+    found = compare_results(results)
+    assert found.pairs[0].difference is None
+    assert not any(row.is_better for row in found.rows)

@@ -64,7 +64,7 @@ def test_page_needs_nothing_beside_itself(results: list[EvaluationResult]) -> No
 
 def test_page_shows_scores_and_texts_side_by_side(results: list[EvaluationResult]) -> None:
     page = write_page(compare_results(results), results, num_prompts=1)
-    assert '<td class="better">0.9 <small>[0.88, 0.92] n = 200</small></td>' in page
+    assert '<td class="better">0.9 <small>[0.88, 0.92] n=200</small></td>' in page
     assert "2 texts &lt;only&gt;" in page
     (section,) = re.findall(r'<section class="prompt">.*?</section>', page, re.DOTALL)
     heads = re.findall(r"<h3>(.*?)</h3>", section)

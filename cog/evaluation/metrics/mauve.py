@@ -3,8 +3,12 @@
 The only place that imports ``mauve-text``, which is under the GPLv3.
 """
 
+import os
+import sys
+import tempfile
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +18,8 @@ from cog.errors import EvaluationError
 
 MIN_TEXTS = 50  # below, systems are ranked by chance: refused
 FEW_TEXTS = 1000  # below, the order of near systems is not to be trusted: flagged
+STDERR = 2  # file descriptor, since FAISS writes past Python
+CLUSTERING_WARNING = b"WARNING clustering"
 
 Features = NDArray[np.float32]
 
@@ -181,8 +187,8 @@ def _score(
 ) -> float:
     import mauve
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of PCA and k-means on few texts, which are flagged above
+    with warnings.catch_warnings(), _hushed_clustering():
+        warnings.simplefilter("ignore")  # of PCA on few texts, which are flagged above
         result = mauve.compute_mauve(
             p_features=reference_features,
             q_features=generation_features,
@@ -192,3 +198,25 @@ def _score(
             verbose=False,
         )
     return float(result.mauve)
+
+
+@contextmanager
+def _hushed_clustering() -> Iterator[None]:
+    # FAISS writes a line for each clustering of fewer than 39 points a cluster, which MAUVE's tenth
+    # of the texts always is; whatever else is written meanwhile is passed on
+    sys.stderr.flush()
+    kept = os.dup(STDERR)
+    try:
+        with tempfile.TemporaryFile() as written:
+            os.dup2(written.fileno(), STDERR)
+            try:
+                yield
+            finally:
+                sys.stderr.flush()
+                os.dup2(kept, STDERR)
+                written.seek(0)
+                for line in written:
+                    if not line.startswith(CLUSTERING_WARNING):
+                        os.write(STDERR, line)
+    finally:
+        os.close(kept)

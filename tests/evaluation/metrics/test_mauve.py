@@ -1,5 +1,6 @@
 """MAUVE against mauve-text itself on the same features."""
 
+import os
 import warnings
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from cog.errors import EvaluationError
 from cog.evaluation.metrics.mauve import (
     FewTextsWarning,
+    _hushed_clustering,
     choose_num_buckets,
     measure_mauve,
     score_halves,
@@ -120,3 +122,15 @@ def test_halves_are_paired_between_systems(sides: tuple[np.ndarray, np.ndarray])
 @pytest.mark.parametrize(("num_texts", "wanted"), [(10, 2), (55, 6), (200, 20), (1000, 100)])
 def test_buckets_are_a_tenth_as_in_mauve_text(num_texts: int, wanted: int) -> None:
     assert choose_num_buckets(num_texts) == wanted
+
+
+def test_nothing_is_written_but_what_others_write(
+    sides: tuple[np.ndarray, np.ndarray], capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.warns(FewTextsWarning):
+        measure_mauve(*sides, scaling_factor=2.0, seeds=(0,))
+    assert capfd.readouterr().err == ""
+    with _hushed_clustering():
+        os.write(2, b"WARNING clustering 3 points\nout of memory\n")
+    os.write(2, b"after\n")
+    assert capfd.readouterr().err == "out of memory\nafter\n"
