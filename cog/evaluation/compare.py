@@ -12,7 +12,7 @@ import numpy as np
 
 from cog.errors import EvaluationError
 from cog.evaluation.metrics.mauve import MIN_TEXTS
-from cog.evaluation.protocol import Protocol, check_one_protocol
+from cog.evaluation.protocol import GROUPS, Protocol, check_one_protocol
 from cog.evaluation.records import EvaluationResult, MetricValue
 from cog.evaluation.statistics import (
     SIGNIFICANT,
@@ -238,8 +238,13 @@ def _choose_metrics(
             for metric in results[0].metrics
             if all(result.find_metric(metric.name) for result in results)
         ]
-        return shared
+        return sorted(shared, key=_group_of)
     return [_get_metric(results[0], labels[0], name).name for name in dict.fromkeys(wanted)]
+
+
+def _group_of(name: str) -> int:
+    group = name.partition("/")[0]
+    return GROUPS.index(group) if group in GROUPS else len(GROUPS)
 
 
 def _get_metric(result: EvaluationResult, label: str, name: str) -> MetricValue:

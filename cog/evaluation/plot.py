@@ -13,12 +13,20 @@ if TYPE_CHECKING:
 
 FORMATS = (".png", ".svg", ".pdf")
 MAX_PANELS = 6
+TOLD_FIRST = (
+    "quality/mauve",
+    "repetition/diversity",
+    "perplexity/generated",
+    "perplexity/reference",
+    "copies/tokens",
+    "latency/tokens-per-second",
+)
 COLUMNS = 3
 PLAIN, BETTER, INK = "#8fa3b8", "#2b6cb0", "#1f2933"
 
 
 def plot_bars(comparison: Comparison) -> "Figure":
-    """Draw one panel of bars per score, with 95 % intervals.
+    """Draw a panel of bars per score, with 95 % intervals; of more than six scores the main ones.
 
     :param comparison: The comparison.
     :returns: The figure; a bar is dark where it is better than every other by more than chance.
@@ -66,17 +74,10 @@ def plot_index_sizes(comparison: Comparison) -> "Figure":
             capsize=4,
             linewidth=1.6,
         )
-        for size, row in zip(sizes, rows, strict=True):
-            panel.annotate(
-                row.label,
-                (size, row.mean),
-                textcoords="offset points",
-                xytext=(6, 6),
-                fontsize=7,
-                color=INK,
-            )
         panel.set_xscale("log")
-        panel.margins(x=0.18, y=0.15)
+        panel.margins(x=0.18)
+        panel.minorticks_off()
+        panel.set_xticks(sizes, [f"{row.label}\n{_shorten(row.num_index_words)}" for row in rows])
         panel.set_xlabel("words in the index", fontsize=9)
         _finish_panel(panel, name)
     texts = sorted({row.num_texts for row in comparison.rows})
@@ -119,7 +120,11 @@ def check_plot_path(path: Path) -> None:
 
 
 def _choose_panels(comparison: Comparison) -> list[str]:
-    return list(comparison.metrics[:MAX_PANELS])
+    names = comparison.metrics
+    if len(names) <= MAX_PANELS:
+        return list(names)
+    first = [name for name in TOLD_FIRST if name in names]
+    return [*first, *(name for name in names if name not in first)][:MAX_PANELS]
 
 
 def _make_panels(num_panels: int, *, width: float) -> tuple["Figure", list["Axes"]]:
@@ -146,8 +151,15 @@ def _tick(row: Row) -> str:
     return f"{row.label.replace(' ', chr(10))}\nn = {row.num_texts:,}"
 
 
+def _shorten(count: int) -> str:
+    for size, unit in ((1_000_000_000, "G"), (1_000_000, "M"), (1_000, "k")):
+        if count >= size:
+            return f"{count / size:.3g} {unit}"
+    return str(count)
+
+
 def _finish_panel(panel: "Axes", name: str) -> None:
-    panel.set_title(name.rpartition("/")[2], fontsize=10, color=INK)
+    panel.set_title(name, fontsize=10, color=INK)
     panel.spines[["top", "right"]].set_visible(False)
     panel.tick_params(labelsize=8)
     panel.grid(axis="y", linewidth=0.5, alpha=0.5)

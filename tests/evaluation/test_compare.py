@@ -188,3 +188,9 @@ def test_mauve_of_few_texts_is_never_marked() -> None:
     found = compare_results(results)
     assert found.pairs[0].difference is None
     assert not any(row.is_better for row in found.rows)
+
+
+def test_scores_stand_in_the_order_of_their_groups() -> None:
+    names = ["copies/tokens", "x/y", "repetition/rep-2", "quality/mauve"]
+    found = compare_results([result("wiki", [whole_metric(name, 1.0, 0.1) for name in names])])
+    assert found.metrics == ("quality/mauve", "repetition/rep-2", "copies/tokens", "x/y")

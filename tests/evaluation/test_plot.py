@@ -33,7 +33,7 @@ def test_bars_have_the_scores_and_mark_the_better_one(comparison: Comparison) ->
     from matplotlib.colors import to_hex
 
     figure = plot_bars(comparison)
-    assert [panel.get_title() for panel in figure.axes] == ["mauve", "other"]
+    assert [panel.get_title() for panel in figure.axes] == ["quality/mauve", "b/other"]
     bars = figure.axes[0].patches
     assert [bar.get_height() for bar in bars] == pytest.approx([0.5, 0.6, 0.7])  # type: ignore[attr-defined]
     assert [to_hex(bar.get_facecolor()) for bar in bars] == [PLAIN, PLAIN, BETTER]
@@ -45,6 +45,8 @@ def test_curve_runs_over_sizes_on_a_logarithmic_axis(comparison: Comparison) -> 
     panel = plot_index_sizes(comparison).axes[0]
     assert panel.get_xscale() == "log"
     assert panel.lines[0].get_xdata().tolist() == [10_000, 100_000, 1_000_000]
+    ticks = [tick.get_text() for tick in panel.get_xticklabels()]
+    assert ticks == ["en-1pct\n10 k", "en-10pct\n100 k", "en-100pct\n1 M"]
     assert panel.lines[0].get_ydata().tolist() == pytest.approx([0.5, 0.7, 0.6])
 
 
@@ -62,3 +64,11 @@ def test_other_endings_and_missing_folders_are_refused(
         save_plot(plot_bars(comparison), tmp_path / "out.jpeg2000")
     with pytest.raises(EvaluationError, match="folder must be there"):
         save_plot(plot_bars(comparison), tmp_path / "absent" / "out.png")
+
+
+def test_of_many_scores_the_main_ones_are_drawn() -> None:
+    names = [f"copies/{n}-gram" for n in range(1, 8)] + ["perplexity/generated", "quality/mauve"]
+    many = compare_results([result("wiki", [whole_metric(name, 1.0, 0.1) for name in names])])
+    titles = [panel.get_title() for panel in plot_bars(many).axes]
+    assert titles[:3] == ["quality/mauve", "perplexity/generated", "copies/1-gram"]
+    assert len(titles) == 6
