@@ -31,7 +31,7 @@ p.prompt { font-weight: 600; margin-bottom: 1rem; }
 .sides { display: grid; gap: 1.6rem; grid-template-columns: repeat(auto-fit, minmax(18rem, 1fr)); }
 fieldset { border: 0; padding: 0; margin: 1rem 0 0; display: flex; flex-wrap: wrap;
   gap: .3rem 1.2rem; }
-legend { padding: 0; float: left; min-width: 27rem; max-width: 100%; }
+legend { padding: 0; float: left; min-width: 28.5rem; max-width: 100%; }
 label { cursor: pointer; } input { accent-color: var(--mark); }
 footer { position: sticky; bottom: 0; background: var(--page); border-top: 1px solid var(--line);
   padding: .8rem 0; display: flex; gap: 1rem; align-items: center; }

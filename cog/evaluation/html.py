@@ -8,14 +8,12 @@ from cog.evaluation.compare import Comparison, Pair, Row
 from cog.evaluation.records import EvaluatedText, EvaluationResult
 from cog.records import CORPUS, Segment
 
-NUM_COLOURS = 8
+GOLDEN_ANGLE = 137.508  # degrees from the hue of one source to the next
 STYLE = """
 :root { --ink: #1f2933; --soft: #66717d; --line: #d9dee3; --page: #ffffff; --better: #1c6b3c;
-  --c0: #cfe3fa; --c1: #d5efd3; --c2: #f9e0c4; --c3: #ead9f7; --c4: #fbd6dc; --c5: #cdeeee;
-  --c6: #f3edb8; --c7: #dfe2e8; }
+  --vivid: 75%; --light: 86%; }
 @media (prefers-color-scheme: dark) { :root { --ink: #e4e9ee; --soft: #98a4b0; --line: #38424c;
-  --page: #14191e; --better: #7fd6a2; --c0: #204a77; --c1: #24562b; --c2: #6b4517; --c3: #50326b;
-  --c4: #6e2b39; --c5: #17565a; --c6: #57501a; --c7: #434b55; } }
+  --page: #14191e; --better: #7fd6a2; --vivid: 40%; --light: 28%; } }
 * { box-sizing: border-box; }
 body { margin: 0 auto; padding: 2rem 1.5rem; max-width: 90rem; background: var(--page);
   color: var(--ink); font: 15px/1.55 system-ui, sans-serif; }
@@ -40,9 +38,7 @@ details > summary { cursor: pointer; }
   border-radius: .4rem; box-shadow: 0 4px 14px rgb(0 0 0 / 20%); font-size: .8rem;
   line-height: 1.4; white-space: normal; }
 .copy:hover .from, .copy:focus .from { display: block; }
-.s0 { background: var(--c0); } .s1 { background: var(--c1); } .s2 { background: var(--c2); }
-.s3 { background: var(--c3); } .s4 { background: var(--c4); } .s5 { background: var(--c5); }
-.s6 { background: var(--c6); } .s7 { background: var(--c7); }
+.source { background: hsl(var(--hue) var(--vivid) var(--light)); }
 ol.sources { font-size: .8rem; color: var(--soft); padding-left: 1.5rem; margin: .6rem 0 0; }
 ol.sources b { color: var(--ink); font-weight: 500; padding: 0 .25em; border-radius: .2rem; }
 a { color: inherit; }
@@ -73,8 +69,8 @@ def write_page(
         _write_protocol(comparison),
         "</details>",
         "<h2>Texts</h2>",
-        '<p class="soft">Coloured text is copied; a colour is a source. Hover, or tap, for the '
-        "citation.</p>",
+        '<p class="soft">Coloured text is copied; colour and number tell the source. Hover, or tap, '
+        "for the citation.</p>",
         *_write_texts(comparison.labels, results, num_prompts=num_prompts),
     ]
     return (
@@ -127,12 +123,15 @@ def write_continuation(text: EvaluatedText) -> str:
         shown.setdefault(document_id, segment)
         parts.append(_write_copy(segment, number))
     listed = [_write_source(shown[document_id], numbers[document_id]) for document_id in numbers]
-    sources = f'<ol class="sources">{"".join(listed)}</ol>' if listed else ""
+    sources = ""
+    if listed:
+        count = f"{len(listed)} source{'s' if len(listed) > 1 else ''}"
+        ordered = f'<ol class="sources">{"".join(listed)}</ol>'
+        sources = f'<details class="soft"><summary>{count}</summary>{ordered}</details>'
     return f'<p class="text">{"".join(parts)}</p>{sources}'
 
 
 def _write_copy(segment: Segment, number: int) -> str:
-    colour = (number - 1) % NUM_COLOURS
     citation = (
         f"<strong>{escape(segment.title or segment.document_id or '')}</strong><br>"
         f"{escape(segment.document_id or '')}, characters "
@@ -140,7 +139,8 @@ def _write_copy(segment: Segment, number: int) -> str:
         f"{escape(segment.licence or '')} · probability {segment.probability:.3g}"
     )
     return (
-        f'<span class="copy s{colour}" tabindex="0">{escape(segment.text)}<sup>{number}</sup>'
+        f'<span class="copy source" style="{_hue(number)}" tabindex="0">{escape(segment.text)}'
+        f"<sup>{number}</sup>"
         f'<span class="from">{citation}</span></span>'
     )
 
@@ -149,9 +149,13 @@ def _write_source(segment: Segment, number: int) -> str:
     name = escape(segment.title or segment.document_id or "")
     if _is_web_address(segment.url):
         name = f'<a href="{escape(segment.url or "")}" rel="noreferrer">{name}</a>'
-    known = [part for part in (segment.document_id, segment.licence) if part]
-    colour = (number - 1) % NUM_COLOURS
-    return f'<li><b class="s{colour}">{name}</b> {escape(" · ".join(known))}</li>'
+    document_id = "" if segment.document_id == segment.title else segment.document_id
+    known = escape(" · ".join(part for part in (document_id, segment.licence) if part))
+    return f'<li><b class="source" style="{_hue(number)}">{name}</b> {known}</li>'
+
+
+def _hue(number: int) -> str:
+    return f"--hue: {(210 + (number - 1) * GOLDEN_ANGLE) % 360:.0f}"
 
 
 def _is_web_address(url: str | None) -> bool:

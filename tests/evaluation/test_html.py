@@ -80,11 +80,11 @@ def test_copies_are_coloured_by_source_and_cited() -> None:
     again = replace(made.generation.segments[0], text=" runs again", char_start=90, char_end=101)
     generation = replace(made.generation, segments=(*made.generation.segments, again))
     content = write_continuation(EvaluatedText("p0", "", generation))
-    colours = re.findall(r'class="copy (s\d)" tabindex="0">([^<]*)<sup>(\d)', content)
-    assert colours == [
-        ("s0", " water runs", "1"),
-        ("s1", " of the river", "2"),
-        ("s0", " runs again", "1"),
+    pattern = r'class="copy source" style="--hue: (\d+)" tabindex="0">([^<]*)<sup>(\d)'
+    assert re.findall(pattern, content) == [
+        ("210", " water runs", "1"),
+        ("348", " of the river", "2"),
+        ("210", " runs again", "1"),
     ]
     assert "doc-1, characters 4–15" in content  # noqa: RUF001
     assert "probability 0.125" in content
