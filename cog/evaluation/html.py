@@ -69,8 +69,8 @@ def write_page(
         _write_protocol(comparison),
         "</details>",
         "<h2>Texts</h2>",
-        '<p class="soft">Coloured text is copied; colour and number tell the source. Hover, or tap, '
-        "for the citation.</p>",
+        '<p class="soft">Coloured text is copied; colour and number tell the source. Hover, or '
+        "tap, for the citation.</p>",
         *_write_texts(comparison.labels, results, num_prompts=num_prompts),
     ]
     return (
