@@ -1,0 +1,13 @@
+"""``cog study``: what takes more than one evaluation; each study has a file of its own."""
+
+import click
+
+from cog.cli.study_blind import command as blind
+
+
+@click.group("study")
+def command() -> None:
+    """Studies over several evaluations."""
+
+
+command.add_command(blind)
