@@ -18,9 +18,28 @@ if TYPE_CHECKING:
 KEY_NAME, CSV_NAME, PAGE_NAME = "key.json", "sheet.csv", "sheet.html"
 
 
-@click.group("blind")
+class ExportByDefault(click.Group):
+    """A group that exports if options come where a command is expected."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put ``export`` before options that are not the group's own.
+
+        :param ctx: Click's context.
+        :param args: The words after the group's name.
+        :returns: What is left after parsing.
+        """
+        is_option = bool(args) and args[0].startswith("-")
+        if is_option and args[0] not in ctx.help_option_names:
+            args = ["export", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group("blind", cls=ExportByDefault)
 def blind() -> None:
-    """Let people compare two systems without knowing which is which."""
+    """Let people compare two systems without knowing which is which.
+
+    Options without a command are those of export.
+    """
 
 
 command: click.Group = blind  # what cog.cli.study adds
@@ -43,7 +62,8 @@ command: click.Group = blind  # what cog.cli.study adds
 @click.option(
     "--output",
     type=click.Path(path_type=Path, file_okay=False),
-    required=True,
+    default=Path("blind-study"),
+    show_default=True,
     help="Folder for sheet.html, sheet.csv and key.json.",
 )
 @click.option("--force", is_flag=True, help="Write over a study that is there.")

@@ -41,7 +41,7 @@ SYSTEMS = ("--systems", "village:cog", "village:transformer", "--prompts", "10")
 
 def test_sheets_go_out_and_a_verdict_comes_back(evaluated: ProjectPaths, tmp_path: Path) -> None:
     folder = tmp_path / "study"
-    made = json.loads(run(evaluated, "export", *SYSTEMS, "--output", str(folder), "--json").stdout)
+    made = json.loads(run(evaluated, *SYSTEMS, "--output", str(folder), "--json").stdout)
     assert made["num_cases"] == 10
     assert sorted(path.name for path in folder.iterdir()) == ["key.json", "sheet.csv", "sheet.html"]
     key = json.loads((folder / "key.json").read_text())
