@@ -12,6 +12,7 @@ from cog.params import load_params
 
 if TYPE_CHECKING:
     from cog.evaluation.records import EvaluationResult
+    from cog.evaluation.session import Plan
     from cog.evaluation.tracking import Run
     from cog.params import Params
 
@@ -59,20 +60,13 @@ def command(ctx: click.Context, /, corpus_id: str, **given: Any) -> None:  # noq
     paths = get_project(ctx)
     params = load_params(paths.params)
     from cog.evaluation.runner import evaluate
-    from cog.evaluation.session import Plan
     from cog.evaluation.tracking import Tracker, choose_uri
     from cog.progress import show_progress
     from cog.registry import load_card
 
     prompt_corpus_id = given["prompt_corpus_id"] or corpus_id
-    plan = Plan(
-        corpus_id=load_card(paths, corpus_id).id,
-        prompt_corpus_id=load_card(paths, prompt_corpus_id).id,
-        system=given["system"],
-        protocol=_protocol(params, given),
-        groups=given["groups"] or GROUPS,
-        allow_few_texts=given["allow_few_texts"],
-        device=given["device"],
+    plan = make_plan(
+        params, given, load_card(paths, corpus_id).id, load_card(paths, prompt_corpus_id).id
     )
     if not given["no_track"]:
         choose_uri(paths)  # refused before anything is written
@@ -82,6 +76,30 @@ def command(ctx: click.Context, /, corpus_id: str, **given: Any) -> None:  # noq
         if not given["no_track"]:
             run = Tracker(paths, given["experiment"]).log_result(result)
     _write(result, run, is_json=given["is_json"])
+
+
+def make_plan(
+    params: "Params", given: dict[str, Any], corpus_id: str, prompt_corpus_id: str, /
+) -> "Plan":
+    """Make a plan of what the command line gives and of params.yaml.
+
+    :param params: The project's parameters.
+    :param given: What the command line gives.
+    :param corpus_id: The corpus that is copied from.
+    :param prompt_corpus_id: The corpus whose prompts are continued.
+    :returns: The plan.
+    """
+    from cog.evaluation.session import Plan
+
+    return Plan(
+        corpus_id=corpus_id,
+        prompt_corpus_id=prompt_corpus_id,
+        system=given["system"],
+        protocol=_protocol(params, given),
+        groups=given["groups"] or GROUPS,
+        allow_few_texts=given["allow_few_texts"],
+        device=given["device"],
+    )
 
 
 def _protocol(params: "Params", given: dict[str, Any]) -> Protocol:

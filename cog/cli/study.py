@@ -3,6 +3,7 @@
 import click
 
 from cog.cli.study_blind import command as blind
+from cog.cli.study_runs import domain, index_size
 
 
 @click.group("study")
@@ -11,3 +12,5 @@ def command() -> None:
 
 
 command.add_command(blind)
+command.add_command(domain)
+command.add_command(index_size)

@@ -30,6 +30,7 @@ MAX_PARAM_CHARACTERS = 250  # longer values become artifacts
 PARENT_TAG = "mlflow.parentRunId"
 NAME_TAG = "mlflow.runName"
 TABLES_TAG = "mlflow.loggedArtifacts"
+RESULT_TAG = "cog.result"
 TABLE_NAME = "generations.json"
 LIBRARIES = ("mlflow", "sqlalchemy", "sqlite3", "requests", "urllib3", "alembic")
 
@@ -92,10 +93,38 @@ class Tracker:
         params = _describe(result)
         files = {"evaluation.json": json.dumps(result.summary_to_json(), indent=1).encode()}
         files |= {f"figures/{name}": content for name, content in (figures or {}).items()}
-        with _stated(self.uri), self._run(name, tags=_revisions(self._paths)) as run_id:
+        tags = {**_revisions(self._paths), RESULT_TAG: _digest_result(result)}
+        with _stated(self.uri), self._run(name, tags=tags) as run_id:
             self._log(run_id, params=params, metrics=scores, files=files)
             for i, seed in enumerate(result.seeds):
                 self._log_seed(run_id, result, number=i, seed=seed)
+        return Run(run_id, self._experiment, self.uri)
+
+    def has_result(self, result: EvaluationResult) -> bool:
+        """Whether the experiment holds a finished run of an evaluation with these scores.
+
+        :param result: The evaluation.
+        :returns: True if so.
+        :raises TrackingError: If MLflow refuses.
+        """
+        wanted = f"tags.`{RESULT_TAG}` = '{_digest_result(result)}'"
+        with _stated(self.uri):
+            found = self._client.search_runs(
+                [self._experiment_id], f"{wanted} and attributes.status = 'FINISHED'", max_results=1
+            )
+        return len(found) > 0
+
+    def log_figures(self, name: str, figures: Mapping[str, bytes]) -> Run:
+        """Log pictures of several evaluations as a run of their own.
+
+        :param name: Name of the run.
+        :param figures: Pictures by file name.
+        :returns: The run.
+        :raises TrackingError: If MLflow refuses.
+        """
+        files = {f"figures/{file}": content for file, content in figures.items()}
+        with _stated(self.uri), self._run(name, tags=_revisions(self._paths)) as run_id:
+            self._log(run_id, params={}, metrics={}, files=files)
         return Run(run_id, self._experiment, self.uri)
 
     def _log_seed(
@@ -259,6 +288,13 @@ def _describe(result: EvaluationResult) -> dict[str, str]:
     }
     rules = result.protocol.to_json()
     return described | {f"protocol/{name}": str(value) for name, value in rules.items()}
+
+
+def _digest_result(result: EvaluationResult) -> str:
+    content = result.summary_to_json()
+    for changing in ("seconds", "created_at"):
+        del content[changing]
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def _revisions(paths: ProjectPaths) -> dict[str, str]:
