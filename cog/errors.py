@@ -16,6 +16,8 @@
     │   ├── IndexNotBuiltError
     │   └── IndexMismatchError
     ├── GenerationError         prefixes and decoding
+    ├── EvaluationError         prompts, metrics and stored results
+    │   └── ProtocolError       scores that may not be put side by side
     └── TrackingError           MLflow
 """
 
@@ -95,6 +97,14 @@ class IndexMismatchError(IndexingError):
 
 class GenerationError(CogError):
     """A prefix or a decoding setting cannot be used."""
+
+
+class EvaluationError(CogError):
+    """An evaluation cannot be run, or its stored result not be used."""
+
+
+class ProtocolError(EvaluationError):
+    """Scores of different protocols were to be put side by side."""
 
 
 class TrackingError(CogError):

@@ -94,6 +94,28 @@ class GenerateParams:
 
 
 @dataclass(frozen=True, slots=True)
+class EvaluateParams:
+    """Stage ``evaluate``, and the defaults of ``cog evaluate``.
+
+    :param protocol: ``default``, ``paper-iclr2023`` or ``authors-script``.
+    :param num_prompts: Number of held-out prompts, at most.
+    :param num_seeds: Number of texts per prompt, with seeds that count up from 0.
+    :param batch_size: Number of texts decoded together.
+    :param prompt_tokens: Number of tokens of a prompt.
+    :param generation_tokens: Number of tokens appended, and of a reference.
+    :param featuriser: Model of MAUVE and perplexity: ``packaged``, a hub name, or a folder.
+    """
+
+    protocol: str
+    num_prompts: int
+    num_seeds: int
+    batch_size: int
+    prompt_tokens: int
+    generation_tokens: int
+    featuriser: str
+
+
+@dataclass(frozen=True, slots=True)
 class Params:
     """The whole of params.yaml.
 
@@ -103,6 +125,7 @@ class Params:
     :param prepare: Section of the stage.
     :param index: Section of the stage.
     :param generate: Section of the stage.
+    :param evaluate: Section of the stage.
     """
 
     corpora: dict[str, CorpusEntry]
@@ -111,6 +134,7 @@ class Params:
     prepare: PrepareParams
     index: IndexParams
     generate: GenerateParams
+    evaluate: EvaluateParams
 
 
 SECTIONS = {
@@ -118,6 +142,7 @@ SECTIONS = {
     "prepare": PrepareParams,
     "index": IndexParams,
     "generate": GenerateParams,
+    "evaluate": EvaluateParams,
 }
 
 

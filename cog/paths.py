@@ -49,6 +49,16 @@ class CorpusPaths:
         """Generations of the held-out prompts, one JSON object a line."""
         return self.root / "generations.jsonl"
 
+    @property
+    def evaluation(self) -> Path:
+        """The evaluation that the pipeline made: scores, protocol and texts."""
+        return self.root / "evaluation.json"
+
+    @property
+    def evaluations(self) -> Path:
+        """Folder of all evaluations, and of the texts they rest on; safe to delete."""
+        return self.root / "evaluations"
+
 
 @dataclass(frozen=True, slots=True)
 class ProjectPaths:
@@ -78,6 +88,16 @@ class ProjectPaths:
     def locks(self) -> Path:
         """Lock files; never versioned, safe to delete when nothing runs."""
         return self.root / ".cog" / "locks"
+
+    @property
+    def runs_database(self) -> Path:
+        """MLflow's database."""
+        return self.root / "mlflow.db"
+
+    @property
+    def run_artifacts(self) -> Path:
+        """Folder of MLflow's artifacts."""
+        return self.root / "mlartifacts"
 
     def card(self, corpus_id: str) -> Path:
         """Path of a card.

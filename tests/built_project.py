@@ -19,9 +19,15 @@ def build_village(root: Path, tiny_model: Path) -> ProjectPaths:
     """A project whose corpus `village` is fetched, prepared and indexed with the tiny model."""
     paths = make_project(root)
     shutil.copytree(tiny_model, paths.root / "models" / "tiny")
+    build_corpus(paths, "village")
+    return paths
+
+
+def build_corpus(paths: ProjectPaths, corpus_id: str) -> None:
+    """Fetch, prepare and index a corpus of a project that has its model."""
     params = load_params(paths.params)
-    card = load_resolved_card(paths, "village")
-    corpus_paths = paths.corpus("village")
+    card = load_resolved_card(paths, corpus_id)
+    corpus_paths = paths.corpus(corpus_id)
     fetch_corpus(
         card,
         corpus_paths=corpus_paths,
@@ -39,5 +45,4 @@ def build_village(root: Path, tiny_model: Path) -> ProjectPaths:
         prompt_tokens=params.prepare.prompt_tokens,
         reference_tokens=params.prepare.reference_tokens,
     )
-    build_corpus_index(paths, "village", params=params, progress=SilentProgress())
-    return paths
+    build_corpus_index(paths, corpus_id, params=params, progress=SilentProgress())

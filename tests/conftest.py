@@ -42,3 +42,13 @@ def village(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> Proje
     from tests.built_project import build_village
 
     return build_village(tmp_path_factory.mktemp("village") / "project", tiny_model)
+
+
+@pytest.fixture(scope="session")
+def empty_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database with MLflow's tables and nothing in them."""
+    from mlflow import MlflowClient
+
+    path = tmp_path_factory.mktemp("runs") / "mlflow.db"
+    MlflowClient(tracking_uri=f"sqlite:///{path}").search_experiments()
+    return path

@@ -3,13 +3,16 @@
 Two random transformers of width 16, their tokenizers and heads, in a model folder.
 """
 
+import itertools
+import re
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
 import torch
 import yaml
 from safetensors.torch import save_file
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import (
     BertConfig,
     BertModel,
@@ -80,15 +83,14 @@ def make_tiny_model(
 
 
 def _save_prefix_base(folder: Path, architecture: str, texts: list[str]) -> int:
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    trainer = trainers.BpeTrainer(
-        vocab_size=400,
-        special_tokens=["<|begin|>"],
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    tokenizer.train_from_iterator(texts, trainer)
+    splitter = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    words = Counter(word for text in texts for word, _ in splitter.pre_tokenize_str(text))
+    merges = _learn_merges(words, num_merges=140)
+    tokens = ["<|begin|>", *sorted(splitter.alphabet()), *(a + b for a, b in merges)]
+    vocab = {token: i for i, token in enumerate(dict.fromkeys(tokens))}
+    tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=merges))
+    tokenizer.pre_tokenizer = splitter
+    tokenizer.add_special_tokens(["<|begin|>"])
     vocab_size = tokenizer.get_vocab_size()
     model: PreTrainedModel
     if architecture == "gpt2":
@@ -125,13 +127,43 @@ def _save_prefix_base(folder: Path, architecture: str, texts: list[str]) -> int:
     return vocab_size
 
 
+def _learn_merges(words: Counter[str], *, num_merges: int) -> list[tuple[str, str]]:
+    # the library's trainer breaks ties by the order of a hash table, which changes from run to run
+    spelled = {word: list(word) for word in words}
+    merges: list[tuple[str, str]] = []
+    while len(merges) < num_merges:
+        pairs: Counter[tuple[str, str]] = Counter()
+        for word, parts in spelled.items():
+            for pair in itertools.pairwise(parts):
+                pairs[pair] += words[word]
+        if not pairs:
+            break
+        best = min(pairs, key=lambda pair: (-pairs[pair], pair))
+        merges.append(best)
+        for word, parts in spelled.items():
+            spelled[word] = _merge(parts, best)
+    return merges
+
+
+def _merge(parts: list[str], pair: tuple[str, str]) -> list[str]:
+    merged: list[str] = []
+    for part in parts:
+        if merged and (merged[-1], part) == pair:
+            merged[-1] += part
+        else:
+            merged.append(part)
+    return merged
+
+
 def _save_phrase_base(folder: Path, texts: list[str]) -> None:
-    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    letters = "abcdefghijklmnopqrstuvwxyz0123456789.,;:!?'\"()-"
+    words = sorted({word for text in texts for word in re.findall(r"\w+", text.lower())})
+    pieces = [*letters, *(f"##{letter}" for letter in letters), *words]
+    tokens = dict.fromkeys(["[PAD]", "[UNK]", "[CLS]", "[SEP]", *pieces])
+    vocab = {token: i for i, token in enumerate(tokens)}
+    tokenizer = Tokenizer(models.WordPiece(vocab=vocab, unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
-    trainer = trainers.WordPieceTrainer(vocab_size=300, special_tokens=special, show_progress=False)
-    tokenizer.train_from_iterator([*texts, "abcdefghijklmnopqrstuvwxyz0123456789"], trainer)
     tokenizer.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
     )

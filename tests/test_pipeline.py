@@ -19,7 +19,7 @@ from tests.model_fixtures import make_tiny_model
 from tests.tiny_project import VILLAGE_CARD, write_yaml
 
 ROOT = Path(__file__).parents[1]
-STAGES = ("fetch", "prepare", "index", "generate")
+STAGES = ("fetch", "prepare", "index", "generate", "evaluate")
 
 
 def run_dvc(paths: ProjectPaths, *words: str) -> subprocess.CompletedProcess[str]:
@@ -56,8 +56,13 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def pipeline(project: ProjectPaths, tiny_model: Path) -> ProjectPaths:
+def pipeline(
+    project: ProjectPaths, tiny_model: Path, empty_runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> ProjectPaths:
     root = project.root
+    monkeypatch.setenv("COG_CACHE", str(root.parent / "cache"))
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    shutil.copy(empty_runs, project.runs_database)
     shutil.copytree(tiny_model, root / "models" / "tiny")
     for name in ("dvc.yaml", ".dvcignore", ".gitignore"):
         shutil.copy(ROOT / name, root)
@@ -83,6 +88,9 @@ def test_pipeline_builds_every_corpus_and_then_only_what_changed(pipeline: Proje
         generations = [json.loads(line) for line in lines]
         assert [g["corpus"] for g in generations] == [corpus_id] * 2
         assert {g["index"] for g in generations} == {manifest["digest"]}
+        evaluation = json.loads(corpus.evaluation.read_text(encoding="utf-8"))
+        assert evaluation["index"] == manifest["digest"]
+        assert {metric["name"] for metric in evaluation["metrics"]} > {"repetition/rep-2"}
 
     assert repro(pipeline) == []
 
@@ -95,6 +103,8 @@ def test_pipeline_builds_every_corpus_and_then_only_what_changed(pipeline: Proje
 
     edit(pipeline.params, "generate", "num_prompts", value=1)
     assert sorted(repro(pipeline)) == ["generate@hamlet", "generate@village"]
+    edit(pipeline.params, "evaluate", "num_prompts", value=2)
+    assert sorted(repro(pipeline)) == ["evaluate@hamlet", "evaluate@village"]
 
     pipeline.active.write_text("active:\n  corpus: village\n", encoding="utf-8")
     assert repro(pipeline) == []
@@ -123,12 +133,13 @@ def test_changed_source_rebuilds_the_corpora_that_take_it_and_no_other(
 
 
 def test_index_built_again_with_other_bytes_runs_no_later_stage(pipeline: ProjectPaths) -> None:
-    repro(pipeline, "generate@village")
+    repro(pipeline, "generate@village", "evaluate@village")
     manifest = pipeline.corpus("village").manifest
     content = json.loads(manifest.read_text(encoding="utf-8"))
     shutil.rmtree(pipeline.corpus("village").index)
     manifest.unlink()
-    assert repro(pipeline, "generate@village") == ["index@village"]
+    later = ("generate@village", "evaluate@village")
+    assert repro(pipeline, *later) == ["index@village"]
     again = json.loads(manifest.read_text(encoding="utf-8"))
     assert again["digest"] == content["digest"]
     assert again["seconds"] != content["seconds"]
@@ -165,7 +176,7 @@ def test_killed_index_stage_leaves_the_old_index_serving(pipeline: ProjectPaths)
 
 
 def test_whole_plan_is_shown_before_anything_exists(pipeline: ProjectPaths) -> None:
-    assert len(repro(pipeline, "--dry", "--force")) == 8
+    assert len(repro(pipeline, "--dry", "--force")) == 10
     assert list((pipeline.root / "corpora").iterdir()) == []
 
 

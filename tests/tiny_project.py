@@ -34,6 +34,15 @@ TINY_PARAMS: dict[str, Any] = {
         "min_token_probability": 0.0,
         "seed": 0,
     },
+    "evaluate": {
+        "protocol": "default",
+        "num_prompts": 4,
+        "num_seeds": 1,
+        "batch_size": 2,
+        "prompt_tokens": 8,
+        "generation_tokens": 12,
+        "featuriser": "models/tiny/prefix",
+    },
 }
 VILLAGE_CARD: dict[str, Any] = {
     "id": "village",

@@ -13,11 +13,14 @@ from cog.paths import ProjectPaths, find_project
 
 # command -> (module below cog.cli, what it does)
 COMMANDS = {
+    "compare": "Scores of evaluated corpora side by side: table, plot, page.",
     "corpus": "Cards and documents: list, show, add, remove, stats, validate, fetch, prepare.",
+    "evaluate": "Score the texts of a corpus under one pinned protocol, and log them to MLflow.",
     "generate": "Write cited text with the active corpus, or with --corpus.",
     "index": "The phrase index of a corpus: build, info, verify.",
     "rollback": "Go back to what was active before the last switch.",
     "status": "What is active, and whether it is intact.",
+    "study": "Studies over several evaluations: blind.",
     "switch": "Make a corpus and its index the active one, atomically.",
 }
 

@@ -131,14 +131,14 @@ def _load_retriever(folder: Path, config: ModelConfig, *, device: str) -> MeanRe
     return retriever
 
 
-def _hush_transformers() -> None:
-    # bars for loads of a second, and reports of poolers that are never used
+def hush_transformers() -> None:
+    """Silence bars for loads of a second, and reports of poolers that are never used."""
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     logging.set_verbosity_error()  # type: ignore[no-untyped-call]
 
 
 def _load_bidirectional(base: Path) -> torch.nn.Module:
-    _hush_transformers()
+    hush_transformers()
     model: torch.nn.Module = AutoModel.from_pretrained(base, dtype=torch.float32)
     return model
 
@@ -147,7 +147,7 @@ def _load_prefix_encoder(
     base: Path, config: ModelConfig, weights: Weights, *, device: str
 ) -> PrefixEncoder:
     target = resolve_device(device)
-    _hush_transformers()
+    hush_transformers()
     causal = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
     merge_lora(causal, select_weights(weights, "lm."), scale=config.lora_scale)
     if target.type == "cuda":

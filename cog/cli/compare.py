@@ -1,0 +1,166 @@
+"""``cog compare``: corpus ids go in; a table, JSON, a plot or a page of their scores comes out."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cog.cli.main import get_project
+
+if TYPE_CHECKING:
+    from rich.table import Table
+    from rich.text import Text
+
+    from cog.evaluation.compare import Comparison, Pair, Row
+    from cog.evaluation.records import EvaluationResult
+
+
+@click.command("compare")
+@click.argument("corpus_ids", metavar="ID...", nargs=-1, required=True)
+@click.option(
+    "--metric", "metrics", multiple=True, metavar="NAME", help="Only this score, such as mauve."
+)
+@click.option(
+    "--system",
+    "systems",
+    multiple=True,
+    metavar="NAME",
+    help="What wrote the texts [default: cog].",
+)
+@click.option(
+    "--prompts-of", "prompt_corpus", metavar="ID", help="Corpus whose prompts all continued."
+)
+@click.option("--protocol", metavar="NAME|DIGEST", help="Only evaluations of this protocol.")
+@click.option(
+    "--index-size", "by_size", is_flag=True, help="Order, and plot, by size of the index."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option(
+    "--plot", "plot_path", type=click.Path(path_type=Path, dir_okay=False), help="Write a picture."
+)
+@click.option(
+    "--html",
+    "html_path",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write a page with scores and texts.",
+)
+@click.option(
+    "--num-prompts",
+    type=click.IntRange(0),
+    default=20,
+    show_default=True,
+    help="Prompts whose texts the page shows.",
+)
+@click.pass_context
+def command(ctx: click.Context, /, corpus_ids: tuple[str, ...], **given: Any) -> None:  # noqa: ANN401
+    """Put the scores of evaluated corpora side by side.
+
+    All evaluations must be of one protocol. A score is marked with * where it is better than every
+    other by more than chance.
+    """
+    from cog.evaluation.choose import Wish, choose_results
+    from cog.evaluation.compare import compare_results
+    from cog.evaluation.plot import check_plot_path
+
+    if given["plot_path"]:
+        check_plot_path(given["plot_path"])
+    wish = Wish(corpus_ids, given["systems"], given["prompt_corpus"], given["protocol"])
+    results = choose_results(get_project(ctx), wish)
+    if given["by_size"]:
+        results.sort(key=lambda result: result.num_index_words)
+    comparison = compare_results(results, metrics=given["metrics"])
+    if given["plot_path"]:
+        _plot(comparison, given["plot_path"], by_size=given["by_size"])
+    if given["html_path"]:
+        _write_page(comparison, results, given["html_path"], num_prompts=given["num_prompts"])
+    if given["as_json"]:
+        click.echo(json.dumps(comparison.to_json(), ensure_ascii=False))
+    else:
+        _print(comparison)
+
+
+def _plot(comparison: "Comparison", path: Path, *, by_size: bool) -> None:
+    from cog.evaluation.plot import plot_bars, plot_index_sizes, save_plot
+
+    save_plot(plot_index_sizes(comparison) if by_size else plot_bars(comparison), path)
+    click.echo(f"cog: wrote {path}", err=True)
+
+
+def _write_page(
+    comparison: "Comparison", results: "Sequence[EvaluationResult]", path: Path, *, num_prompts: int
+) -> None:
+    from cog.atomic import write_text_atomically
+    from cog.evaluation.html import write_page
+
+    write_text_atomically(path, write_page(comparison, results, num_prompts=num_prompts))
+    click.echo(f"cog: wrote {path}", err=True)
+
+
+def _print(comparison: "Comparison") -> None:
+    from rich.console import Console
+
+    console = Console(highlight=False, soft_wrap=False)
+    if not console.is_terminal:
+        console.width = 200
+    protocol = comparison.protocol
+    head = f"protocol {protocol.name} {protocol.digest[:12]} · prompts: {comparison.prompts}"
+    console.print(head, markup=False)
+    console.print(_make_scores(comparison))
+    if any(pair.difference for pair in comparison.pairs):
+        console.print()
+        console.print(_make_pairs(comparison.pairs))
+    notes = dict.fromkeys(row.note for row in comparison.rows if row.note)
+    for note in notes:
+        click.echo(f"cog: {note}", err=True)
+
+
+def _make_scores(comparison: "Comparison") -> "Table":
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table("score", *comparison.labels, box=None, pad_edge=False, header_style="bold")
+    for name in comparison.metrics:
+        table.add_row(name, *(_format_score(row) for row in comparison.get_rows(name)))
+    table.caption = Text("[low, high]: 95 % interval; n: texts; *: better by more than chance")
+    table.caption_justify = "left"
+    return table
+
+
+def _make_pairs(pairs: "Sequence[Pair]") -> "Table":
+    from rich.table import Table
+    from rich.text import Text
+
+    from cog.evaluation.html import format_number
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("score", "pair", "difference", "p", "wins", "how", "better"):
+        table.add_column(name)
+    for pair in pairs:
+        found = pair.difference
+        if found is None:
+            continue
+        interval = f"[{format_number(found.low)}, {format_number(found.high)}]"
+        cells = [
+            pair.metric,
+            f"{pair.first} - {pair.second}",
+            f"{format_number(found.mean)} {interval}",
+            f"{found.p_value:.2g}",
+            "" if found.win_rate is None else f"{100 * found.win_rate:.0f} %",
+            found.method,
+            pair.better or "",
+        ]
+        table.add_row(*(Text(cell) for cell in cells))
+    return table
+
+
+def _format_score(row: "Row") -> "Text":
+    from rich.text import Text
+
+    from cog.evaluation.html import format_number, format_score
+
+    number = format_number(row.mean) + ("*" if row.is_better else "")
+    return Text.assemble(
+        (number, "bold green" if row.is_better else ""), (f" {format_score(row)}", "dim")
+    )

@@ -1,0 +1,183 @@
+"""``cog study blind``: evaluations go in, sheets come out; filled sheets give a verdict."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cog.cli.main import get_project
+from cog.errors import EvaluationError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from cog.evaluation.blind import Verdict
+    from cog.evaluation.records import EvaluationResult
+
+KEY_NAME, CSV_NAME, PAGE_NAME = "key.json", "sheet.csv", "sheet.html"
+
+
+class ExportByDefault(click.Group):
+    """A group that exports if options come where a command is expected."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put ``export`` before options that are not the group's own.
+
+        :param ctx: Click's context.
+        :param args: The words after the group's name.
+        :returns: What is left after parsing.
+        """
+        is_option = bool(args) and args[0].startswith("-")
+        if is_option and args[0] not in ctx.help_option_names:
+            args = ["export", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group("blind", cls=ExportByDefault)
+def blind() -> None:
+    """Let people compare two systems without knowing which is which.
+
+    Options without a command are those of export.
+    """
+
+
+command: click.Group = blind  # what cog.cli.study adds
+
+
+@blind.command("export")
+@click.option(
+    "--systems",
+    nargs=2,
+    required=True,
+    metavar="A B",
+    help="Two corpora, or corpus:system, evaluated on the same prompts.",
+)
+@click.option(
+    "--prompts", "num_prompts", type=click.IntRange(1), default=100, show_default=True, metavar="N"
+)
+@click.option("--prompts-of", "prompt_corpus", metavar="ID", help="Whose prompts they continued.")
+@click.option("--protocol", metavar="NAME|DIGEST", help="Only evaluations of this protocol.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the order.")
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("blind-study"),
+    show_default=True,
+    help="Folder for sheet.html, sheet.csv and key.json.",
+)
+@click.option("--force", is_flag=True, help="Write over a study that is there.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.pass_context
+def export(ctx: click.Context, /, systems: tuple[str, str], output: Path, **given: Any) -> None:  # noqa: ANN401
+    """Write a sheet for graders, as a page and as CSV, and the key that they do not get."""
+    from cog.atomic import write_text_atomically
+    from cog.evaluation.blind import make_study, write_sheet
+    from cog.evaluation.blind_page import write_blind_page
+
+    if (output / KEY_NAME).exists() and not given["force"]:
+        raise EvaluationError(
+            "a study's key must not be lost",
+            found=f"one in {output}",
+            run="choose another --output, or pass --force",
+            about=str(output),
+        )
+    first, second = _choose(ctx, systems, given)
+    items, key = make_study(
+        first, second, systems=systems, num_prompts=given["num_prompts"], seed=given["seed"]
+    )
+    write_text_atomically(output / KEY_NAME, json.dumps(key.to_json(), indent=1))
+    write_text_atomically(output / CSV_NAME, write_sheet(items))
+    write_text_atomically(output / PAGE_NAME, write_blind_page(items, study=key.study))
+    if given["as_json"]:
+        files = {name: str(output / name) for name in (PAGE_NAME, CSV_NAME, KEY_NAME)}
+        click.echo(json.dumps({"study": key.study, "num_cases": len(items), "files": files}))
+        return
+    click.echo(f"{len(items)} cases in {output}: give {PAGE_NAME} or {CSV_NAME} to graders")
+    click.echo(f"keep {KEY_NAME}: it says which text is whose")
+
+
+@blind.command("import")
+@click.argument(
+    "sheets",
+    nargs=-1,
+    required=True,
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    metavar="SHEET.csv...",
+)
+@click.option(
+    "--key",
+    "key_path",
+    required=True,
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help="The key.json of the export.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def import_(sheets: tuple[Path, ...], key_path: Path, as_json: bool) -> None:
+    """Read filled sheets, one per grader, and say which system is preferred."""
+    from cog.evaluation.blind import judge, parse_key, read_sheet
+
+    key = parse_key(_read(key_path), where=str(key_path))
+    paths = list(dict.fromkeys(path.resolve() for path in sheets))
+    answers = {str(path): read_sheet(_read(path), where=path.name, key=key) for path in paths}
+    verdicts = judge(answers, key)
+    if as_json:
+        content = {
+            "systems": list(key.systems),
+            "study": key.study,
+            "protocol": key.protocol,
+            "questions": [verdict.to_json() for verdict in verdicts],
+        }
+        click.echo(json.dumps(content, ensure_ascii=False))
+        return
+    from rich.console import Console
+
+    console = Console(highlight=False, soft_wrap=True)
+    console.print(f"{key.systems[0]} against {key.systems[1]}", markup=False)
+    console.print(_make_table(verdicts))
+
+
+def _choose(
+    ctx: click.Context, systems: tuple[str, str], given: dict[str, Any]
+) -> "list[EvaluationResult]":
+    from cog.evaluation.choose import DEFAULT_SYSTEM, Wish, choose_results
+
+    found = []
+    for name in systems:
+        corpus_id, _, system = name.partition(":")
+        # without --prompts-of, the second system must have continued the first one's prompts
+        prompt_corpus = given["prompt_corpus"] or systems[0].partition(":")[0]
+        wish = Wish((corpus_id,), (system or DEFAULT_SYSTEM,), prompt_corpus, given["protocol"])
+        found += choose_results(get_project(ctx), wish)
+    return found
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise EvaluationError(
+            f"{path.name} must be a text file in UTF-8", found=str(error), about=str(path)
+        ) from error
+
+
+def _make_table(verdicts: "list[Verdict]") -> "Table":
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    names = ("question", "better", "no preference", "worse", "p (sign test)", "alpha", "kappa")
+    for name in (*names, "cases", "graders"):
+        table.add_column(name)
+    for verdict in verdicts:
+        counts = (verdict.num_better, verdict.num_neither, verdict.num_worse)
+        total = max(1, verdict.num_cases)
+        measures = (verdict.agreement, verdict.kappa)
+        table.add_row(
+            verdict.question,
+            *(f"{count} ({100 * count / total:.0f} %)" for count in counts),
+            f"{verdict.p_value:.3g}",
+            *("" if value is None else f"{value:.2f}" for value in measures),
+            str(verdict.num_cases),
+            str(verdict.num_graders),
+        )
+    return table

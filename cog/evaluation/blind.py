@@ -1,0 +1,350 @@
+"""Blind comparison by people: two evaluations go in, sheets come out; filled ones give a verdict.
+
+As in the paper's human evaluation, a grader sees a prompt and two continuations in random order and
+says which is the more fluent, the more informative, and the better one. What gives the systems away
+is in the key only, which graders do not get.
+"""
+
+import csv
+import hashlib
+import io
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from cog.errors import EvaluationError
+from cog.evaluation.compare import have_same_prompts
+from cog.evaluation.protocol import check_one_protocol
+from cog.evaluation.records import ANY_ERROR, EvaluationResult
+from cog.evaluation.statistics import cohen_kappa, krippendorff_alpha, sign_test
+
+QUESTIONS = ("fluency", "informativeness", "overall")
+LEFT, RIGHT, NEITHER = "A", "B", "N"
+FORMULA_MARKS = ("=", "+", "-", "@", "'")  # what a spreadsheet takes for a formula, and its escape
+ANSWERS = (LEFT, RIGHT, NEITHER)
+ITEM_COLUMNS = ("item", "prompt", "text_a", "text_b")
+SHEET_COLUMNS = (*ITEM_COLUMNS, *QUESTIONS)
+KEY_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One case of a sheet.
+
+    :param item: Its id, which tells nothing.
+    :param prompt: The prompt.
+    :param text_a: The continuation on the left.
+    :param text_b: The one on the right.
+    """
+
+    item: str
+    prompt: str
+    text_a: str
+    text_b: str
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """What a sheet does not say.
+
+    :param systems: Names of the two systems; results are told from the first one's side.
+    :param study: Digest of all items, which a whole filled sheet must hold.
+    :param first_is_left: Whether the first system's text is on the left, by item.
+    :param prompt_ids: Id of the prompt, by item.
+    :param protocol: Digest of the protocol of both.
+    """
+
+    systems: tuple[str, str]
+    study: str
+    first_is_left: dict[str, bool]
+    prompt_ids: dict[str, str]
+    protocol: str
+
+    def to_json(self) -> dict[str, Any]:
+        """The key as its file holds it.
+
+        :returns: A JSON-ready object.
+        """
+        return {"format_version": KEY_VERSION, **asdict(self), "systems": list(self.systems)}
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What graders say about one question; every case counts once, by the majority of its graders.
+
+    :param question: ``fluency``, ``informativeness`` or ``overall``.
+    :param num_better: Number of cases where the first system was preferred.
+    :param num_neither: Number without a preference, graders who cancel out included.
+    :param num_worse: Number where the second was preferred.
+    :param p_value: Exact two-sided sign test of better against worse.
+    :param agreement: Krippendorff's alpha of the graders; None for one grader.
+    :param kappa: Cohen's kappa of two graders; None for any other number.
+    :param num_graders: Number of graders.
+    """
+
+    question: str
+    num_better: int
+    num_neither: int
+    num_worse: int
+    p_value: float
+    agreement: float | None
+    kappa: float | None
+    num_graders: int
+
+    @property
+    def num_cases(self) -> int:
+        """Number of cases that somebody judged.
+
+        :returns: The count.
+        """
+        return self.num_better + self.num_neither + self.num_worse
+
+    def to_json(self) -> dict[str, Any]:
+        """The verdict as the command line writes it, with shares as in the paper's table.
+
+        :returns: A JSON-ready object.
+        """
+        total = max(1, self.num_cases)
+        shares = {
+            "better": self.num_better / total,
+            "no_preference": self.num_neither / total,
+            "worse": self.num_worse / total,
+        }
+        return {**asdict(self), "num_cases": self.num_cases, **shares}
+
+
+def make_study(
+    first: EvaluationResult,
+    second: EvaluationResult,
+    *,
+    systems: tuple[str, str],
+    num_prompts: int,
+    seed: int,
+) -> tuple[list[Item], Key]:
+    """Draw prompts, and shuffle the two continuations of each and the order of all.
+
+    :param first: Texts of the first system.
+    :param second: Texts of the second, on the same prompts.
+    :param systems: Their names, for the key.
+    :param num_prompts: Number of prompts.
+    :param seed: Seed of the drawing and of the order.
+    :returns: The cases in order, and the key.
+    :raises EvaluationError: If the two did not continue the same prompts under one protocol, or
+        there are too few.
+    """
+    check_one_protocol(zip(systems, (first.protocol, second.protocol), strict=True))
+    if not have_same_prompts(first, second):
+        raise EvaluationError(
+            "graders must see two continuations of the same prompts",
+            found=f"{systems[0]} continued {first.prompt_corpus}, {systems[1]} "
+            f"{second.prompt_corpus}, or other prompts of it",
+            run="cog evaluate both with --prompts-of the same corpus",
+        )
+    pairs = list(zip(first.seeds[0].texts, second.seeds[0].texts, strict=True))
+    if len(pairs) < num_prompts:
+        raise EvaluationError(
+            f"the evaluations must hold {num_prompts} prompts",
+            found=f"{len(pairs)}",
+            run=f"pass --prompts {len(pairs)}, or evaluate more",
+        )
+    random = np.random.default_rng(seed)
+    chosen = random.permutation(len(pairs))[:num_prompts].tolist()
+    sides = random.permutation(np.arange(num_prompts) % 2 == 0).tolist()  # as often left as right
+    items, first_is_left, prompt_ids = [], {}, {}
+    for number, (position, is_left) in enumerate(zip(chosen, sides, strict=True), start=1):
+        own, other = (text.generation.text for text in pairs[position])
+        item = f"{number:04d}"
+        texts = (own, other) if is_left else (other, own)
+        items.append(Item(item, pairs[position][0].generation.prefix, *texts))
+        first_is_left[item] = is_left
+        prompt_ids[item] = pairs[position][0].prompt_id
+    key = Key(systems, digest_items(items), first_is_left, prompt_ids, first.protocol.digest)
+    return items, key
+
+
+def digest_items(items: Sequence[Item]) -> str:
+    """Digest the cases of a study, in whatever order they stand.
+
+    :param items: The cases.
+    :returns: 16 hex digits.
+    """
+    content = sorted([each.item, each.prompt, each.text_a, each.text_b] for each in items)
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
+
+
+def write_sheet(items: Sequence[Item]) -> str:
+    """Write the cases as CSV with empty columns for the answers.
+
+    :param items: The cases.
+    :returns: CSV.
+    """
+    target = io.StringIO()
+    writer = csv.writer(target, lineterminator="\n")
+    writer.writerow(SHEET_COLUMNS)
+    for each in items:
+        texts = (_guard(text) for text in (each.prompt, each.text_a, each.text_b))
+        writer.writerow([each.item, *texts, *[""] * len(QUESTIONS)])
+    return target.getvalue()
+
+
+def read_sheet(content: str, *, where: str, key: Key) -> dict[str, dict[str, str]]:
+    """Read a filled sheet.
+
+    :param content: CSV with the columns ``item`` and the questions; texts may be left out, but if
+        they are there they must be the study's.
+    :param where: Name of the file, for the message.
+    :param key: The study's key.
+    :returns: Answers by item and question; what was left empty is left out.
+    :raises EvaluationError: If a column, an item or an answer is none of the study's.
+    """
+    rows = list(csv.DictReader(io.StringIO(content.removeprefix("\ufeff"), newline="")))
+    missing = {"item", *QUESTIONS} - set(rows[0] if rows else ())
+    if missing:
+        raise EvaluationError(
+            f"{where} must be a filled sheet with the columns item, {', '.join(QUESTIONS)}",
+            found=f"no column {min(missing)}" if rows else "no line",
+            run="fill the exported sheet, and save it as CSV in UTF-8",
+            about=where,
+        )
+    _check_texts(rows, where=where, key=key)
+    found: dict[str, dict[str, str]] = {}
+    for number, row in enumerate(rows, start=2):
+        item = (row["item"] or "").strip().zfill(4)  # spreadsheets drop leading zeros
+        if item not in key.first_is_left or item in found:
+            raise EvaluationError(
+                f"{where}, line {number}: every item must be the study's, once",
+                found=repr(row["item"]),
+                run="use the sheet that belongs to this key",
+                about=where,
+            )
+        found[item] = _read_answers(row, where=f"{where}, line {number}")
+    return found
+
+
+def judge(sheets: Mapping[str, Mapping[str, Mapping[str, str]]], key: Key) -> list[Verdict]:
+    """Turn filled sheets into verdicts about the first system.
+
+    Differs from the paper, where graders who disagree talk it over: here the majority decides a
+    case, and where there is none it counts as no preference.
+
+    :param sheets: Answers by grader, item and question.
+    :param key: The study's key.
+    :returns: One verdict per question.
+    :raises EvaluationError: If no sheet holds an answer.
+    """
+    verdicts = []
+    for question in QUESTIONS:
+        cases = [
+            {
+                grader: _unblind(answers[item][question], key.first_is_left[item])
+                for grader, answers in sheets.items()
+                if question in answers.get(item, {})
+            }
+            for item in key.first_is_left
+        ]
+        verdicts.append(_judge_question(question, [case for case in cases if case]))
+    if not any(verdict.num_cases for verdict in verdicts):
+        raise EvaluationError(
+            "a filled sheet must hold answers",
+            found="none",
+            run=f"answer {LEFT}, {RIGHT} or {NEITHER} for each question",
+        )
+    return verdicts
+
+
+def parse_key(content: str, *, where: str) -> Key:
+    """Read a key.
+
+    :param content: JSON as :meth:`Key.to_json` writes it.
+    :param where: Name of the file, for the message.
+    :returns: The key.
+    :raises EvaluationError: If it is none.
+    """
+    try:
+        values = json.loads(content)
+        if values.pop("format_version") != KEY_VERSION:
+            raise ValueError("another format_version")
+        first, second = values.pop("systems")
+        return Key(systems=(first, second), **values)
+    except ANY_ERROR as error:
+        raise EvaluationError(
+            f"{where} must be the key that the export wrote",
+            found=f"{type(error).__name__}: {error}",
+            about=where,
+        ) from error
+
+
+def _check_texts(rows: Sequence[Mapping[str, str]], *, where: str, key: Key) -> None:
+    if not set(ITEM_COLUMNS) <= set(rows[0]) or len(rows) != len(key.first_is_left):
+        return  # a sheet of answers only, or a part of one
+    items = [Item(*(row[column].replace("\r\n", "\n") for column in ITEM_COLUMNS)) for row in rows]
+    items = [Item(each.item.zfill(4), each.prompt, each.text_a, each.text_b) for each in items]
+    if digest_items(items) != key.study:
+        raise EvaluationError(
+            f"{where} must hold the texts of study {key.study}",
+            found="other texts",
+            run="use the sheet that belongs to this key, with its texts unchanged",
+            about=where,
+        )
+
+
+def _guard(text: str) -> str:
+    return "'" + text if text.startswith(FORMULA_MARKS) else text
+
+
+def _unguard(text: str) -> str:
+    # spreadsheets may also write their own line ends, or drop the guard
+    text = text.replace("\r\n", "\n")
+    return text[1:] if text[:1] == "'" and text[1:].startswith(FORMULA_MARKS) else text
+
+
+def _read_answers(row: Mapping[str, str], *, where: str) -> dict[str, str]:
+    answers = {}
+    for question in QUESTIONS:
+        answer = (row[question] or "").strip().upper()
+        if not answer:
+            continue
+        if answer not in ANSWERS:
+            raise EvaluationError(
+                f"{where}: {question} must be {LEFT}, {RIGHT}, {NEITHER} or empty",
+                found=repr(row[question]),
+            )
+        answers[question] = answer
+    return answers
+
+
+def _unblind(answer: str, first_is_left: bool) -> int:
+    # 1 for the first system, -1 for the second, 0 for neither
+    if answer == NEITHER:
+        return 0
+    return 1 if (answer == LEFT) == first_is_left else -1
+
+
+def _judge_question(question: str, cases: Sequence[Mapping[str, int]]) -> Verdict:
+    outcomes = Counter(_majority(list(case.values())) for case in cases)
+    graders = sorted({grader for case in cases for grader in case})
+    kappa = None
+    if len(graders) == 2:
+        shared = [case for case in cases if len(case) == 2]
+        sides = [[case[grader] for case in shared] for grader in graders]
+        kappa = cohen_kappa(*sides) if shared else None
+    return Verdict(
+        question=question,
+        num_better=outcomes[1],
+        num_neither=outcomes[0],
+        num_worse=outcomes[-1],
+        p_value=sign_test(outcomes[1], outcomes[-1]),
+        agreement=krippendorff_alpha(cases),
+        kappa=kappa,
+        num_graders=len(graders),
+    )
+
+
+def _majority(answers: Sequence[int]) -> int:
+    counts = Counter(answers)
+    (best, most), *others = counts.most_common()
+    return 0 if any(count == most for _, count in others) else best

@@ -1,0 +1,380 @@
+"""Comparison: evaluations of one protocol go in, scores side by side and differences come out.
+
+Which score is better is said only where the difference is more than chance.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from cog.errors import EvaluationError
+from cog.evaluation.metrics.mauve import MIN_TEXTS
+from cog.evaluation.protocol import GROUPS, Protocol, check_one_protocol
+from cog.evaluation.records import EvaluationResult, MetricValue
+from cog.evaluation.statistics import (
+    SIGNIFICANT,
+    Difference,
+    Interval,
+    Values,
+    compare_intervals,
+    compare_paired,
+    compare_unpaired,
+    win_rate,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One score of one evaluation.
+
+    :param label: What tells the evaluation from the others.
+    :param corpus: Corpus that was copied from.
+    :param prompt_corpus: Corpus whose prompts were continued.
+    :param system: What wrote the texts.
+    :param index: Digest of the index.
+    :param num_index_words: Number of words in the index.
+    :param metric: Name of the score.
+    :param mean: The score.
+    :param low: Lower end of its 95 % interval.
+    :param high: Upper end.
+    :param num_texts: Number of texts per seed that it rests on.
+    :param is_better: Whether it is better than every other one by more than chance.
+    :param note: A warning to be shown with it; empty if there is none.
+    """
+
+    label: str
+    corpus: str
+    prompt_corpus: str
+    system: str
+    index: str
+    num_index_words: int
+    metric: str
+    mean: float
+    low: float
+    high: float
+    num_texts: int
+    is_better: bool
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two evaluations compared by one score.
+
+    :param metric: Name of the score.
+    :param first: Label of the first evaluation.
+    :param second: Label of the second.
+    :param difference: The first minus the second, and how often the first is the better one (the
+        higher one, of a score that only describes); None if chance cannot be told: too few texts,
+        or no spread.
+    :param is_significant: Whether it is more than chance, all pairs of this score taken together
+        (Holm's correction).
+    :param better: Label of the better one; None if the difference is not significant, or if the
+        score only describes.
+    """
+
+    metric: str
+    first: str
+    second: str
+    difference: Difference | None
+    is_significant: bool
+    better: str | None
+
+    def to_json(self) -> dict[str, Any]:
+        """The pair as the command line writes it.
+
+        :returns: A JSON-ready object.
+        """
+        return {
+            "metric": self.metric,
+            "first": self.first,
+            "second": self.second,
+            "difference": None if self.difference is None else asdict(self.difference),
+            "is_significant": self.is_significant,
+            "better": self.better,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Evaluations side by side.
+
+    :param protocol: The protocol of all of them.
+    :param labels: One per evaluation, in the order asked.
+    :param rows: Every score of every evaluation, score by score.
+    :param pairs: Every pair of evaluations, score by score.
+    """
+
+    protocol: Protocol
+    labels: tuple[str, ...]
+    rows: tuple[Row, ...]
+    pairs: tuple[Pair, ...]
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The scores, in order.
+
+        :returns: Their names.
+        """
+        return tuple(dict.fromkeys(row.metric for row in self.rows))
+
+    @property
+    def prompts(self) -> str:
+        """Whose prompts were continued.
+
+        :returns: A corpus id, or that each corpus continued its own or what its label says.
+        """
+        used = {row.prompt_corpus for row in self.rows}
+        if len(used) == 1:
+            return used.pop()
+        is_own = all(row.prompt_corpus == row.corpus for row in self.rows)
+        return "each corpus's own" if is_own else "as named"
+
+    def get_rows(self, metric: str) -> list[Row]:
+        """One score of every evaluation.
+
+        :param metric: Its name.
+        :returns: Rows in the order of the labels.
+        """
+        return [row for row in self.rows if row.metric == metric]
+
+    def to_json(self) -> dict[str, Any]:
+        """The comparison as the command line writes it.
+
+        :returns: A JSON-ready object.
+        """
+        return {
+            "protocol": self.protocol.digest,
+            "protocol_fields": self.protocol.to_json(),
+            "rows": [asdict(row) for row in self.rows],
+            "pairs": [pair.to_json() for pair in self.pairs],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    # a score and where it comes from
+    result: EvaluationResult
+    value: MetricValue
+
+
+def compare_results(
+    results: Sequence[EvaluationResult], *, metrics: Sequence[str] = ()
+) -> Comparison:
+    """Put evaluations side by side.
+
+    :param results: The evaluations, at least one.
+    :param metrics: Names of the scores, whole or the part after the ``/``; none for all that every
+        evaluation has.
+    :returns: The comparison.
+    :raises EvaluationError: If an evaluation lacks a score that was asked for.
+    """
+    labels = make_labels(results)
+    named = list(zip(labels, results, strict=True))
+    check_one_protocol((label, result.protocol) for label, result in named)
+    rows: list[Row] = []
+    pairs: list[Pair] = []
+    for name in _choose_metrics(results, labels, metrics):
+        values = [_get_metric(result, label, name) for label, result in named]
+        found = _compare_metric(results, labels, values)
+        pairs += found
+        best = _find_best(labels, found)
+        rows += [
+            _make_row(result, label, value, is_better=label == best)
+            for (label, result), value in zip(named, values, strict=True)
+        ]
+    return Comparison(results[0].protocol, tuple(labels), tuple(rows), tuple(pairs))
+
+
+def make_labels(results: Sequence[EvaluationResult]) -> list[str]:
+    """Tell evaluations apart by as little as is needed.
+
+    :param results: The evaluations.
+    :returns: Corpus ids, with the prompts' corpus, the system and the index where they differ.
+    """
+    labels = [result.corpus for result in results]
+    is_foreign = any(result.prompt_corpus != result.corpus for result in results)
+    if is_foreign and len({result.prompt_corpus for result in results}) > 1:
+        pairs = zip(labels, results, strict=True)
+        labels = [f"{label} on {result.prompt_corpus}" for label, result in pairs]
+    if len({result.system for result in results}) > 1:
+        pairs = zip(labels, results, strict=True)
+        labels = [f"{label} ({result.system})" for label, result in pairs]
+    if len(set(labels)) < len(labels):
+        pairs = zip(labels, results, strict=True)
+        labels = [f"{label} @{result.index[:8]}" for label, result in pairs]
+    if len(set(labels)) < len(labels):
+        labels = [f"{label} #{number}" for number, label in enumerate(labels, start=1)]
+    return labels
+
+
+def have_same_prompts(first: EvaluationResult, second: EvaluationResult) -> bool:
+    """Whether two systems continued the same prompts, so that they can be compared pair by pair.
+
+    :param first: An evaluation.
+    :param second: Another.
+    :returns: True if their prompts are the same, in order.
+    """
+    return (
+        first.prompt_corpus == second.prompt_corpus
+        and first.prompt_ids == second.prompt_ids
+        and _prefixes(first) == _prefixes(second)
+    )
+
+
+def _prefixes(result: EvaluationResult) -> list[str]:
+    return [text.generation.prefix for text in result.seeds[0].texts]
+
+
+def _choose_metrics(
+    results: Sequence[EvaluationResult], labels: Sequence[str], wanted: Sequence[str]
+) -> list[str]:
+    if not wanted:
+        shared = [
+            metric.name
+            for metric in results[0].metrics
+            if all(result.find_metric(metric.name) for result in results)
+        ]
+        return sorted(shared, key=_group_of)
+    return [_get_metric(results[0], labels[0], name).name for name in dict.fromkeys(wanted)]
+
+
+def _group_of(name: str) -> int:
+    group = name.partition("/")[0]
+    return GROUPS.index(group) if group in GROUPS else len(GROUPS)
+
+
+def _get_metric(result: EvaluationResult, label: str, name: str) -> MetricValue:
+    metric = result.find_metric(name)
+    if metric is None:
+        known = ", ".join(each.name.rpartition("/")[2] for each in result.metrics)
+        raise EvaluationError(
+            f"the evaluation of {label} must hold the score {name}",
+            found=f"only {known}",
+            run="pass --metric with one of these, or evaluate again",
+            about=name,
+        )
+    return metric
+
+
+def _compare_metric(
+    results: Sequence[EvaluationResult], labels: Sequence[str], values: Sequence[MetricValue]
+) -> list[Pair]:
+    numbers = list(combinations(range(len(results)), 2))
+    sides = [_Side(result, value) for result, value in zip(results, values, strict=True)]
+    differences = [_compare_two(sides[i], sides[k]) for i, k in numbers]
+    significant = _hold(differences)
+    direction = values[0].is_higher_better
+    pairs = []
+    for (i, k), difference, is_significant in zip(numbers, differences, significant, strict=True):
+        better = None
+        if is_significant and difference is not None and direction is not None:
+            better = labels[i] if (difference.mean > 0) == direction else labels[k]
+        pairs.append(Pair(values[i].name, labels[i], labels[k], difference, is_significant, better))
+    return pairs
+
+
+def _compare_two(first: _Side, second: _Side) -> Difference | None:
+    values = (first.value, second.value)
+    if min(value.num_texts for value in values) < MIN_NUM_TEXTS.get(values[0].name, 1):
+        return None
+    if not values[0].per_prompt or not values[1].per_prompt:
+        intervals = [Interval(value.mean, value.low, value.high) for value in values]
+        return compare_intervals(*intervals)
+    scale = _get_scale(values[0].name)
+    one, other = (scale.per_prompt(_get_independent(side)) for side in (first, second))
+    is_paired = have_same_prompts(first.result, second.result) and len(one) == len(other)
+    has_spread = _varies(one - other) if is_paired else _varies(one) or _varies(other)
+    is_equal = is_paired and bool((one == other).all())
+    if min(len(one), len(other)) < MIN_VALUES or not (has_spread or is_equal):
+        return None
+    compare = compare_paired if is_paired else compare_unpaired
+    found = compare(one, other, combine=scale.of_means)
+    if found.win_rate is not None and values[0].is_higher_better is False:
+        found = replace(found, win_rate=1 - win_rate(one, other))
+    return _centre(found, values[0].mean - values[1].mean)
+
+
+def _varies(values: Values) -> bool:
+    return bool(np.ptp(values) > 1e-9 * np.abs(values).max())
+
+
+def _get_independent(side: _Side) -> Values:
+    # texts of a batch share its seconds, so a batch counts once
+    values = np.array(side.value.per_prompt)
+    if not side.value.name.startswith("latency/"):
+        return values
+    size = side.result.protocol.batch_size
+    return np.array([values[i : i + size].mean() for i in range(0, len(values), size)])
+
+
+@dataclass(frozen=True, slots=True)
+class _Scale:
+    # how the values of single prompts are averaged, so that the average is the score of all
+    per_prompt: Callable[[Values], Values]
+    of_means: Callable[[Values], Values]
+
+
+MIN_VALUES = 5  # fewer independent values say nothing about chance
+MIN_NUM_TEXTS = {"quality/mauve": MIN_TEXTS}
+PLAIN = _Scale(lambda values: values, lambda means: means[:, 0])
+SCALES = {  # by the beginning of the score's name
+    # perplexities are averaged as logarithms, speeds as seconds a token
+    "perplexity/": _Scale(np.log, lambda means: np.exp(means[:, 0])),
+    "latency/tokens-per-second": _Scale(lambda values: 1 / values, lambda means: 1 / means[:, 0]),
+}
+
+
+def _get_scale(name: str) -> _Scale:
+    return next((scale for prefix, scale in SCALES.items() if name.startswith(prefix)), PLAIN)
+
+
+def _centre(difference: Difference, mean: float) -> Difference:
+    # scores of all texts weigh tokens, not prompts, which moves a difference a little
+    moved = mean - difference.mean
+    return replace(difference, mean=mean, low=difference.low + moved, high=difference.high + moved)
+
+
+def _hold(differences: Sequence[Difference | None]) -> list[bool]:
+    # Holm: the smallest p-value must pass at 0.05 / number of pairs, the next at one less, ...
+    known = sorted(
+        (difference.p_value, number)
+        for number, difference in enumerate(differences)
+        if difference is not None
+    )
+    passed = [False] * len(differences)
+    for rank, (p_value, number) in enumerate(known):
+        if p_value >= SIGNIFICANT / (len(known) - rank):
+            break
+        passed[number] = True
+    return passed
+
+
+def _find_best(labels: Sequence[str], pairs: Sequence[Pair]) -> str | None:
+    # the one that is better than every other
+    for label in labels:
+        own = [pair for pair in pairs if label in (pair.first, pair.second)]
+        if own and all(pair.better == label for pair in own):
+            return label
+    return None
+
+
+def _make_row(result: EvaluationResult, label: str, value: MetricValue, *, is_better: bool) -> Row:
+    return Row(
+        label=label,
+        corpus=result.corpus,
+        prompt_corpus=result.prompt_corpus,
+        system=result.system,
+        index=result.index,
+        num_index_words=result.num_index_words,
+        metric=value.name,
+        mean=value.mean,
+        low=value.low,
+        high=value.high,
+        num_texts=value.num_texts,
+        is_better=is_better,
+        note=value.note,
+    )

@@ -1,0 +1,129 @@
+"""Features and likelihoods: texts go in, what a language model makes of them comes out, kept."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cog.evaluation.cache import RowCache, Rows, digest_text, fill
+from cog.evaluation.metrics.perplexity import JudgeModel, TextLikelihood, score_likelihood
+from cog.evaluation.protocol import Protocol
+from cog.model.language_model import (
+    LanguageModel,
+    get_language_model_folder,
+    identify_language_model,
+    load_language_model,
+)
+from cog.paths import get_cache_folder
+from cog.progress import Progress
+
+PASS_TEXTS = 16  # texts of one forward pass
+KEPT_TEXTS = 64  # texts after which what was measured is kept
+
+
+class Measurer:
+    """A language model that measures texts; loaded only when a number is not known yet.
+
+    :param name: ``packaged``, a hub name or a folder, with or without ``@`` and its identity.
+    :param root: Folder that relative paths count from.
+    :param device: ``cpu``, ``cuda`` or ``auto``.
+    :param progress: Told of the texts that are measured.
+    """
+
+    def __init__(self, name: str, *, root: Path, device: str, progress: Progress) -> None:
+        self.name = name.partition("@")[0]
+        self._folder = get_language_model_folder(self.name, root=root)
+        self.identity = identify_language_model(self._folder)
+        self._device = device
+        self._progress = progress
+        self._model: LanguageModel | None = None
+
+    @property
+    def pinned_name(self) -> str:
+        """The name with the digest of what it stands for today.
+
+        :returns: ``name@identity``.
+        """
+        return f"{self.name}@{self.identity}"
+
+    def encode_features(
+        self, texts: Sequence[str], *, layer: int, max_tokens: int
+    ) -> NDArray[np.float32]:
+        """What MAUVE compares: the hidden states at the last token of each text.
+
+        :param texts: The texts, at least one.
+        :param layer: Which hidden states; -1 for the last.
+        :param max_tokens: Number of tokens of a text that are read.
+        :returns: Features. *Shape:* ``(num_texts, dim)``
+        """
+
+        def compute(positions: list[int]) -> Rows:
+            model = self._load()
+            order = sorted(range(len(positions)), key=lambda i: len(texts[positions[i]]))
+            parts: list[NDArray[np.float32]] = []
+            for begin in range(0, len(order), PASS_TEXTS):
+                batch = [texts[positions[i]] for i in order[begin : begin + PASS_TEXTS]]
+                parts.append(model.encode_last(batch, layer=layer, max_tokens=max_tokens))
+                self._progress.advance(len(batch))
+            features = np.concatenate(parts)
+            return features[np.argsort(order)]
+
+        cache = self._cache(f"features-{layer}-{max_tokens}")
+        rows = fill(cache, [digest_text(text) for text in texts], compute, batch_size=KEPT_TEXTS)
+        return np.asarray(rows, dtype=np.float32)
+
+    def score_texts(self, prompts: Sequence[str], texts: Sequence[str]) -> list[TextLikelihood]:
+        """Log-likelihood of each text given its prompt.
+
+        :param prompts: The prompts.
+        :param texts: The texts, in the same order; at least one.
+        :returns: One per text.
+        """
+
+        def compute(positions: list[int]) -> Rows:
+            found = score_likelihood(
+                [prompts[i] for i in positions],
+                [texts[i] for i in positions],
+                judge=_as_judge(self._load()),
+                batch_size=PASS_TEXTS,
+            )
+            self._progress.advance(len(positions))
+            return np.array([[each.log_likelihood, each.num_tokens] for each in found])
+
+        digests = [digest_text(*pair) for pair in zip(prompts, texts, strict=True)]
+        rows = fill(self._cache("likelihoods"), digests, compute, batch_size=KEPT_TEXTS)
+        return [TextLikelihood(float(row[0]), int(row[1])) for row in rows]
+
+    def _cache(self, kind: str) -> RowCache:
+        return RowCache(get_cache_folder() / "measured" / self.identity / kind)
+
+    def _load(self) -> LanguageModel:
+        if self._model is None:
+            self._model = load_language_model(self._folder, device=self._device)
+        return self._model
+
+
+def compared_texts(
+    protocol: Protocol, *, prompts: Sequence[str], texts: Sequence[str]
+) -> list[str]:
+    """The texts as MAUVE compares them.
+
+    :param protocol: Says whether they begin with their prompt.
+    :param prompts: The prompts.
+    :param texts: What follows them.
+    :returns: The texts in order.
+    """
+    if not protocol.has_prefix:
+        return list(texts)
+    return [prompt + text for prompt, text in zip(prompts, texts, strict=True)]
+
+
+def _as_judge(model: LanguageModel) -> JudgeModel:
+    return JudgeModel(
+        body=model.body,
+        head=model.head,
+        encode=model.encode,
+        begin_token_id=model.begin_token_id,
+        max_positions=model.max_positions,
+    )

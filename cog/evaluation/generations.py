@@ -1,0 +1,203 @@
+"""Generations at rest: prompts and a seed go in, texts come out, each batch written only once.
+
+A run is a folder, a seed a file in it, a finished batch a line of that. What decides the texts (the
+system, the index, the model, lengths, decoding) is digested into the folder's name, so texts of
+another index are never taken for these. A batch counts only if it holds the same prompts, since in
+which company a text is decoded may change it by rounding.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from io import FileIO
+from pathlib import Path
+
+from cog.decoding.batches import iter_batches
+from cog.errors import EvaluationError
+from cog.evaluation.records import ANY_ERROR, EvaluatedText, SeedResult, parse_text
+from cog.progress import Progress
+from cog.records import Decoding, Generation, Prompt
+
+Generate = Callable[[Sequence[Prompt], Decoding], list[Generation]]
+
+
+@dataclass(frozen=True, slots=True)
+class RunKey:
+    """What decides the texts of a run, apart from prompt and seed.
+
+    :param system: What writes.
+    :param index: Digest of the index.
+    :param model: Fingerprint of the model.
+    :param prompt_corpus: Whose prompts are continued.
+    :param decoding: Settings; the seed in it does not count.
+    """
+
+    system: str
+    index: str
+    model: str
+    prompt_corpus: str
+    decoding: Decoding
+
+    @property
+    def folder_name(self) -> str:
+        """Name of the run's folder.
+
+        :returns: 16 hex digits.
+        """
+        content = asdict(self)
+        del content["decoding"]["seed"]
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationStore:
+    """The texts of the runs of one corpus.
+
+    :param folder: Where the runs lie.
+    """
+
+    folder: Path
+
+    def is_known(self, key: RunKey) -> bool:
+        """Whether a run has begun.
+
+        :param key: The run.
+        :returns: True if there are texts of it.
+        """
+        return (self.folder / key.folder_name).is_dir()
+
+    def has_other_index(self, key: RunKey) -> bool:
+        """Whether there are texts that only differ in that they come from another index.
+
+        :param key: The run.
+        :returns: True if so.
+        """
+        for path in self.folder.glob("*/run.json"):
+            try:
+                content = json.loads(path.read_text(encoding="utf-8"))
+                other = RunKey(**{**content, "decoding": Decoding(**content["decoding"])})
+            except (OSError, *ANY_ERROR):
+                continue
+            alike = (other.system, other.model, other.prompt_corpus)
+            if alike == (key.system, key.model, key.prompt_corpus) and other.index != key.index:
+                return True
+        return False
+
+    def complete_seed(
+        self,
+        key: RunKey,
+        prompts: Sequence[Prompt],
+        *,
+        batch_size: int,
+        generate: Generate,
+        progress: Progress,
+    ) -> SeedResult:
+        """Take the texts of one seed from disk, and write those that lack.
+
+        :param key: The run; its decoding's seed is the seed.
+        :param prompts: The prompts.
+        :param batch_size: Number of texts decoded together.
+        :param generate: Writes the texts of a batch.
+        :param progress: Told of every text.
+        :returns: The texts in the order of the prompts.
+        :raises EvaluationError: If a finished batch cannot be written; those before it are kept.
+        """
+        folder = self.folder / key.folder_name
+        texts: list[EvaluatedText] = []
+        with _open_exclusively(folder, key, progress) as file:
+            known = _read_batches(file)
+            for batch in iter_batches(prompts, batch_size):
+                digest = _digest_batch(batch)
+                if digest not in known:
+                    generations = generate(batch, key.decoding)
+                    pairs = zip(batch, generations, strict=True)
+                    known[digest] = [
+                        EvaluatedText(prompt.prompt_id, prompt.reference, generation)
+                        for prompt, generation in pairs
+                    ]
+                    with _stating_what_is_kept(folder, num_kept=len(texts)):
+                        _append_batch(file, digest, known[digest])
+                pairs_known = zip(batch, known[digest], strict=True)
+                texts += [
+                    EvaluatedText(prompt.prompt_id, prompt.reference, text.generation)
+                    for prompt, text in pairs_known
+                ]
+                progress.advance(len(batch))
+        return SeedResult(key.decoding.seed, tuple(texts))
+
+
+@contextmanager
+def _stating_what_is_kept(folder: Path, *, num_kept: int) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise EvaluationError(
+            f"generations must be written to {folder}",
+            found=f"{error.strerror or error}; the {num_kept} texts before are kept",
+            run="make room there, then run the same command again: it goes on where it stopped",
+            about=str(folder),
+        ) from error
+
+
+def _write_key(path: Path, key: RunKey) -> None:
+    if not path.is_file():
+        temporary = path.with_name(f".{path.name}.{os.getpid()}")
+        temporary.write_text(json.dumps(asdict(key)), encoding="utf-8")
+        temporary.replace(path)
+
+
+def _digest_batch(prompts: Sequence[Prompt]) -> str:
+    content = json.dumps([[prompt.prompt_id, prompt.prefix] for prompt in prompts])
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
+@contextmanager
+def _open_exclusively(folder: Path, key: RunKey, progress: Progress) -> Iterator[FileIO]:
+    with ExitStack() as stack:
+        with _stating_what_is_kept(folder, num_kept=0):
+            folder.mkdir(parents=True, exist_ok=True)
+            _write_key(folder / "run.json", key)
+            path = folder / f"seed-{key.decoding.seed}.jsonl"
+            file = stack.enter_context(path.open("a+b", buffering=0))
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            progress.say("another process writes the same generations; waiting for it")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield file
+
+
+def _read_batches(file: FileIO) -> dict[str, list[EvaluatedText]]:
+    # a line that a killed process left unfinished is cut off, and with it all that follows
+    file.seek(0)
+    known: dict[str, list[EvaluatedText]] = {}
+    whole = 0
+    for line in file.readall().splitlines(keepends=True):
+        try:
+            if not line.endswith(b"\n"):
+                break
+            content = json.loads(line)
+            known[content["batch"]] = [parse_text(each) for each in content["texts"]]
+        except ANY_ERROR:
+            break
+        whole += len(line)
+    file.truncate(whole)
+    return known
+
+
+def _append_batch(file: FileIO, digest: str, texts: Sequence[EvaluatedText]) -> None:
+    content = {"batch": digest, "texts": [text.to_json() for text in texts]}
+    line = json.dumps(content).encode() + b"\n"
+    before = file.seek(0, os.SEEK_END)
+    try:
+        rest = memoryview(line)
+        while rest:
+            rest = rest[file.write(rest) :]
+        os.fsync(file.fileno())
+    except OSError:
+        file.truncate(before)
+        raise

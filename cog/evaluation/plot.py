@@ -1,0 +1,172 @@
+"""Plots: a comparison goes in, bars or a curve over index sizes come out as a picture."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cog.errors import EvaluationError
+from cog.evaluation.compare import Comparison, Row
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+FORMATS = (".png", ".svg", ".pdf")
+MAX_PANELS = 6
+TOLD_FIRST = (
+    "quality/mauve",
+    "repetition/diversity",
+    "perplexity/generated",
+    "perplexity/reference",
+    "copies/tokens",
+    "latency/tokens-per-second",
+)
+COLUMNS = 3
+PLAIN, BETTER, INK = "#8fa3b8", "#2b6cb0", "#1f2933"
+
+
+def plot_bars(comparison: Comparison) -> "Figure":
+    """Draw a panel of bars per score, with 95 % intervals; of more than six scores the main ones.
+
+    :param comparison: The comparison.
+    :returns: The figure; a bar is dark where it is better than every other by more than chance.
+    """
+    names = _choose_panels(comparison)
+    figure, axes = _make_panels(len(names), width=1.1 + 1.1 * len(comparison.labels))
+    for name, panel in zip(names, axes, strict=True):
+        rows = comparison.get_rows(name)
+        positions = range(len(rows))
+        colours = [BETTER if row.is_better else PLAIN for row in rows]
+        panel.bar(positions, [row.mean for row in rows], color=colours, width=0.62)
+        panel.errorbar(
+            positions,
+            [row.mean for row in rows],
+            yerr=_error_bars(rows),
+            fmt="none",
+            ecolor=INK,
+            capsize=4,
+            linewidth=1.2,
+        )
+        panel.set_xticks(list(positions), [_tick(row) for row in rows], fontsize=8)
+        _finish_panel(panel, name)
+    _caption(figure, comparison, "bars: 95 % intervals; dark: better by more than chance")
+    return figure
+
+
+def plot_index_sizes(comparison: Comparison) -> "Figure":
+    """Draw each score over the number of words in the index, as in the paper's figure 3.
+
+    :param comparison: The comparison; its evaluations differ in the size of the index.
+    :returns: The figure, with a logarithmic axis.
+    """
+    names = _choose_panels(comparison)
+    figure, axes = _make_panels(len(names), width=4.2)
+    for name, panel in zip(names, axes, strict=True):
+        rows = sorted(comparison.get_rows(name), key=lambda row: row.num_index_words)
+        sizes = [max(1, row.num_index_words) for row in rows]
+        panel.errorbar(
+            sizes,
+            [row.mean for row in rows],
+            yerr=_error_bars(rows),
+            color=BETTER,
+            marker="o",
+            markersize=5,
+            capsize=4,
+            linewidth=1.6,
+        )
+        panel.set_xscale("log")
+        panel.margins(x=0.18)
+        panel.minorticks_off()
+        panel.set_xticks(sizes, [f"{row.label}\n{_shorten(row.num_index_words)}" for row in rows])
+        panel.set_xlabel("words in the index", fontsize=9)
+        _finish_panel(panel, name)
+    texts = sorted({row.num_texts for row in comparison.rows})
+    counts = " or ".join(f"{count:,}" for count in texts)
+    _caption(figure, comparison, f"bars: 95 % intervals over {counts} texts")
+    return figure
+
+
+def save_plot(figure: "Figure", path: Path) -> None:
+    """Write a figure to a file.
+
+    :param figure: The figure.
+    :param path: The file; its ending says the format.
+    :raises EvaluationError: If the ending is none of a picture, or the file cannot be written.
+    """
+    check_plot_path(path)
+    try:
+        figure.savefig(path, dpi=160, metadata={})
+    except OSError as error:
+        raise EvaluationError(
+            "the plot's folder must be there and writable",
+            found=f"{path}: {error.strerror}",
+            about=str(path),
+        ) from error
+
+
+def check_plot_path(path: Path) -> None:
+    """Refuse a file name that is none of a picture before anything is computed.
+
+    :param path: The file.
+    :raises EvaluationError: If its ending is unknown.
+    """
+    if path.suffix.lower() not in FORMATS:
+        raise EvaluationError(
+            f"a plot must end in {', '.join(FORMATS)}",
+            found=path.name,
+            run=f"pass --plot {path.stem or 'comparison'}.png",
+            about=str(path),
+        )
+
+
+def _choose_panels(comparison: Comparison) -> list[str]:
+    names = comparison.metrics
+    if len(names) <= MAX_PANELS:
+        return list(names)
+    first = [name for name in TOLD_FIRST if name in names]
+    return [*first, *(name for name in names if name not in first)][:MAX_PANELS]
+
+
+def _make_panels(num_panels: int, *, width: float) -> tuple["Figure", list["Axes"]]:
+    from matplotlib.figure import Figure
+
+    columns = min(COLUMNS, max(1, num_panels))
+    lines = -(-num_panels // columns)
+    figure = Figure(figsize=(max(4.0, width * columns), 3.1 * lines + 0.6), layout="constrained")
+    axes = figure.subplots(lines, columns, squeeze=False).ravel().tolist()
+    for spare in axes[num_panels:]:
+        spare.set_axis_off()
+    return figure, axes[:num_panels]
+
+
+def _error_bars(rows: Sequence[Row]) -> list[list[float]]:
+    # a percentile interval need not hold its mean
+    return [
+        [max(0.0, row.mean - row.low) for row in rows],
+        [max(0.0, row.high - row.mean) for row in rows],
+    ]
+
+
+def _tick(row: Row) -> str:
+    return f"{row.label.replace(' ', chr(10))}\nn = {row.num_texts:,}"
+
+
+def _shorten(count: int) -> str:
+    for size, unit in ((1_000_000_000, "G"), (1_000_000, "M"), (1_000, "k")):
+        if count >= size:
+            return f"{count / size:.3g} {unit}"
+    return str(count)
+
+
+def _finish_panel(panel: "Axes", name: str) -> None:
+    panel.set_title(name, fontsize=10, color=INK)
+    panel.spines[["top", "right"]].set_visible(False)
+    panel.tick_params(labelsize=8)
+    panel.grid(axis="y", linewidth=0.5, alpha=0.5)
+    panel.set_axisbelow(True)
+
+
+def _caption(figure: "Figure", comparison: Comparison, meaning: str) -> None:
+    protocol = comparison.protocol
+    text = f"protocol {protocol.name} {protocol.digest[:12]} · {meaning}"
+    figure.supxlabel(text, fontsize=7, color="#66717d")

@@ -1,0 +1,72 @@
+"""Prompts of an evaluation: what a corpus holds out goes in, prompts of exact length come out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cog.errors import EvaluationError
+from cog.evaluation.protocol import ALL_TOKENS, Protocol
+from cog.model.words import WordSplitter
+from cog.records import Prompt
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The prompts that a protocol chooses.
+
+    :param prompts: Prompts and references, cut as the protocol says.
+    :param num_held_out: Number of prompts that the corpus holds out.
+    :param num_qualifying: Number of those that are long enough.
+    """
+
+    prompts: tuple[Prompt, ...]
+    num_held_out: int
+    num_qualifying: int
+
+
+def select_prompts(
+    held_out: Sequence[Prompt], *, splitter: WordSplitter, protocol: Protocol, corpus_id: str
+) -> Selection:
+    """Choose prompts and cut them, with their references, to the protocol's lengths.
+
+    Prompt and reference are tokenised as one text and cut between tokens, so that reference and
+    generation have the same number of tokens.
+
+    :param held_out: The prompts of a corpus, in prepared order.
+    :param splitter: Counts tokens.
+    :param protocol: The lengths, and how many prompts.
+    :param corpus_id: The corpus, for the message.
+    :returns: The selection.
+    :raises EvaluationError: If no prompt is long enough.
+    """
+    cut = [_cut(prompt, splitter, protocol) for prompt in held_out]
+    long_enough = [prompt for prompt in cut if prompt is not None]
+    if not long_enough:
+        needed = protocol.prompt_tokens + max(protocol.reference_tokens, 1)
+        raise EvaluationError(
+            f"{corpus_id} must hold out a prompt of {needed} tokens with its reference",
+            found=f"{len(held_out)} held-out prompts, none long enough",
+            run="raise prompts.held_out in the card or prepare.reference_tokens in params.yaml, "
+            f"then dvc repro index@{corpus_id}",
+            about=corpus_id,
+        )
+    chosen = tuple(long_enough[: protocol.num_prompts])
+    return Selection(chosen, len(held_out), len(long_enough))
+
+
+def _cut(prompt: Prompt, splitter: WordSplitter, protocol: Protocol) -> Prompt | None:
+    text = prompt.prefix + prompt.reference
+    chars = splitter.token_chars(text)
+    wanted = protocol.prompt_tokens + protocol.reference_tokens
+    has_all = protocol.reference_tokens == ALL_TOKENS
+    if len(chars) < wanted + has_all:
+        return None
+    middle = chars[protocol.prompt_tokens - 1][1]
+    end = len(text) if has_all else chars[wanted - 1][1]
+    return Prompt(
+        prompt_id=prompt.prompt_id,
+        document_id=prompt.document_id,
+        prefix=text[:middle],
+        reference=text[middle:end],
+        char_start=prompt.char_start,
+        char_end=prompt.char_start + end,
+    )

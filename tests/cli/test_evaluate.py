@@ -1,0 +1,87 @@
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from mlflow import MlflowClient
+
+from cog.cli.main import cli
+from cog.errors import CogError, CorpusNotFoundError, EvaluationError, TrackingError
+from cog.paths import ProjectPaths
+
+
+@pytest.fixture
+def own_village(
+    village: ProjectPaths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> ProjectPaths:
+    """A built project that the test may change, with a cache of its own."""
+    shutil.copytree(village.root, tmp_path / "own")
+    monkeypatch.setenv("COG_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    return ProjectPaths(tmp_path / "own")
+
+
+def run(paths: ProjectPaths, *words: str) -> Result:
+    return CliRunner().invoke(cli, ["--project", str(paths.root), "evaluate", *words])
+
+
+def error_of(result: Result, kind: type[CogError]) -> str:
+    assert isinstance(result.exception, kind), result.output
+    return str(result.exception)
+
+
+def test_scores_are_printed_and_logged(own_village: ProjectPaths, empty_runs: Path) -> None:
+    shutil.copy(empty_runs, own_village.runs_database)
+    words = ("--corpus", "village", "--seeds", "0,1", "--device", "cpu", "--json")
+    done = run(own_village, *words)
+    assert done.exception is None, done.output
+    content = json.loads(done.stdout)
+    assert content["corpus"] == content["prompt_corpus"] == "village"
+    assert content["protocol_fields"]["seeds"] == [0, 1]
+    scores = {metric["name"]: metric for metric in content["metrics"]}
+    assert scores["repetition/rep-2"]["num_texts"] == 4 < content["num_qualifying"]
+    assert "MAUVE is left out" in done.stderr
+    client = MlflowClient(tracking_uri=f"sqlite:///{own_village.runs_database}")
+    logged = client.get_run(content["run"])
+    assert logged.data.metrics["repetition/rep-2"] == scores["repetition/rep-2"]["mean"]
+    assert logged.data.params["protocol_digest"] == content["protocol"]
+
+
+def test_table_for_people_has_intervals_and_counts(own_village: ProjectPaths) -> None:
+    done = run(own_village, "--corpus", "village", "--no-track", "--metric", "repetition")
+    assert done.exception is None, done.output
+    assert "held out are long enough" in done.stdout
+    assert "95 % interval" in done.stdout
+    assert "repetition/diversity" in done.stdout
+    assert "perplexity" not in done.stdout
+    assert not own_village.runs_database.exists()
+
+
+def test_decoding_and_prompts_are_taken_from_the_command_line(own_village: ProjectPaths) -> None:
+    words = ("--corpus", "village", "--no-track", "--metric", "copies", "--json")
+    first = json.loads(run(own_village, *words).stdout)
+    second = json.loads(run(own_village, *words, "--decoding", "greedy", "--prompts", "1").stdout)
+    assert second["protocol_fields"]["method"] == "greedy"
+    assert second["metrics"][0]["num_texts"] == 1
+    assert first["protocol"] != second["protocol"]
+
+
+def test_what_cannot_be_evaluated_is_one_line(
+    own_village: ProjectPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("--corpus", "village", "--no-track")
+    assert "must be cog; found: retro" in error_of(
+        run(own_village, *words, "--system", "retro"), EvaluationError
+    )
+    assert "MAUVE needs at least 50 texts" in error_of(
+        run(own_village, *words, "--metric", "quality"), EvaluationError
+    )
+    error_of(run(own_village, "--corpus", "vilage"), CorpusNotFoundError)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "file:./mlruns")
+    assert "migrate-filestore" in error_of(run(own_village, "--corpus", "village"), TrackingError)
+
+
+@pytest.mark.parametrize("seeds", ["", "a", "0,0", "1,", "-1"])
+def test_seeds_that_are_none_are_wrong_usage(own_village: ProjectPaths, seeds: str) -> None:
+    assert run(own_village, "--corpus", "village", "--seeds", seeds).exit_code == 2

@@ -1,0 +1,96 @@
+"""``cog study blind``: out to graders, and back."""
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from cog.cli.study_blind import command
+from cog.errors import CogError
+from cog.evaluation.results import save_result
+from cog.index.manifest import load_manifest
+from cog.paths import ProjectPaths
+from tests.evaluation.making import metric, result
+
+
+@pytest.fixture
+def evaluated(village: ProjectPaths, tmp_path: Path) -> ProjectPaths:
+    import shutil
+
+    shutil.copytree(village.root, tmp_path / "project")
+    paths = ProjectPaths(tmp_path / "project")
+    index = load_manifest(paths.corpus("village")).digest
+    for system in ("cog", "transformer"):
+        made = result("village", [metric("m/x", [1.0] * 12)], index=index, system=system)
+        save_result(paths.corpus("village"), made)
+    return paths
+
+
+def run(paths: ProjectPaths, *words: str) -> Result:
+    done = CliRunner().invoke(command, list(words), obj=paths.root)
+    if done.exception and isinstance(done.exception, CogError):
+        return done
+    assert done.exit_code == 0, done.output
+    return done
+
+
+SYSTEMS = ("--systems", "village:cog", "village:transformer", "--prompts", "10")
+
+
+def test_sheets_go_out_and_a_verdict_comes_back(evaluated: ProjectPaths, tmp_path: Path) -> None:
+    folder = tmp_path / "study"
+    made = json.loads(run(evaluated, *SYSTEMS, "--output", str(folder), "--json").stdout)
+    assert made["num_cases"] == 10
+    assert sorted(path.name for path in folder.iterdir()) == ["key.json", "sheet.csv", "sheet.html"]
+    key = json.loads((folder / "key.json").read_text())
+    with (folder / "sheet.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    paths = []
+    for grader, num_other in (("anna", 1), ("ben", 2)):
+        for number, row in enumerate(rows):
+            is_for_first = number >= num_other
+            side = "A" if key["first_is_left"][row["item"]] == is_for_first else "B"
+            row.update(fluency=side, informativeness="N", overall=side)
+        paths.append(tmp_path / f"{grader}.csv")
+        with paths[-1].open("w", newline="") as file:
+            writer = csv.DictWriter(file, list(rows[0]))
+            writer.writeheader()
+            writer.writerows(rows)
+    words = ("import", *map(str, paths), "--key", str(folder / "key.json"))
+    found = json.loads(run(evaluated, *words, "--json").stdout)
+    assert found["systems"] == ["village:cog", "village:transformer"]
+    fluency, informativeness, _ = found["questions"]
+    counts = ("num_better", "num_neither", "num_worse", "num_graders")
+    assert [fluency[name] for name in counts] == [8, 1, 1, 2]  # they differ on the second case
+    assert fluency["better"] == 0.8
+    assert fluency["p_value"] == pytest.approx(2 * 10 / 2**9)
+    assert fluency["kappa"] == pytest.approx((0.9 - 0.74) / (1 - 0.74))
+    assert informativeness["num_neither"] == 10
+    table = run(evaluated, *words).stdout
+    assert "village:cog against village:transformer" in table
+    assert "8 (80 %)" in table
+
+
+def test_key_is_not_written_over(evaluated: ProjectPaths, tmp_path: Path) -> None:
+    words = ("export", *SYSTEMS, "--output", str(tmp_path / "study"))
+    run(evaluated, *words)
+    before = (tmp_path / "study" / "key.json").read_text()
+    assert "key must not be lost" in str(run(evaluated, *words, "--seed", "5").exception)
+    assert (tmp_path / "study" / "key.json").read_text() == before
+    run(evaluated, *words, "--seed", "5", "--force")
+    assert (tmp_path / "study" / "key.json").read_text() != before
+
+
+def test_system_that_was_not_evaluated_is_refused(evaluated: ProjectPaths, tmp_path: Path) -> None:
+    words = ("export", "--systems", "village", "village:retro", "--output", str(tmp_path / "s"))
+    assert "evaluated with retro" in str(run(evaluated, *words).exception)
+
+
+def test_sheet_in_another_encoding_is_refused(evaluated: ProjectPaths, tmp_path: Path) -> None:
+    run(evaluated, "export", *SYSTEMS, "--output", str(tmp_path / "study"))
+    (tmp_path / "latin.csv").write_bytes("item,fluency\n1,\xe9\n".encode("latin-1"))
+    key = str(tmp_path / "study" / "key.json")
+    done = run(evaluated, "import", str(tmp_path / "latin.csv"), "--key", key)
+    assert "latin.csv must be a text file in UTF-8" in str(done.exception)

@@ -1,0 +1,193 @@
+"""Blind studies: nothing gives the systems away, and answers come back as what was meant."""
+
+import csv
+import io
+import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from cog.errors import EvaluationError, ProtocolError
+from cog.evaluation.blind import (
+    NEITHER,
+    QUESTIONS,
+    Item,
+    Key,
+    judge,
+    make_study,
+    parse_key,
+    read_sheet,
+    write_sheet,
+)
+from cog.evaluation.blind_page import write_blind_page
+from cog.evaluation.records import EvaluationResult, SeedResult
+from tests.evaluation.making import protocol, result, text
+
+SYSTEMS = ("wiki-mini", "eu-law-mini")
+NUM_PROMPTS = 30
+
+
+def evaluation(corpus: str, words: str, **changes: Any) -> EvaluationResult:  # noqa: ANN401
+    texts = []
+    for i in range(NUM_PROMPTS):
+        made = text(f"p{i}", corpus=corpus)
+        texts.append(
+            replace(made, generation=replace(made.generation, text=f" {words} goes on, {i}"))
+        )
+    return result(corpus, [], seeds=(SeedResult(0, tuple(texts)),), **changes)
+
+
+@pytest.fixture
+def study() -> tuple[list[Item], Key]:
+    return make_study(
+        evaluation("wiki-mini", "=one"),
+        evaluation("eu-law-mini", "two"),
+        systems=SYSTEMS,
+        num_prompts=20,
+        seed=0,
+    )
+
+
+def fill(items: list[Item], answer: Callable[[Item], str]) -> str:
+    """A sheet as a spreadsheet saves it: a mark at its head, its own line ends."""
+    rows = list(csv.DictReader(io.StringIO(write_sheet(items))))
+    for row, item in zip(rows, items, strict=True):
+        row.update(dict.fromkeys(QUESTIONS, answer(item)))
+        row["item"] = row["item"].lstrip("0")
+    target = io.StringIO()
+    writer = csv.DictWriter(target, list(rows[0]))
+    writer.writeheader()
+    writer.writerows(rows)
+    return "\ufeff" + target.getvalue()
+
+
+def prefers_one(item: Item) -> str:
+    return "A" if "one" in item.text_a else "b"
+
+
+def test_texts_are_shuffled_and_balanced(study: tuple[list[Item], Key]) -> None:
+    items, key = study
+    assert sum(key.first_is_left.values()) == 10
+    for item in items:
+        left, right = item.text_a, item.text_b
+        own, other = (left, right) if key.first_is_left[item.item] else (right, left)
+        number = key.prompt_ids[item.item][1:]
+        assert (own, other) == (f" =one goes on, {number}", f" two goes on, {number}")
+        assert item.prompt == f"Prompt p{number}"
+    order = [int(each[1:]) for each in key.prompt_ids.values()]
+    assert order != sorted(order)
+    assert len(set(order)) == 20
+
+
+def test_same_seed_gives_the_same_study_and_another_does_not() -> None:
+    def make(seed: int) -> Key:
+        sides = (evaluation("wiki-mini", "one"), evaluation("eu-law-mini", "two"))
+        return make_study(*sides, systems=SYSTEMS, num_prompts=20, seed=seed)[1]
+
+    assert make(1) == make(1)
+    assert make(1).study != make(2).study
+
+
+def test_nothing_gives_the_systems_away(study: tuple[list[Item], Key]) -> None:
+    items, key = study
+    sheets = write_sheet(items) + write_blind_page(items, study=key.study)
+    secrets = [*SYSTEMS, "d" * 12, "m" * 12, "cog", "nucleus", "CC0", "doc-1", key.protocol[:8]]
+    for secret in secrets:
+        assert secret.lower() not in sheets.lower(), secret
+    # which text is on the left tells nothing: the same words around both
+    page = write_blind_page(items, study=key.study)
+    swapped = [Item(i.item, i.prompt, i.text_b, i.text_a) for i in items]
+    strip = re.compile(r" (=one|two) goes on")
+    assert strip.sub("", page) == strip.sub("", write_blind_page(swapped, study=key.study))
+
+
+def test_answers_come_back_as_what_was_meant(study: tuple[list[Item], Key]) -> None:
+    items, key = study
+    for first, wanted in ((prefers_one, (20, 0, 0)), (lambda _: NEITHER, (0, 20, 0))):
+        answers = read_sheet(fill(items, first), where="anna.csv", key=key)
+        for verdict in judge({"anna": answers}, key):
+            assert (verdict.num_better, verdict.num_neither, verdict.num_worse) == wanted
+            assert verdict.p_value == pytest.approx(2 / 2**20 if wanted[0] else 1.0)
+            assert (verdict.agreement, verdict.kappa) == (None, None)
+
+
+def test_grader_who_always_says_left_prefers_nobody(study: tuple[list[Item], Key]) -> None:
+    items, key = study
+    verdict = judge({"g": read_sheet(fill(items, lambda _: "A"), where="g", key=key)}, key)[0]
+    assert (verdict.num_better, verdict.num_worse, verdict.p_value) == (10, 10, 1.0)
+
+
+def test_majority_decides_and_agreement_is_told(study: tuple[list[Item], Key]) -> None:
+    items, key = study
+    ones = read_sheet(fill(items, prefers_one), where="a", key=key)
+    twos = read_sheet(
+        fill(items, lambda item: "B" if prefers_one(item) == "A" else "A"), where="b", key=key
+    )
+    verdict = judge({"a": ones, "b": ones, "c": twos}, key)[2]
+    assert (verdict.question, verdict.num_better, verdict.num_graders) == ("overall", 20, 3)
+    assert verdict.kappa is None
+    assert verdict.agreement == pytest.approx(1 - (59 * 40 / (60**2 - 40**2 - 20**2)))
+    opposed = judge({"a": ones, "c": twos}, key)[0]
+    assert (opposed.num_neither, opposed.kappa) == (20, 0.0)
+    assert judge({"a": ones, "b": ones}, key)[0].kappa == 1.0
+
+
+def test_part_of_a_sheet_counts_what_it_holds(study: tuple[list[Item], Key]) -> None:
+    key = study[1]
+    content = "item,fluency,informativeness,overall\n0003,A,,n\n"
+    verdicts = judge({"g": read_sheet(content, where="g.csv", key=key)}, key)
+    assert [verdict.num_cases for verdict in verdicts] == [1, 0, 1]
+    assert verdicts[2].num_neither == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "no line"),
+        ("item,fluency\n0001,A\n", "no column informativeness"),
+        ("item,fluency,informativeness,overall\n9999,A,A,A\n", "line 2: every item"),
+        ("item,fluency,informativeness,overall\n1,A,A,A\n0001,A,A,A\n", "line 3: every item"),
+        ("item,fluency,informativeness,overall\n1,A,C,A\n", "line 2: informativeness must be"),
+    ],
+)
+def test_malformed_sheets_are_refused(
+    study: tuple[list[Item], Key], content: str, message: str
+) -> None:
+    with pytest.raises(EvaluationError, match=message):
+        read_sheet(content, where="g.csv", key=study[1])
+
+
+def test_sheet_of_another_study_is_refused(study: tuple[list[Item], Key]) -> None:
+    items, key = study
+    other = [replace(items[0], text_a="changed"), *items[1:]]
+    with pytest.raises(EvaluationError, match="texts of study"):
+        read_sheet(fill(other, prefers_one), where="g.csv", key=key)
+
+
+def test_empty_sheets_are_refused(study: tuple[list[Item], Key]) -> None:
+    items, key = study
+    with pytest.raises(EvaluationError, match="must hold answers"):
+        judge({"g": read_sheet(write_sheet(items), where="g", key=key)}, key)
+
+
+def test_systems_that_cannot_be_compared_are_refused() -> None:
+    first = evaluation("wiki-mini", "one")
+    with pytest.raises(EvaluationError, match="must hold 31 prompts; found: 30"):
+        make_study(first, first, systems=SYSTEMS, num_prompts=31, seed=0)
+    foreign = evaluation("eu-law-mini", "two", prompt_corpus="eu-law-mini")
+    with pytest.raises(EvaluationError, match="same prompts"):
+        make_study(first, foreign, systems=SYSTEMS, num_prompts=5, seed=0)
+    longer = evaluation("eu-law-mini", "two", protocol=protocol(generation_tokens=32))
+    with pytest.raises(ProtocolError, match="generation_tokens"):
+        make_study(first, longer, systems=SYSTEMS, num_prompts=5, seed=0)
+
+
+def test_key_round_trips_and_others_are_refused(study: tuple[list[Item], Key]) -> None:
+    key = study[1]
+    assert parse_key(json.dumps(key.to_json()), where="key.json") == key
+    for content in ("", "[]", "{}", json.dumps({**key.to_json(), "format_version": 9})):
+        with pytest.raises(EvaluationError, match=r"key\.json must be the key"):
+            parse_key(content, where="key.json")

@@ -1,0 +1,59 @@
+import dataclasses
+from dataclasses import replace
+
+import pytest
+
+from cog.errors import ProtocolError
+from cog.evaluation.protocol import (
+    Protocol,
+    check_one_protocol,
+    differing_fields,
+    make_protocol,
+    parse_protocol,
+)
+from cog.params import Params
+
+
+def test_every_rule_changes_the_digest_and_the_name_does_not(protocol: Protocol) -> None:
+    changed = {
+        str: lambda value: value + "x",
+        int: lambda value: value + 1,
+        float: lambda value: value + 1.0,
+        bool: lambda value: not value,
+        tuple: lambda value: (*value, 99),
+    }
+    for field in dataclasses.fields(Protocol):
+        value = getattr(protocol, field.name)
+        other = replace(protocol, **{field.name: changed[type(value)](value)})
+        assert (other.digest == protocol.digest) == (field.name == "name"), field.name
+
+
+def test_stored_protocol_is_the_same_again(protocol: Protocol) -> None:
+    again = parse_protocol(protocol.to_json())
+    assert again == protocol
+    assert again.digest == protocol.digest
+    with pytest.raises(ProtocolError, match="top_p on one side only"):
+        parse_protocol({k: v for k, v in protocol.to_json().items() if k != "top_p"})
+
+
+def test_presets_are_what_paper_and_script_did(params: Params) -> None:
+    paper = make_protocol("paper-iclr2023", params.evaluate, params.generate)
+    assert (paper.prompt_tokens, paper.generation_tokens, paper.reference_tokens) == (32, 128, 128)
+    assert (paper.method, paper.top_p, paper.mauve_scale) == ("nucleus", 0.95, 2.0)
+    assert paper.featuriser == "gpt2-large"
+    script = make_protocol("authors-script", params.evaluate, params.generate)
+    assert differing_fields(paper, script) == ["reference_tokens", "has_prefix"]
+    assert script.has_prefix
+    with pytest.raises(ProtocolError, match="found: 'paper'"):
+        make_protocol("paper", params.evaluate, params.generate)
+
+
+def test_mixed_protocols_are_refused_naming_the_rule(protocol: Protocol) -> None:
+    greedy = replace(protocol, method="greedy")
+    check_one_protocol([("a", protocol), ("b", replace(protocol, name="other"))])
+    with pytest.raises(ProtocolError, match="method 'nucleus' for a, 'greedy' for c"):
+        check_one_protocol([("a", protocol), ("b", protocol), ("c", greedy)])
+    check_one_protocol([("a", protocol), ("c", greedy)], across=["method"])
+    both = replace(greedy, top_p=0.5)
+    with pytest.raises(ProtocolError, match="top_p"):
+        check_one_protocol([("a", protocol), ("c", both)], across=["method"])

@@ -1,0 +1,197 @@
+import json
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from cog.decoding.generator import CopyGenerator
+from cog.decoding.request import Request
+from cog.decoding.session import open_generator
+from cog.errors import EvaluationError
+from cog.evaluation.protocol import Protocol, differing_fields
+from cog.evaluation.records import parse_result
+from cog.evaluation.results import check_current, load_results
+from cog.evaluation.runner import evaluate
+from cog.evaluation.session import Plan
+from cog.index.project import build_corpus_index
+from cog.params import Params
+from cog.paths import ProjectPaths
+from cog.progress import SilentProgress
+
+
+class Listening:
+    """Keeps what is said."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def advance(self, amount: int) -> None:
+        assert amount > 0
+
+    def say(self, message: str) -> None:
+        self.said.append(message)
+
+
+def test_evaluation_holds_what_the_generator_writes(
+    own_village: ProjectPaths, params: Params, plan: Plan
+) -> None:
+    progress = Listening()
+    result = evaluate(own_village, params, plan, progress)
+    assert [seed.seed for seed in result.seeds] == [0, 1]
+    assert result.num_held_out >= result.num_qualifying >= len(result.prompt_ids) >= 2
+    with open_generator(own_village, params, corpus_id="village", device="cpu") as generator:
+        for seed in result.seeds:
+            decoding = plan.protocol.decoding(seed.seed)
+            for begin in range(0, len(seed.texts), 2):
+                batch = seed.texts[begin : begin + 2]
+                again = generator.generate(
+                    [Request(text.generation.prefix, decoding) for text in batch]
+                )
+                assert [g.segments for g in again] == [t.generation.segments for t in batch]
+    assert result.seeds[0].texts[0].generation.text != result.seeds[1].texts[0].generation.text
+    groups = {metric.name.partition("/")[0] for metric in result.metrics}
+    assert groups == {"repetition", "perplexity", "copies", "latency", "contamination"}
+    assert all(metric.low <= metric.mean <= metric.high for metric in result.metrics)
+    assert any("MAUVE is left out" in line and "found: " in line for line in progress.said)
+    assert any("long enough" in line for line in progress.said)
+    assert load_results(own_village, "village") == [result]
+
+
+def test_second_evaluation_writes_nothing_and_loads_no_model(
+    own_village: ProjectPaths, params: Params, plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = evaluate(own_village, params, plan, SilentProgress())
+
+    def refuse(*_words: object, **_named: object) -> None:
+        raise AssertionError("a model was loaded")
+
+    monkeypatch.setattr("cog.evaluation.session.open_generator", refuse)
+    monkeypatch.setattr("cog.evaluation.features.load_language_model", refuse)
+    again = evaluate(own_village, params, plan, SilentProgress())
+    assert again.seeds == first.seeds
+    assert again.metrics == first.metrics
+    one = replace(plan, groups=("repetition",))
+    assert {m.name for m in evaluate(own_village, params, one, SilentProgress()).metrics} == {
+        m.name for m in first.metrics
+    }
+
+
+def test_interrupted_evaluation_resumes(
+    own_village: ProjectPaths, params: Params, plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = CopyGenerator.generate
+    written: list[int] = []
+
+    def stop_at_second(self: CopyGenerator, requests: list[Request]) -> object:
+        if len(written) == 1:
+            written.append(0)
+            raise KeyboardInterrupt
+        written.append(len(requests))
+        return real(self, requests)
+
+    one_each = replace(plan, protocol=replace(plan.protocol, batch_size=1))
+    monkeypatch.setattr(CopyGenerator, "generate", stop_at_second)
+    with pytest.raises(KeyboardInterrupt):
+        evaluate(own_village, params, one_each, SilentProgress())
+    result = evaluate(own_village, params, one_each, SilentProgress())
+    assert sum(written) == len(result.prompt_ids) * 2
+
+
+def test_mauve_alone_on_few_texts_is_refused_before_anything_is_written(
+    own_village: ProjectPaths, params: Params, plan: Plan
+) -> None:
+    with pytest.raises(EvaluationError, match="MAUVE needs at least 50 texts"):
+        evaluate(own_village, params, replace(plan, groups=("quality",)), SilentProgress())
+    assert not own_village.corpus("village").evaluations.exists()
+
+
+def test_mauve_on_few_texts_can_be_asked_for(
+    own_village: ProjectPaths, params: Params, plan: Plan
+) -> None:
+    pytest.importorskip("mauve")
+    wish = replace(plan, groups=("quality",), allow_few_texts=True)
+    result = evaluate(own_village, params, wish, SilentProgress())
+    (metric,) = result.metrics
+    assert metric.name == "quality/mauve"
+    assert 0.0 <= metric.low <= metric.mean <= metric.high <= 1.0
+    assert len(metric.per_seed) == 2
+    assert metric.num_texts == len(result.prompt_ids)
+    assert "below 1000" in metric.note
+
+
+def test_protocol_is_pinned_to_tokenizer_and_models(
+    own_village: ProjectPaths, params: Params, plan: Plan
+) -> None:
+    tiny = own_village.root / "models" / "tiny"
+    shutil.copytree(tiny / "prefix", own_village.root / "models" / "judge")
+    rules = replace(plan.protocol, featuriser="models/judge")
+    wish = replace(plan, protocol=rules, groups=("repetition",))
+    first = evaluate(own_village, params, wish, SilentProgress()).protocol
+    assert first.featuriser.startswith("models/judge@")
+    assert first.language_model.startswith("models/tiny/prefix@")
+    config = own_village.root / "models" / "judge" / "config.json"
+    config.write_text(config.read_text().replace("{", '{"note": "another",', 1))
+    second = evaluate(own_village, params, wish, SilentProgress()).protocol
+    assert differing_fields(first, second) == ["featuriser"]
+
+
+def test_index_built_again_has_its_texts_written_anew(
+    own_village: ProjectPaths, params: Params, plan: Plan
+) -> None:
+    wish = replace(plan, groups=("repetition",))
+    first = evaluate(own_village, params, wish, SilentProgress())
+    check_current(own_village, first)
+    changed = replace(params, index=replace(params.index, vector_dtype="float16"))
+    build_corpus_index(own_village, "village", params=changed, progress=SilentProgress())
+    with pytest.raises(EvaluationError, match="built again since; next: cog evaluate"):
+        check_current(own_village, first)
+    progress = Listening()
+    second = evaluate(own_village, params, wish, progress)
+    assert any("built again since it was last evaluated" in line for line in progress.said)
+    assert second.index != first.index
+    assert {result.index for result in load_results(own_village, "village")} == {
+        first.index,
+        second.index,
+    }
+
+
+def test_other_systems_and_repeated_seeds_are_refused(
+    own_village: ProjectPaths, params: Params, plan: Plan, protocol: Protocol
+) -> None:
+    with pytest.raises(EvaluationError, match="the system must be cog; found: retro"):
+        evaluate(own_village, params, replace(plan, system="retro"), SilentProgress())
+    twice = replace(plan, protocol=replace(protocol, seeds=(1, 1)))
+    with pytest.raises(EvaluationError, match="seeds that differ"):
+        evaluate(own_village, params, twice, SilentProgress())
+
+
+def test_corpus_without_an_evaluation_is_said(own_village: ProjectPaths) -> None:
+    with pytest.raises(EvaluationError, match="no evaluation; next: cog evaluate --corpus village"):
+        load_results(own_village, "village")
+
+
+def test_stored_result_of_another_version_is_refused(
+    own_village: ProjectPaths, params: Params, plan: Plan
+) -> None:
+    wish = replace(plan, groups=("repetition", "copies"))
+    result = evaluate(own_village, params, wish, SilentProgress())
+    content = json.loads(json.dumps(result.to_json()))
+    assert parse_result(content, where="a") == result
+    with pytest.raises(EvaluationError, match="that this version of cog wrote"):
+        parse_result({**content, "format_version": 0}, where="a")
+    (path,) = own_village.corpus("village").evaluations.glob("*.json")
+    path.write_text("{")
+    with pytest.raises(EvaluationError, match="must be an evaluation"):
+        load_results(own_village, "village")
+
+
+def test_scores_of_two_seeds_are_their_means(
+    own_village: ProjectPaths, params: Params, plan: Plan
+) -> None:
+    result = evaluate(own_village, params, plan, SilentProgress())
+    for name in ("rep-2", "tokens", "total"):
+        metric = result.find_metric(name)
+        assert metric is not None
+        assert metric.mean == pytest.approx(np.mean(metric.per_seed))
+        assert metric.mean == pytest.approx(np.mean(metric.per_prompt))

@@ -1,0 +1,136 @@
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+from mlflow import MlflowClient
+
+from cog.cli.main import cli
+from cog.decoding.generator import CopyGenerator
+from cog.errors import EvaluationError
+from cog.evaluation.session import Plan
+from cog.evaluation.study import find_subsets, study_domain, study_index_size
+from cog.params import Params
+from cog.paths import ProjectPaths
+from cog.progress import SilentProgress
+from tests.built_project import build_corpus
+from tests.tiny_project import HAMLET_CARD, write_yaml
+
+
+@pytest.fixture
+def nested(own_village: ProjectPaths, empty_runs: Path) -> ProjectPaths:
+    """Two nested subsets of `village`, built, beside it."""
+    shutil.copy(empty_runs, own_village.runs_database)
+    big = {**HAMLET_CARD, "id": "borough", "subset": {"proportion": 0.75, "seed": 0}}
+    write_yaml(own_village.card("borough"), big)
+    content: Any = yaml.safe_load(own_village.params.read_text(encoding="utf-8"))
+    content["corpora"]["borough"] = {"root": "village"}
+    write_yaml(own_village.params, content)
+    build_corpus(own_village, "hamlet")
+    build_corpus(own_village, "borough")
+    return own_village
+
+
+@pytest.fixture
+def few(plan: Plan) -> Plan:
+    return replace(
+        plan,
+        groups=("repetition", "copies"),
+        protocol=replace(plan.protocol, seeds=(0,), num_prompts=2),
+    )
+
+
+def count_runs(paths: ProjectPaths, experiment: str) -> int:
+    client = MlflowClient(tracking_uri=f"sqlite:///{paths.runs_database}")
+    found = client.get_experiment_by_name(experiment)
+    return 0 if found is None else len(client.search_runs([found.experiment_id]))
+
+
+def test_subsets_are_found_by_their_size(nested: ProjectPaths) -> None:
+    assert find_subsets(nested, "village", [0.75, 0.5]) == ["hamlet", "borough"]
+    with pytest.raises(EvaluationError, match="proportion 0.1; found: cards of 0.5, 0.75"):
+        find_subsets(nested, "village", [0.1])
+
+
+def test_index_sizes_share_their_prompts_and_end_in_a_curve(
+    nested: ProjectPaths, params: Params, few: Plan
+) -> None:
+    study = study_index_size(
+        nested,
+        params,
+        few,
+        proportions=[0.5, 0.75],
+        experiment="sizes",
+        progress=SilentProgress(),
+    )
+    small, big = study.results
+    assert (small.corpus, big.corpus) == ("hamlet", "borough")
+    assert small.prompt_ids == big.prompt_ids
+    assert small.prompt_corpus == big.prompt_corpus == "borough"
+    assert 0 < small.num_index_words < big.num_index_words
+    assert study.run is not None
+    client = MlflowClient(tracking_uri=study.run.uri)
+    place = client.get_run(study.run.run_id).info.artifact_uri
+    assert (nested.root / place / "figures" / "curve.png").read_bytes()[:4] == b"\x89PNG"
+    assert count_runs(nested, "sizes") == 2 * 2 + 1
+
+
+def test_stopped_study_goes_on_and_logs_each_evaluation_once(
+    nested: ProjectPaths, params: Params, few: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = CopyGenerator.generate
+    calls: list[str] = []
+
+    def stop_at_third(self: CopyGenerator, requests: list[Any]) -> object:
+        calls.append("")
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return real(self, requests)
+
+    monkeypatch.setattr(CopyGenerator, "generate", stop_at_third)
+    words: Any = {"corpus_ids": ["village", "hamlet"], "experiment": "matrix"}
+    with pytest.raises(KeyboardInterrupt):
+        study_domain(nested, params, few, progress=SilentProgress(), **words)
+    assert count_runs(nested, "matrix") == 2 * 2
+    study = study_domain(nested, params, few, progress=SilentProgress(), **words)
+    pairs = [(result.corpus, result.prompt_corpus) for result in study.results]
+    assert pairs == [
+        ("village", "village"),
+        ("hamlet", "village"),
+        ("village", "hamlet"),
+        ("hamlet", "hamlet"),
+    ]
+    assert len(calls) == 5
+    assert count_runs(nested, "matrix") == 4 * 2
+
+
+def test_study_without_indexes_or_with_one_corpus_is_one_line(
+    own_village: ProjectPaths, params: Params, few: Plan
+) -> None:
+    words: Any = {"experiment": "matrix", "progress": SilentProgress()}
+    with pytest.raises(EvaluationError, match="none of hamlet; next: .*dvc repro index@hamlet"):
+        study_domain(own_village, params, few, corpus_ids=["village", "hamlet"], **words)
+    with pytest.raises(EvaluationError, match="two corpora or more; found: 1"):
+        study_domain(own_village, params, few, corpus_ids=["village", "village"], **words)
+
+
+def test_studies_run_from_the_command_line(nested: ProjectPaths, tmp_path: Path) -> None:
+    common = ["--prompts", "2", "--metric", "repetition", "--device", "cpu"]
+    sizes = ["--corpus", "village", "--proportions", "0.5,0.75", "--plot", str(tmp_path / "c.png")]
+    start = ["--project", str(nested.root), "study"]
+    done = CliRunner().invoke(cli, [*start, "index-size", *sizes, *common, "--json"])
+    assert done.exception is None, done.output
+    rows = json.loads(done.stdout)["rows"]
+    assert {row["corpus"] for row in rows} == {"hamlet", "borough"}
+    assert (tmp_path / "c.png").stat().st_size > 1000
+    done = CliRunner().invoke(cli, [*start, "domain", "--corpora", "village,hamlet", *common])
+    assert done.exception is None, done.output
+    assert done.stdout.count("hamlet") >= 3
+    wrong = CliRunner().invoke(
+        cli, [*start, "index-size", "--corpus", "village", "--proportions", "a"]
+    )
+    assert wrong.exit_code == 2
