@@ -117,6 +117,17 @@ def remove_card(paths: ProjectPaths, corpus_id: str) -> None:
         raise CorpusNotFoundError(
             f"corpus {corpus_id!r} needs a card to be removed", found="none", about=corpus_id
         )
+    check_childless(paths, corpus_id)
+    path.unlink()
+
+
+def check_childless(paths: ProjectPaths, corpus_id: str) -> None:
+    """Refuse to go on if other cards extend a card.
+
+    :param paths: The project.
+    :param corpus_id: The corpus that is to be removed.
+    :raises RegistryError: If another card extends it.
+    """
     children = find_children(paths, corpus_id)
     if children:
         raise RegistryError(
@@ -125,7 +136,6 @@ def remove_card(paths: ProjectPaths, corpus_id: str) -> None:
             run=f"cog corpus remove {children[0]}",
             about=corpus_id,
         )
-    path.unlink()
 
 
 def find_children(paths: ProjectPaths, corpus_id: str) -> list[str]:

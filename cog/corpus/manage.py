@@ -24,7 +24,7 @@ from cog.params_edit import add_corpus_entry, remove_corpus_entry, remove_lock_e
 from cog.paths import ProjectPaths
 from cog.records import Document
 from cog.registry import (
-    find_children,
+    check_childless,
     load_active,
     load_resolved_card,
     remove_card,
@@ -132,14 +132,7 @@ def remove_corpus(paths: ProjectPaths, corpus_id: str, *, is_trial: bool) -> lis
             run="cog switch --corpus OTHER, or cog rollback",
             about=corpus_id,
         )
-    children = find_children(paths, corpus_id)
-    if children:
-        raise RegistryError(
-            f"corpus {corpus_id} must not be extended by another to be removed",
-            found=f"{', '.join(children)} extends it",
-            run=f"cog corpus remove {children[0]}",
-            about=corpus_id,
-        )
+    check_childless(paths, corpus_id)
     card_path = paths.card(corpus_id)
     folder = paths.corpus(corpus_id).root
     gone = [str(path.relative_to(paths.root)) for path in (card_path, folder) if path.exists()]
