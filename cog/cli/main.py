@@ -20,7 +20,7 @@ COMMANDS = {
     "index": "The phrase index of a corpus: build, info, verify.",
     "rollback": "Go back to what was active before the last switch.",
     "status": "What is active, and whether it is intact.",
-    "study": "Studies over several evaluations: blind.",
+    "study": "Studies over several evaluations: blind, domain, index-size.",
     "switch": "Make a corpus and its index the active one, atomically.",
 }
 
