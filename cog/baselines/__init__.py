@@ -1,0 +1,1 @@
+"""Baselines: the systems CoG is compared with, each with its own cache, batches and settings."""

@@ -1,0 +1,1 @@
+"""Training: documents and base models go in, a model folder comes out."""
