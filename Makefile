@@ -29,10 +29,10 @@ check: $(STAMP)
 	PYTHONPATH=. lint-imports
 
 test: $(STAMP)
-	pytest -m "not slow and not gpu"
+	pytest -n 2 --dist loadfile -m "not slow and not gpu"
 
 test-all: $(STAMP)
-	pytest
+	pytest -n 2 --dist loadfile
 
 demo: $(STAMP)
 	@bash scripts/demo.sh
