@@ -49,6 +49,8 @@ def check_contamination(run: Evaluation) -> None:
     """
     limit = run.params.evaluate.max_contamination
     found = find_contamination(run)
+    if not found.num_texts:
+        run.progress.say(f"no reference has {ORDER} words: contamination cannot be told")
     if run.plan.allow_contamination or found.of_grams <= limit:
         return
     plan = run.plan

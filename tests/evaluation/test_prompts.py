@@ -59,7 +59,7 @@ def test_no_prompt_long_enough_is_said(
     splitter: WordSplitter, held_out: list[Prompt], protocol: Protocol
 ) -> None:
     wide = replace(protocol, reference_tokens=128)
-    with pytest.raises(EvaluationError, match="a prompt of 136 tokens.*held-out prompts of 24 to 24 tokens"):
+    with pytest.raises(EvaluationError, match="of 136 tokens.*held-out prompts of 24 to 24 tokens"):
         select_prompts(held_out, splitter=splitter, protocol=wide, corpus_id="village")
     with pytest.raises(EvaluationError, match="none: no text that is held out"):
         select_prompts([], splitter=splitter, protocol=protocol, corpus_id="village")

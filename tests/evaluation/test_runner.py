@@ -208,12 +208,13 @@ def test_references_that_are_in_the_index_are_refused_unless_asked(
     documents = list(DocumentStore(corpus_paths.documents).iter_documents())
     table = pq.read_table(corpus_paths.prompts)
     rows = [
-        {**row, "prefix": document.text[:60], "reference": document.text[60:260]}
+        {**row, "prefix": document.text[:60], "reference": document.text[60:]}
         for row, document in zip(table.to_pylist(), documents, strict=False)
     ]
     pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), corpus_paths.prompts)
-    wish = replace(plan, groups=("repetition", "contamination"))
-    with pytest.raises(EvaluationError, match="at most 20% of the .*can be copied; next: .*--allow"):
+    rules = replace(plan.protocol, generation_tokens=64, reference_tokens=64)
+    wish = replace(plan, protocol=rules, groups=("repetition", "contamination"))
+    with pytest.raises(EvaluationError, match="at most 20% of .*can be copied; next: .*--allow"):
         evaluate(own_village, params, wish, SilentProgress())
     assert not list(corpus_paths.evaluations.glob("*/seed-*.jsonl"))
     allowed = replace(wish, allow_contamination=True)
