@@ -220,5 +220,5 @@ def test_references_that_are_in_the_index_are_refused_unless_asked(
     allowed = replace(wish, allow_contamination=True)
     share = evaluate(own_village, params, allowed, SilentProgress()).find_metric("13-gram-share")
     assert share is not None
-    assert share.mean > 0.9
+    assert share.mean > 0.5
     assert "can be copied" in share.note
