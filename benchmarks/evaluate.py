@@ -68,6 +68,7 @@ def main() -> None:
         protocol=replace(protocol, num_prompts=words.prompts),
         groups=GROUPS,
         allow_few_texts=True,
+        allow_contamination=True,
         device=words.device,
     )
     with TemporaryDirectory() as folder:

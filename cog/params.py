@@ -104,6 +104,8 @@ class EvaluateParams:
     :param prompt_tokens: Number of tokens of a prompt.
     :param generation_tokens: Number of tokens appended, and of a reference.
     :param featuriser: Model of MAUVE and perplexity: ``packaged``, a hub name, or a folder.
+    :param max_contamination: Share of the references' 13-grams in the index above which an
+        evaluation is refused.
     """
 
     protocol: str
@@ -113,6 +115,7 @@ class EvaluateParams:
     prompt_tokens: int
     generation_tokens: int
     featuriser: str
+    max_contamination: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,7 @@ TINY_PARAMS: dict[str, Any] = {
         "prompt_tokens": 8,
         "generation_tokens": 12,
         "featuriser": "models/tiny/prefix",
+        "max_contamination": 0.2,
     },
 }
 VILLAGE_CARD: dict[str, Any] = {

@@ -44,6 +44,9 @@ if TYPE_CHECKING:
     help="Group of scores, repeatable [default: all].",
 )
 @click.option("--allow-few-texts", is_flag=True, help="Compute MAUVE on fewer than 50 texts.")
+@click.option(
+    "--allow-contamination", is_flag=True, help="Score texts whose references are in the index."
+)
 @click.option("--experiment", default="evaluate", show_default=True, help="Experiment in MLflow.")
 @click.option("--no-track", is_flag=True, help="Log nothing to MLflow.")
 @click.option(
@@ -98,6 +101,7 @@ def make_plan(
         protocol=_protocol(params, given),
         groups=given["groups"] or GROUPS,
         allow_few_texts=given["allow_few_texts"],
+        allow_contamination=given["allow_contamination"],
         device=given["device"],
     )
 

@@ -38,6 +38,9 @@ def _with_options(function: Function) -> Function:
         click.option(
             "--allow-few-texts", is_flag=True, help="Compute MAUVE on fewer than 50 texts."
         ),
+        click.option(
+            "--allow-contamination", is_flag=True, help="Score texts whose references are indexed."
+        ),
         click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto"),
         click.option("--json", "is_json", is_flag=True, help="Print one JSON object."),
     ]

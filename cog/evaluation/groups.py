@@ -5,11 +5,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from cog.corpus.documents import DocumentStore
 from cog.decoding.request import Request
 from cog.evaluation.cache import RowCache, digest_text, fill
+from cog.evaluation.contamination import find_contamination
 from cog.evaluation.features import compared_texts
-from cog.evaluation.metrics.contamination import measure_contamination
+from cog.evaluation.latency import time_plain
 from cog.evaluation.metrics.segmentation_perplexity import ReferenceLikelihood, score_reference
 from cog.evaluation.records import MetricValue, SeedResult
 from cog.evaluation.scores import (
@@ -97,13 +97,17 @@ def _score_copies(run: Evaluation, seeds: tuple[SeedResult, ...]) -> list[Metric
 
 
 def _score_latency(run: Evaluation, seeds: tuple[SeedResult, ...]) -> list[MetricValue]:
-    return score_latency(seeds, batch_size=run.plan.protocol.batch_size)
+    plain_seconds, is_later = time_plain(run)
+    return score_latency(
+        seeds,
+        batch_size=run.plan.protocol.batch_size,
+        plain_seconds=plain_seconds,
+        note="timed in a later run than the texts" if is_later else "",
+    )
 
 
 def _score_contamination(run: Evaluation, _seeds: tuple[SeedResult, ...]) -> list[MetricValue]:
-    documents = DocumentStore(run.paths.corpus(run.plan.corpus_id).documents)
-    references = {prompt.prompt_id: prompt.reference for prompt in run.selection.prompts}
-    return score_contamination(measure_contamination(references, documents.iter_documents()))
+    return score_contamination(find_contamination(run), limit=run.params.evaluate.max_contamination)
 
 
 SCORERS: dict[str, Callable[[Evaluation, tuple[SeedResult, ...]], list[MetricValue]]] = {

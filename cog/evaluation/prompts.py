@@ -1,5 +1,6 @@
 """Prompts of an evaluation: what a corpus holds out goes in, prompts of exact length come out."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -44,13 +45,34 @@ def select_prompts(
         needed = protocol.prompt_tokens + max(protocol.reference_tokens, 1)
         raise EvaluationError(
             f"{corpus_id} must hold out a prompt of {needed} tokens with its reference",
-            found=f"{len(held_out)} held-out prompts, none long enough",
-            run="raise prompts.held_out in the card or prepare.reference_tokens in params.yaml, "
-            f"then dvc repro index@{corpus_id}",
+            found=_count(held_out, splitter),
+            run="pass --prompts-of a corpus of longer texts (cog corpus show ID says how many "
+            "prompts it holds out), or raise prompts.held_out in the card",
             about=corpus_id,
         )
-    chosen = tuple(long_enough[: protocol.num_prompts])
+    chosen = tuple(_spread(long_enough)[: protocol.num_prompts])
     return Selection(chosen, len(held_out), len(long_enough))
+
+
+def _spread(prompts: Sequence[Prompt]) -> list[Prompt]:
+    # the first window of every document, then the second of each, and so on: a few hundred windows
+    # of one long document would say little about a corpus
+    rounds: list[list[Prompt]] = []
+    seen: Counter[str] = Counter()
+    for prompt in prompts:
+        number = seen[prompt.document_id]
+        seen[prompt.document_id] += 1
+        if number == len(rounds):
+            rounds.append([])
+        rounds[number].append(prompt)
+    return [prompt for each in rounds for prompt in each]
+
+
+def _count(held_out: Sequence[Prompt], splitter: WordSplitter) -> str:
+    if not held_out:
+        return "none: no text that is held out is as long as params.yaml says under prepare"
+    lengths = [len(splitter.token_chars(each.prefix + each.reference)) for each in held_out]
+    return f"{len(lengths)} held-out prompts of {min(lengths)} to {max(lengths)} tokens"
 
 
 def _cut(prompt: Prompt, splitter: WordSplitter, protocol: Protocol) -> Prompt | None:

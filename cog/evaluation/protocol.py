@@ -40,7 +40,8 @@ class Protocol:
     :param generation_tokens: Number of tokens appended to it.
     :param reference_tokens: Number of tokens of a reference; 0 for all that was prepared.
     :param has_prefix: Whether the texts that MAUVE compares begin with the prompt.
-    :param selection: How prompts are chosen: ``first`` of those long enough, in prepared order.
+    :param selection: How prompts are chosen of those long enough: ``by-document``, the first of
+        every document in prepared order, then the second of each, and so on.
     :param num_prompts: Number of prompts, at most.
     :param tokenizer: Whose tokens are counted: ``model`` is the trained model's prefix encoder.
     :param method: ``greedy`` or ``nucleus``.
@@ -191,7 +192,7 @@ def _make_default(settings: EvaluateParams, decoding: GenerateParams) -> Protoco
         generation_tokens=settings.generation_tokens,
         reference_tokens=settings.generation_tokens,
         has_prefix=False,
-        selection="first",
+        selection="by-document",
         num_prompts=settings.num_prompts,
         tokenizer="model",
         method=decoding.decoding,

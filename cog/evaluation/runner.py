@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from cog.decoding.request import Request
+from cog.evaluation.contamination import check_contamination
 from cog.evaluation.groups import SCORERS
 from cog.evaluation.records import EvaluationResult, MetricValue, SeedResult
 from cog.evaluation.results import save_result
@@ -25,10 +26,12 @@ def evaluate(
     :param progress: Told of every text that is written or measured, and of what to know.
     :returns: The result, which is also kept.
     :raises EvaluationError: If the system is unknown, no prompt is long enough, MAUVE is asked for
-        by name on too few texts, or the disk is full.
+        by name on too few texts, too much of the references is in the index, or the disk is full.
     """
     run = prepare(paths, params, plan, progress)
     with run.stack:
+        with run.timed("contamination"):
+            check_contamination(run)
         seeds = _generate(run)
         metrics = _score(run, seeds)
         corpus_paths = paths.corpus(plan.corpus_id)

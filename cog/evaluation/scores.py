@@ -2,15 +2,16 @@
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cog.errors import EvaluationError
-from cog.evaluation.metrics.contamination import Contamination
-from cog.evaluation.metrics.latency import TOTAL
+from cog.evaluation.metrics.contamination import ORDER as GRAM_ORDER
+from cog.evaluation.metrics.contamination import Shares
+from cog.evaluation.metrics.latency import TOTAL, BatchSeconds, sum_batches
 from cog.evaluation.metrics.mauve import (
     FEW_TEXTS,
     FewTextsWarning,
@@ -27,6 +28,7 @@ from cog.evaluation.records import MetricValue, SeedResult
 from cog.evaluation.statistics import NORMAL_QUANTILE, Combine, bootstrap_interval
 
 Values = NDArray[np.float64]
+MIN_BATCHES = 5  # fewer say nothing about chance
 NUM_HALVES = 20  # from which MAUVE's standard error is told
 
 
@@ -196,46 +198,93 @@ def score_copies(seeds: Sequence[SeedResult], *, count_tokens: CountTokens) -> l
     ]
 
 
-def score_latency(seeds: Sequence[SeedResult], *, batch_size: int) -> list[MetricValue]:
-    """Seconds a text, by part; texts of a batch share the batch's.
+def score_latency(
+    seeds: Sequence[SeedResult], *, batch_size: int, plain_seconds: float | None, note: str = ""
+) -> list[MetricValue]:
+    """Seconds a text, by part, cold and warm, and against the plain language model.
 
     :param seeds: The generations.
     :param batch_size: Number of texts decoded together; those of the first batch are cold.
+    :param plain_seconds: Seconds a text of the plain language model under ``transformers``; None if
+        it was not timed.
+    :param note: A warning about that time.
     :returns: Scores of the warm texts (of all, if there is one batch only) and of the cold ones.
     """
-    first = 0 if len(seeds[0].texts) <= batch_size else batch_size
-    parts = list(seeds[0].texts[0].generation.seconds)
-    seconds = np.array(
-        [
-            [[text.generation.seconds[part] for part in parts] for text in seed.texts]
-            for seed in seeds
-        ]
-    )  # (num_seeds, num_prompts, num_parts)
-    num_tokens = np.array([[text.generation.num_tokens for text in s.texts] for s in seeds])
-    total = seconds.sum(axis=2)
-    warm = {part: seconds[:, first:, i] for i, part in enumerate(parts)}
-    warm[TOTAL] = total[:, first:]
-    cold = float(total[:, :batch_size].mean())
-    speed = np.stack([num_tokens[:, first:], total[:, first:]], axis=2)
-    return [
-        *(_score(Named(f"latency/{part}", False), values) for part, values in warm.items()),
-        _describe("latency/cold", [cold], min(batch_size, len(seeds[0].texts))),
-        _score(Named("latency/tokens-per-second", True), speed, combine=_ratio),
+    timed = [
+        sum_batches(
+            [text.generation.seconds for text in seed.texts],
+            [text.generation.num_tokens for text in seed.texts],
+            batch_size=batch_size,
+        )
+        for seed in seeds
     ]
+    scores = _score_warm(timed, batch_size=batch_size)
+    num_cold = int(timed[0].num_texts[0])
+    for i, part in enumerate(timed[0].parts):
+        cold = [float(each.seconds[0, i] / each.num_texts[0]) for each in timed]
+        scores.append(_describe("latency/cold" + f"-{part}" * (part != TOTAL), cold, num_cold))
+    if plain_seconds is not None:
+        total = next(score for score in scores if score.name == f"latency/{TOTAL}")
+        plain = _describe("latency/transformers", [plain_seconds], num_cold)
+        scores += [replace(plain, note=note), replace(_relate(total, plain_seconds), note=note)]
+    return scores
 
 
-def score_contamination(contamination: Contamination) -> list[MetricValue]:
+def _score_warm(timed: Sequence[BatchSeconds], *, batch_size: int) -> list[MetricValue]:
+    # numerators and denominators of batches; the mean over seeds before, since seeds share prompts
+    first = timed[0].first_warm
+    texts, tokens = (
+        np.mean([getattr(each, name)[first:] for each in timed], axis=0)
+        for name in ("num_texts", "num_tokens")
+    )
+    scores = []
+    for i, part in enumerate(timed[0].parts):
+        by_seed = np.stack([each.seconds[first:, i] for each in timed])
+        pairs = np.stack([by_seed, np.broadcast_to(texts, by_seed.shape)], axis=2)
+        name = Named(f"latency/{part}", False)
+        scores.append(_score_batches(name, pairs, sizes=texts, batch_size=batch_size))
+        if part == TOTAL:
+            speed = np.stack([np.broadcast_to(tokens, by_seed.shape), by_seed], axis=2)
+            name = Named("latency/tokens-per-second", True)
+            scores.append(_score_batches(name, speed, sizes=texts, batch_size=batch_size))
+    return scores
+
+
+def _score_batches(named: Named, values: Values, *, sizes: Values, batch_size: int) -> MetricValue:
+    # values: (num_seeds, num_batches, 2); every text of a batch has the batch's value
+    score = _score(named, values, combine=_ratio)
+    per_text = np.repeat(score.per_prompt, sizes.astype(int))
+    score = replace(score, num_texts=len(per_text), per_prompt=tuple(map(float, per_text)))
+    if len(sizes) >= MIN_BATCHES:
+        return score
+    note = f"{len(sizes)} batches of {batch_size} texts are too few for an interval"
+    return replace(score, low=score.mean, high=score.mean, note=note)
+
+
+def _relate(total: MetricValue, plain_seconds: float) -> MetricValue:
+    ratio = _describe("latency/ratio", [total.mean / plain_seconds], total.num_texts)
+    return replace(
+        ratio,
+        low=total.low / plain_seconds,
+        high=total.high / plain_seconds,
+        per_seed=tuple(each / plain_seconds for each in total.per_seed),
+        is_higher_better=False,
+    )
+
+
+def score_contamination(shares: Shares, *, limit: float) -> list[MetricValue]:
     """How much of the references also stands in the index.
 
-    :param contamination: What was found.
+    :param shares: What was found.
+    :param limit: Share of n-grams above which the score carries a warning.
     :returns: Two scores.
     """
-    name = f"contamination/{contamination.order}-gram"
-    num_texts = contamination.num_texts
-    return [
-        _describe(f"{name}-texts", [contamination.share_of_texts], num_texts),
-        _describe(f"{name}-share", [contamination.share_of_grams], num_texts),
-    ]
+    name = f"contamination/{GRAM_ORDER}-gram"
+    grams = _describe(f"{name}-share", [shares.of_grams], shares.num_texts)
+    if shares.of_grams > limit:
+        note = f"{shares.of_grams:.0%} of the references is in the index and can be copied"
+        grams = replace(grams, note=note)
+    return [_describe(f"{name}-texts", [shares.of_texts], shares.num_texts), grams]
 
 
 def _each(

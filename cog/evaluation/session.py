@@ -37,6 +37,7 @@ class Plan:
     :param protocol: How.
     :param groups: Which groups of scores; each of ``GROUPS``.
     :param allow_few_texts: Whether MAUVE is computed on fewer than 50 texts.
+    :param allow_contamination: Whether references may be in the index.
     :param device: ``cpu``, ``cuda`` or ``auto``.
     """
 
@@ -46,6 +47,7 @@ class Plan:
     protocol: Protocol
     groups: tuple[str, ...]
     allow_few_texts: bool
+    allow_contamination: bool
     device: str
 
 

@@ -33,6 +33,7 @@ def evaluate_corpus(
         protocol=protocol,
         groups=GROUPS,
         allow_few_texts=False,
+        allow_contamination=False,
         device="auto",
     )
     result = evaluate(paths, params, plan, progress)

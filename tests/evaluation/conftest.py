@@ -38,6 +38,7 @@ def plan(protocol: Protocol) -> Plan:
         protocol=replace(protocol, seeds=(0, 1)),
         groups=GROUPS,
         allow_few_texts=False,
+        allow_contamination=False,
         device="cpu",
     )
 

@@ -11,7 +11,7 @@ from cog.evaluation.statistics import bootstrap_interval
 from cog.params import EvaluateParams, GenerateParams
 from cog.records import CORPUS, VOCABULARY, Decoding, Generation, Segment
 
-SETTINGS = EvaluateParams("default", 4, 1, 2, 8, 16, "packaged")
+SETTINGS = EvaluateParams("default", 4, 1, 2, 8, 16, "packaged", 0.2)
 GENERATE = GenerateParams(4, 2, "nucleus", 0.95, 16, 16, 0.0, 0.0, 0)
 
 

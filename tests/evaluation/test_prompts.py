@@ -59,7 +59,22 @@ def test_no_prompt_long_enough_is_said(
     splitter: WordSplitter, held_out: list[Prompt], protocol: Protocol
 ) -> None:
     wide = replace(protocol, reference_tokens=128)
-    with pytest.raises(EvaluationError, match="a prompt of 136 tokens.*none long enough"):
+    with pytest.raises(EvaluationError, match="of 136 tokens.*held-out prompts of 24 to 24 tokens"):
         select_prompts(held_out, splitter=splitter, protocol=wide, corpus_id="village")
-    with pytest.raises(EvaluationError, match="0 held-out prompts"):
+    with pytest.raises(EvaluationError, match="none: no text that is held out"):
         select_prompts([], splitter=splitter, protocol=protocol, corpus_id="village")
+
+
+def test_prompts_are_spread_over_documents(
+    splitter: WordSplitter, held_out: list[Prompt], protocol: Protocol
+) -> None:
+    source = held_out[0]
+    windows = [
+        replace(source, prompt_id=f"{document}#{number}", document_id=document)
+        for document in ("long", "short", "middle")
+        for number in range({"long": 3, "short": 1, "middle": 2}[document])
+    ]
+    rules = replace(protocol, num_prompts=5)
+    found = select_prompts(windows, splitter=splitter, protocol=rules, corpus_id="village")
+    ids = [prompt.prompt_id for prompt in found.prompts]
+    assert ids == ["long#0", "short#0", "middle#0", "long#1", "middle#1"]

@@ -3,8 +3,11 @@ import shutil
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from cog.corpus.documents import DocumentStore
 from cog.decoding.generator import CopyGenerator
 from cog.decoding.request import Request
 from cog.decoding.session import open_generator
@@ -195,3 +198,27 @@ def test_scores_of_two_seeds_are_their_means(
         assert metric is not None
         assert metric.mean == pytest.approx(np.mean(metric.per_seed))
         assert metric.mean == pytest.approx(np.mean(metric.per_prompt))
+
+
+def test_references_that_are_in_the_index_are_refused_unless_asked(
+    own_village: ProjectPaths, params: Params, plan: Plan
+) -> None:
+    # prompts of a corpus that indexes the very documents they are cut from
+    corpus_paths = own_village.corpus("village")
+    documents = list(DocumentStore(corpus_paths.documents).iter_documents())
+    table = pq.read_table(corpus_paths.prompts)
+    rows = [
+        {**row, "prefix": document.text[:60], "reference": document.text[60:]}
+        for row, document in zip(table.to_pylist(), documents, strict=False)
+    ]
+    pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), corpus_paths.prompts)
+    rules = replace(plan.protocol, generation_tokens=64, reference_tokens=64)
+    wish = replace(plan, protocol=rules, groups=("repetition", "contamination"))
+    with pytest.raises(EvaluationError, match="at most 20% of .*can be copied; next: .*--allow"):
+        evaluate(own_village, params, wish, SilentProgress())
+    assert not list(corpus_paths.evaluations.glob("*/seed-*.jsonl"))
+    allowed = replace(wish, allow_contamination=True)
+    share = evaluate(own_village, params, allowed, SilentProgress()).find_metric("13-gram-share")
+    assert share is not None
+    assert share.mean > 0.5
+    assert "can be copied" in share.note

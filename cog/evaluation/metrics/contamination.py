@@ -19,6 +19,20 @@ DOCUMENTS_PER_LOOKUP = 256
 
 
 @dataclass(frozen=True, slots=True)
+class Shares:
+    """The shares alone.
+
+    :param of_texts: Share of references with at least one n-gram in the index.
+    :param of_grams: Share of all n-grams of all references that are in the index.
+    :param num_texts: Number of references of at least n words.
+    """
+
+    of_texts: float
+    of_grams: float
+    num_texts: int
+
+
+@dataclass(frozen=True, slots=True)
 class Contamination:
     """How much of the references also stands in the index.
 

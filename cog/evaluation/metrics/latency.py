@@ -1,50 +1,52 @@
-"""Latency: the seconds of single generations go in, a summary per part comes out."""
+"""Latency: the seconds of single texts go in, sums of whole batches come out.
+
+Texts of a batch share its seconds, so it is batches that are independent, not texts.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 TOTAL = "total"
 
-
-@dataclass(frozen=True, slots=True)
-class PartLatency:
-    """Seconds of one part of generating a text.
-
-    :param mean: Mean.
-    :param median: Median.
-    :param high: 95th percentile.
-    """
-
-    mean: float
-    median: float
-    high: float
+Values = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Latency:
-    """How long texts take; the first is cold, all others are warm.
+class BatchSeconds:
+    """How long batches took that were written one after another; the first one is cold.
 
-    :param cold: Seconds of the first text by part, and ``total``.
-    :param warm: Summary of the others by part, and ``total``; empty if there is only one text.
-    :param tokens_per_second: Tokens over seconds of all texts.
-    :param num_texts: Number of texts, the cold one included.
+    :param parts: Names of the parts, such as ``retrieve``, and ``total`` at the end.
+    :param seconds: Seconds of each batch by part. *Shape:* ``(num_batches, num_parts)``
+    :param num_texts: Number of texts of each batch. *Shape:* ``(num_batches,)``
+    :param num_tokens: Number of tokens of each batch. *Shape:* ``(num_batches,)``
     """
 
-    cold: dict[str, float]
-    warm: dict[str, PartLatency]
-    tokens_per_second: float
-    num_texts: int
+    parts: tuple[str, ...]
+    seconds: Values
+    num_texts: Values
+    num_tokens: Values
+
+    @property
+    def first_warm(self) -> int:
+        """Where the warm batches begin.
+
+        :returns: 1; 0 if there is one batch only, which then stands for both.
+        """
+        return min(1, len(self.num_texts) - 1)
 
 
-def summarise_latency(seconds: Sequence[Mapping[str, float]], num_tokens: Sequence[int]) -> Latency:
-    """Summarise the seconds of texts that were written one after another in one process.
+def sum_batches(
+    seconds: Sequence[Mapping[str, float]], num_tokens: Sequence[int], *, batch_size: int
+) -> BatchSeconds:
+    """Add up the seconds of the texts of each batch.
 
-    :param seconds: Seconds by part (``retrieve``, ``gather``, ``decode``) of each text, in the
-        order they were written.
+    :param seconds: Seconds by part of each text, in the order they were written.
     :param num_tokens: Number of tokens of each text.
-    :returns: The summary.
+    :param batch_size: Number of texts decoded together; the last batch may be smaller.
+    :returns: The sums.
     :raises ValueError: If there is no text, or texts have different parts.
     """
     if not seconds or len(seconds) != len(num_tokens):
@@ -52,13 +54,11 @@ def summarise_latency(seconds: Sequence[Mapping[str, float]], num_tokens: Sequen
     parts = list(seconds[0])
     if any(set(each) != set(parts) for each in seconds):
         raise ValueError(f"every text must have the parts {parts}")
-    rows = [{**each, TOTAL: sum(each.values())} for each in seconds]
-    all_seconds = sum(row[TOTAL] for row in rows)
-    warm = {}
-    for part in [*parts, TOTAL] if len(rows) > 1 else []:
-        values = np.array([row[part] for row in rows[1:]])
-        warm[part] = PartLatency(
-            float(values.mean()), float(np.median(values)), float(np.percentile(values, 95))
-        )
-    speed = sum(num_tokens) / all_seconds if all_seconds else 0.0
-    return Latency(rows[0], warm, speed, len(rows))
+    rows = np.array([[*(each[part] for part in parts), sum(each.values())] for each in seconds])
+    begins = np.arange(0, len(rows), batch_size)
+    return BatchSeconds(
+        parts=(*parts, TOTAL),
+        seconds=np.add.reduceat(rows, begins),
+        num_texts=np.add.reduceat(np.ones(len(rows)), begins),
+        num_tokens=np.add.reduceat(np.array(num_tokens, dtype=np.float64), begins),
+    )
