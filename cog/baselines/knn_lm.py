@@ -66,12 +66,11 @@ def check_settings(settings: KnnSettings, *, num_entries: int, corpus_id: str) -
 
 
 def weigh_neighbours(
-    distances: NDArray[np.float32], tokens: NDArray[np.int32], *, settings: KnnSettings
+    distances: NDArray[np.float32], *, settings: KnnSettings
 ) -> NDArray[np.float32]:
     """Probability of each neighbour: ``softmax(-alpha · distance / temperature)``.
 
     :param distances: Squared distances, infinite for no neighbour. *Shape:* ``(batch, top_k)``
-    :param tokens: Next tokens of the neighbours. *Shape:* ``(batch, top_k)``
     :param settings: Scale and temperature.
     :returns: One per neighbour; probabilities of a token are their sums. *Shape:* ``(batch,
         top_k)``
@@ -185,7 +184,7 @@ class KnnGenerator:
             )
         rows, distances = self._searcher.search(queries, top_k=self._settings.top_k)
         tokens = self._tokens[rows]  # a row of -1 has no weight, so its token does not matter
-        found = weigh_neighbours(distances, tokens, settings=self._settings)
+        found = weigh_neighbours(distances, settings=self._settings)
         mixed = interpolate(
             weights,
             torch.from_numpy(tokens.astype(np.int64)).to(weights.device),
