@@ -109,7 +109,7 @@ class TokenLoop:
             for ids, row in zip(prefixes, rows, strict=True)
         ]
         cache: PrefixCache = encoder.new_cache(batch=len(rows), capacity=max(lengths))
-        states, live = encoder.append_last(cache, prefixes), rows
+        states, live = self.append_last(cache, prefixes), rows
         while True:
             weights = self.weigh_tokens(states)
             if blend is not None:
@@ -119,7 +119,17 @@ class TokenLoop:
             live = [row for row in live if not row.is_done]
             if not live:
                 return
-            states = encoder.append(cache, [[] if row.is_done else row.new_ids for row in rows])
+            new_ids = [[] if row.is_done else row.new_ids for row in rows]
+            states = self.append_last(cache, new_ids)
+
+    def append_last(self, cache: PrefixCache, token_ids: Sequence[Sequence[int]]) -> Tensor:
+        """Append tokens to the texts of a batch.
+
+        :param cache: The cache.
+        :param token_ids: New tokens per text; may be empty for some, not for all.
+        :returns: States at the last token of the texts that got some. *Shape:* ``(num_rows, dim)``
+        """
+        return self.model.prefix_encoder.append_last(cache, token_ids)
 
     def weigh_tokens(self, states: Tensor) -> Tensor:
         """Unnormalised probabilities of the vocabulary; special tokens have none.
