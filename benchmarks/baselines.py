@@ -18,8 +18,9 @@ from transformers import PreTrainedModel
 
 from benchmarks.common import ROOT, report, say
 from benchmarks.peer import load_peer, run_peer
-from cog.baselines.datastore import DatastoreManifest, iter_entries
+from cog.baselines.datastore import iter_entries
 from cog.baselines.knn_lm import KnnGenerator, KnnSettings
+from cog.baselines.manifest import DatastoreManifest
 from cog.baselines.neighbours import build_searcher, open_searcher
 from cog.baselines.project import read_settings
 from cog.baselines.protocol import TextGenerator

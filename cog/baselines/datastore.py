@@ -13,16 +13,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from cog.baselines.manifest import FORMAT_VERSION, KEYS_FILE, MANIFEST_FILE, DatastoreManifest
 from cog.baselines.neighbours import SearchSettings, build_searcher
-from cog.errors import IndexingError, IndexMismatchError, IndexNotBuiltError
+from cog.errors import IndexingError
 from cog.model.load import CogModel
 from cog.progress import Progress
 from cog.records import Document
 
-KEYS_FILE = "keys.f16"
 TOKENS_FILE = "tokens.i32"
-MANIFEST_FILE = "manifest.json"
-FORMAT_VERSION = 1
 WINDOWS_PER_GROUP = 512  # windows sorted by length together; bounds the memory
 
 
@@ -40,34 +38,6 @@ class DatastoreSettings:
     overlap_tokens: int
     batch_tokens: int
     search: SearchSettings
-
-
-@dataclass(frozen=True, slots=True)
-class DatastoreManifest:
-    """What a datastore says of itself.
-
-    :param format_version: Version of the files.
-    :param corpus: Corpus id.
-    :param digest: sha256 over keys and tokens in order.
-    :param documents_digest: The documents it was built from.
-    :param model: Fingerprint of the model.
-    :param num_entries: Number of pairs.
-    :param dim: Width of a key.
-    :param settings: What it was built with, as plain values.
-    :param search: Kind of search, and its recall against exact search.
-    :param seconds: Seconds per part.
-    """
-
-    format_version: int
-    corpus: str
-    digest: str
-    documents_digest: str
-    model: str
-    num_entries: int
-    dim: int
-    settings: dict[str, object]
-    search: dict[str, object]
-    seconds: dict[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,59 +229,6 @@ def load_tokens(folder: Path, *, num_entries: int) -> NDArray[np.int32]:
     :returns: *Shape:* ``(num_entries,)``
     """
     return np.fromfile(folder / TOKENS_FILE, dtype=np.int32, count=num_entries)
-
-
-def load_datastore_manifest(
-    folder: Path, *, corpus_id: str, model: str, documents_digest: str | None
-) -> DatastoreManifest:
-    """Read a datastore's manifest and hold it against what it is to be used with.
-
-    :param folder: The datastore.
-    :param corpus_id: The corpus.
-    :param model: Fingerprint of the model.
-    :param documents_digest: Digest of the documents; None for any.
-    :returns: The manifest.
-    :raises IndexNotBuiltError: If there is no datastore.
-    :raises IndexMismatchError: If it is damaged, or of another model or other documents.
-    """
-    run = f"cog datastore build {corpus_id}"
-    try:
-        content = json.loads((folder / MANIFEST_FILE).read_bytes())
-    except FileNotFoundError:
-        raise IndexNotBuiltError(
-            f"corpus {corpus_id} must have a datastore for kNN-LM",
-            found=f"no {folder.name}/{MANIFEST_FILE}",
-            run=run,
-            about=corpus_id,
-        ) from None
-    except (ValueError, OSError) as error:
-        raise _mismatch(corpus_id, "a readable manifest", str(error)) from error
-    try:
-        manifest = DatastoreManifest(**content)
-    except TypeError as error:
-        raise _mismatch(corpus_id, "a complete manifest", str(error)) from error
-    checks = [
-        (FORMAT_VERSION, manifest.format_version, "format version"),
-        (corpus_id, manifest.corpus, "corpus"),
-        (model, manifest.model, "model"),
-        (documents_digest, manifest.documents_digest, "documents"),
-    ]
-    for wanted, found, what in checks:
-        if wanted is not None and wanted != found:
-            raise _mismatch(corpus_id, f"one of {what} {wanted!s:.16}", f"{found!s:.16}")
-    size = (folder / KEYS_FILE).stat().st_size if (folder / KEYS_FILE).is_file() else 0
-    if size != manifest.num_entries * manifest.dim * 2:
-        raise _mismatch(corpus_id, f"{manifest.num_entries} keys", f"{size} bytes of them")
-    return manifest
-
-
-def _mismatch(corpus_id: str, wanted: str, found: str) -> IndexMismatchError:
-    return IndexMismatchError(
-        f"the datastore of {corpus_id} must be {wanted}",
-        found=found,
-        run=f"cog datastore build {corpus_id}",
-        about=corpus_id,
-    )
 
 
 def _replace_folder(building: Path, folder: Path) -> None:

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from cog.baselines.datastore import DatastoreManifest
+from cog.baselines.manifest import DatastoreManifest
 from cog.baselines.neighbours import NeighbourSearcher
 from cog.baselines.token_loop import TokenLoop
 from cog.baselines.transformer import describe_tokens

@@ -1,14 +1,13 @@
 """A project's datastores: a corpus id goes in, a built or an opened datastore comes out."""
 
 from cog.baselines.datastore import (
-    DatastoreManifest,
     DatastoreSettings,
     build_datastore,
-    load_datastore_manifest,
     load_keys,
     load_tokens,
 )
 from cog.baselines.knn_lm import KnnGenerator, KnnSettings
+from cog.baselines.manifest import DatastoreManifest, load_corpus_manifest
 from cog.baselines.neighbours import SearchSettings, open_searcher
 from cog.corpus.documents import DocumentStore, documents_digest
 from cog.errors import IndexingError
@@ -71,23 +70,6 @@ def read_settings(params: DatastoreParams) -> DatastoreSettings:
     )
     return DatastoreSettings(
         params.context_tokens, params.overlap_tokens, params.batch_tokens, search
-    )
-
-
-def load_corpus_manifest(paths: ProjectPaths, corpus_id: str, *, model: str) -> DatastoreManifest:
-    """Read the manifest of a corpus's datastore, held against its documents and a model.
-
-    :param paths: The project.
-    :param corpus_id: The corpus.
-    :param model: Fingerprint of the model.
-    :returns: The manifest.
-    """
-    corpus_paths = paths.corpus(corpus_id)
-    digest = None
-    if corpus_paths.documents.is_file():
-        digest = documents_digest(corpus_paths.documents)
-    return load_datastore_manifest(
-        corpus_paths.datastore, corpus_id=corpus_id, model=model, documents_digest=digest
     )
 
 

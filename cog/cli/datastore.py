@@ -47,7 +47,7 @@ def info(ctx: click.Context, /, corpus_id: str, *, is_json: bool) -> None:
     """Say what a corpus's datastore holds and how it is searched."""
     paths = get_project(ctx)
     params = load_params(paths.params)
-    from cog.baselines.project import load_corpus_manifest
+    from cog.baselines.manifest import load_corpus_manifest
     from cog.index.activation import get_model_folder
     from cog.model.fingerprint import fingerprint_model
     from cog.registry import load_card

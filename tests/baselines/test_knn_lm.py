@@ -12,18 +12,18 @@ import torch
 from cog.baselines.datastore import (
     DatastoreSettings,
     iter_windows,
-    load_datastore_manifest,
     load_keys,
     load_tokens,
 )
 from cog.baselines.knn_lm import KnnSettings, interpolate, weigh_neighbours
+from cog.baselines.manifest import load_corpus_manifest, load_datastore_manifest
 from cog.baselines.neighbours import (
     SearchSettings,
     build_searcher,
     exact_search,
     open_searcher,
 )
-from cog.baselines.project import build_corpus_datastore, load_corpus_manifest, open_knn_lm
+from cog.baselines.project import build_corpus_datastore, open_knn_lm
 from cog.baselines.transformer import TransformerGenerator
 from cog.corpus.documents import DocumentStore
 from cog.decoding.request import Request
