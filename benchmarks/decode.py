@@ -10,9 +10,10 @@ import time
 from dataclasses import replace
 
 import torch
-from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers import PreTrainedModel
 
 from benchmarks.common import ROOT, peak_bytes, report, say
+from benchmarks.peer import load_peer, run_peer
 from cog.corpus.documents import load_prompts
 from cog.decoding.generator import CopyGenerator
 from cog.decoding.request import Request
@@ -24,49 +25,6 @@ from cog.model.config import load_config
 from cog.params import load_params
 from cog.paths import find_project
 from cog.records import Generation
-
-
-def load_peer(generator: CopyGenerator, base: str) -> PreTrainedModel:
-    """The same prefix encoder in plain transformers.
-
-    :param generator: Ours, whose weights are taken.
-    :param base: Folder of the base model.
-    :returns: The model with its default attention.
-    """
-    peer = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
-    peer.load_state_dict(generator.model.prefix_encoder.model.state_dict())
-    return peer.eval()
-
-
-def run_peer(peer: PreTrainedModel, generator: CopyGenerator, requests: list[Request]) -> float:
-    """Continue prompts with ``generate``.
-
-    :param peer: The model.
-    :param generator: Ours, whose tokenizer is used.
-    :param requests: The prompts, all of one length in tokens.
-    :returns: Seconds.
-    """
-    decoding = requests[0].decoding
-    began = time.perf_counter()
-    ids = [generator.prefix_ids(request) for request in requests]
-    longest = max(map(len, ids))
-    batch = torch.tensor([[2] * (longest - len(row)) + row for row in ids])
-    mask = torch.tensor([[0] * (longest - len(row)) + [1] * len(row) for row in ids])
-    with torch.inference_mode():
-        output = peer.generate(
-            batch,
-            attention_mask=mask,
-            do_sample=decoding.method == "nucleus",
-            top_p=decoding.top_p,
-            top_k=0,
-            max_new_tokens=decoding.max_new_tokens,
-            min_new_tokens=decoding.max_new_tokens,
-            eos_token_id=None,
-            pad_token_id=2,
-        )
-    seconds = time.perf_counter() - began
-    assert output.shape[1] == longest + decoding.max_new_tokens
-    return seconds
 
 
 def compare(
@@ -90,7 +48,10 @@ def compare(
         began = time.perf_counter()
         generations = generator.generate(seeded)
         seconds = time.perf_counter() - began
-        peer_seconds = run_peer(peer, generator, seeded)
+        began = time.perf_counter()
+        ids = [generator.prefix_ids(request) for request in seeded]
+        tokenised = time.perf_counter() - began
+        peer_seconds = tokenised + run_peer(peer, ids, seeded[0].decoding)
         speeds = num_tokens / seconds, num_tokens / peer_seconds
         say(f"batch {len(requests)}: {speeds[0]:.1f} against {speeds[1]:.1f} tokens/s")
         if number:  # the first pair warms up
@@ -157,7 +118,7 @@ def main() -> None:
         generator.generate(requests)
         generated = peak_bytes()
         pool = generator.pools.make_pool(generator.pools.gather(requests[0]))
-        peer = load_peer(generator, str(base))
+        peer = load_peer(generator.model, base)
         one = compare(generator, peer, requests[:1], rounds=options.rounds)
         many = compare(generator, peer, requests, rounds=options.rounds)
     report(

@@ -119,6 +119,38 @@ class EvaluateParams:
 
 
 @dataclass(frozen=True, slots=True)
+class DatastoreParams:
+    """Stage ``datastore``, and the settings of the system ``knn-lm``.
+
+    :param context_tokens: Number of tokens of a document read in one pass.
+    :param overlap_tokens: Number of those that only give context.
+    :param batch_tokens: Number of tokens encoded together.
+    :param flat_threshold_rows: Number of entries up to which search is exact.
+    :param num_probes: Number of lists of the IVF-PQ index that are read.
+    :param rerank_factor: Number of entries proposed per neighbour wanted.
+    :param recall_at: The k at which recall against exact search is measured.
+    :param min_recall: Recall below which a datastore is refused.
+    :param top_k: Number of neighbours (k).
+    :param weight: Share of the neighbours in the distribution (lambda).
+    :param distance_scale: What a squared distance is multiplied with (alpha).
+    :param temperature: What it is divided by.
+    """
+
+    context_tokens: int
+    overlap_tokens: int
+    batch_tokens: int
+    flat_threshold_rows: int
+    num_probes: int
+    rerank_factor: int
+    recall_at: int
+    min_recall: float
+    top_k: int
+    weight: float
+    distance_scale: float
+    temperature: float
+
+
+@dataclass(frozen=True, slots=True)
 class Params:
     """The whole of params.yaml.
 
@@ -129,6 +161,7 @@ class Params:
     :param index: Section of the stage.
     :param generate: Section of the stage.
     :param evaluate: Section of the stage.
+    :param datastore: Section of the stage.
     """
 
     corpora: dict[str, CorpusEntry]
@@ -138,6 +171,7 @@ class Params:
     index: IndexParams
     generate: GenerateParams
     evaluate: EvaluateParams
+    datastore: DatastoreParams
 
 
 SECTIONS = {
@@ -146,6 +180,7 @@ SECTIONS = {
     "index": IndexParams,
     "generate": GenerateParams,
     "evaluate": EvaluateParams,
+    "datastore": DatastoreParams,
 }
 
 

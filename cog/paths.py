@@ -45,6 +45,11 @@ class CorpusPaths:
         return self.root / "manifest.json"
 
     @property
+    def datastore(self) -> Path:
+        """The datastore of kNN-LM: hidden states and next tokens."""
+        return self.root / "datastore"
+
+    @property
     def generations(self) -> Path:
         """Generations of the held-out prompts, one JSON object a line."""
         return self.root / "generations.jsonl"

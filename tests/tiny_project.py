@@ -44,6 +44,20 @@ TINY_PARAMS: dict[str, Any] = {
         "featuriser": "models/tiny/prefix",
         "max_contamination": 0.2,
     },
+    "datastore": {
+        "context_tokens": 32,
+        "overlap_tokens": 8,
+        "batch_tokens": 128,
+        "flat_threshold_rows": 100000,
+        "num_probes": 4,
+        "rerank_factor": 2,
+        "recall_at": 10,
+        "min_recall": 0.8,
+        "top_k": 8,
+        "weight": 0.25,
+        "distance_scale": 0.1,
+        "temperature": 1.0,
+    },
 }
 VILLAGE_CARD: dict[str, Any] = {
     "id": "village",

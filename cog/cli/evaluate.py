@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cog.baselines.names import SYSTEMS
 from cog.cli.main import get_project
-from cog.evaluation.protocol import GROUPS, PRESETS, SYSTEMS, Protocol, make_protocol
+from cog.evaluation.protocol import GROUPS, PRESETS, Protocol, make_protocol
 from cog.params import load_params
 
 if TYPE_CHECKING:

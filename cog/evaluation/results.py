@@ -6,9 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from cog.atomic import write_text_atomically
+from cog.baselines.identity import identify_system
+from cog.baselines.names import COG
 from cog.errors import EvaluationError
 from cog.evaluation.records import EvaluationResult, MetricValue, parse_result
 from cog.index.manifest import load_manifest
+from cog.params import load_params
 from cog.paths import CorpusPaths, ProjectPaths
 
 
@@ -109,20 +112,34 @@ def load_results(paths: ProjectPaths, corpus_id: str) -> list[EvaluationResult]:
 
 
 def check_current(paths: ProjectPaths, result: EvaluationResult) -> None:
-    """Refuse a result of an index that was built again since.
+    """Refuse a result of an index, or a datastore, that was built again since.
 
     :param paths: The project.
     :param result: The result.
     :raises EvaluationError: If the corpus's index is another one now.
     """
-    manifest = load_manifest(paths.corpus(result.corpus))
-    if manifest.digest != result.index:
+    now = get_current_index(paths, result.corpus, system=result.system)
+    if now != result.index:
         raise EvaluationError(
-            f"the evaluation of {result.corpus} must be of its index {manifest.digest[:12]}",
+            f"the evaluation of {result.corpus} must be of its index {now[:12]}",
             found=f"{result.index[:12]}, which was built again since",
-            run=f"cog evaluate --corpus {result.corpus}",
+            run=f"cog evaluate --corpus {result.corpus} --system {result.system}",
             about=result.corpus,
         )
+
+
+def get_current_index(paths: ProjectPaths, corpus_id: str, *, system: str) -> str:
+    """Digest of what a system would copy from, or search, now.
+
+    :param paths: The project.
+    :param corpus_id: The corpus.
+    :param system: One of ``SYSTEMS``.
+    :returns: The digest; empty for nothing.
+    """
+    if system == COG:
+        return load_manifest(paths.corpus(corpus_id)).digest
+    params = load_params(paths.params)
+    return identify_system(paths, params, corpus_id=corpus_id, system=system).index
 
 
 def _join_metrics(

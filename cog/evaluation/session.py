@@ -5,19 +5,18 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 
-from cog.corpus.documents import documents_digest, load_prompts
-from cog.decoding.generator import CopyGenerator
-from cog.decoding.session import open_generator
+from cog.baselines.identity import SystemIdentity, identify_system
+from cog.baselines.names import COG, SYSTEMS
+from cog.baselines.protocol import TextGenerator
+from cog.baselines.systems import open_system
+from cog.corpus.documents import load_prompts
 from cog.errors import EvaluationError, IndexMismatchError
 from cog.evaluation.features import Measurer
 from cog.evaluation.generations import GenerationStore, RunKey
 from cog.evaluation.prompts import Selection, select_prompts
-from cog.evaluation.protocol import COG, GROUPS, QUALITY, Protocol
+from cog.evaluation.protocol import COPY_GROUPS, GROUPS, QUALITY, Protocol
 from cog.evaluation.scores import check_mauve
 from cog.index.activation import get_model_folder
-from cog.index.manifest import check_index, load_manifest
-from cog.index.records import Manifest
-from cog.model.fingerprint import fingerprint_model
 from cog.model.language_model import identify_tokenizer
 from cog.model.load import load_splitter
 from cog.model.words import WordSplitter
@@ -33,7 +32,7 @@ class Plan:
 
     :param corpus_id: The corpus that is copied from.
     :param prompt_corpus_id: The corpus whose held-out prompts are continued.
-    :param system: What writes: ``cog``.
+    :param system: What writes; one of ``SYSTEMS``.
     :param protocol: How.
     :param groups: Which groups of scores; each of ``GROUPS``.
     :param allow_few_texts: Whether MAUVE is computed on fewer than 50 texts.
@@ -59,13 +58,13 @@ class Evaluation:
     :param params: Its parameters.
     :param plan: What is evaluated; its protocol is pinned.
     :param progress: Told of what is done.
-    :param manifest: The index.
+    :param identity: The system, and what it copies from or searches.
     :param splitter: Counts tokens.
     :param selection: The prompts.
     :param featuriser: Makes the features that MAUVE compares.
     :param judge: Measures perplexity; often the same model.
     :param seconds: Seconds per part so far.
-    :param generator: The copy-generator, once it was needed.
+    :param generator: The system, once it was needed.
     :param stack: Closes it.
     """
 
@@ -73,13 +72,13 @@ class Evaluation:
     params: Params
     plan: Plan
     progress: Progress
-    manifest: Manifest
+    identity: SystemIdentity
     splitter: WordSplitter
     selection: Selection
     featuriser: Measurer
     judge: Measurer
     seconds: dict[str, float] = field(default_factory=dict)
-    generator: CopyGenerator | None = None
+    generator: TextGenerator | None = None
     stack: ExitStack = field(default_factory=ExitStack)
 
     @property
@@ -96,26 +95,32 @@ class Evaluation:
         :param decoding: The decoding.
         :returns: The key of the run.
         """
-        plan, manifest = self.plan, self.manifest
-        return RunKey(plan.system, manifest.digest, manifest.model, plan.prompt_corpus_id, decoding)
+        plan, identity = self.plan, self.identity
+        return RunKey(plan.system, identity.index, identity.model, plan.prompt_corpus_id, decoding)
 
-    def get_generator(self) -> CopyGenerator:
-        """Load the model and open the index, the first time they are needed.
+    def get_generator(self) -> TextGenerator:
+        """Load the model and open what it copies from, the first time they are needed.
 
-        :returns: The generator.
+        :returns: The system.
         :raises IndexMismatchError: If the index was built again meanwhile.
         """
         if self.generator is None:
             plan = self.plan
             opened = self.stack.enter_context(
-                open_generator(
-                    self.paths, self.params, corpus_id=plan.corpus_id, device=plan.device
+                open_system(
+                    self.paths,
+                    self.params,
+                    corpus_id=plan.corpus_id,
+                    system=plan.system,
+                    device=plan.device,
                 )
             )
-            now = load_manifest(self.paths.corpus(plan.corpus_id)).digest
-            if now != self.manifest.digest:
+            now = identify_system(
+                self.paths, self.params, corpus_id=plan.corpus_id, system=plan.system
+            ).index
+            if now != self.identity.index:
                 raise IndexMismatchError(
-                    f"the index of {plan.corpus_id} must stay {self.manifest.digest[:12]}",
+                    f"the index of {plan.corpus_id} must stay {self.identity.index[:12]}",
                     found=f"{now[:12]}, which was built meanwhile",
                     run=f"cog evaluate --corpus {plan.corpus_id}",
                     about=plan.corpus_id,
@@ -150,12 +155,7 @@ def prepare(paths: ProjectPaths, params: Params, plan: Plan, progress: Progress)
     """
     _check_plan(plan)
     folder = get_model_folder(paths, params)
-    corpus_paths = paths.corpus(plan.corpus_id)
-    manifest = check_index(
-        corpus_paths,
-        model_fingerprint=fingerprint_model(folder),
-        documents_digest=documents_digest(corpus_paths.documents),
-    )
+    identity = identify_system(paths, params, corpus_id=plan.corpus_id, system=plan.system)
     splitter = load_splitter(folder)
     held_out = load_prompts(paths.corpus(plan.prompt_corpus_id).prompts)
     selection = select_prompts(
@@ -186,7 +186,7 @@ def prepare(paths: ProjectPaths, params: Params, plan: Plan, progress: Progress)
         params=params,
         plan=replace(plan, protocol=pinned, groups=groups),
         progress=progress,
-        manifest=manifest,
+        identity=identity,
         splitter=splitter,
         selection=selection,
         featuriser=featuriser,
@@ -206,12 +206,9 @@ def _say_if_rebuilt(run: Evaluation) -> None:
 
 
 def _check_plan(plan: Plan) -> None:
-    if plan.system != COG:
+    if plan.system not in SYSTEMS:
         raise EvaluationError(
-            f"the system must be {COG}",
-            found=f"{plan.system}, which this version cannot evaluate yet",
-            run=f"pass --system {COG}",
-            about=plan.system,
+            f"the system must be one of {', '.join(SYSTEMS)}", found=plan.system, about=plan.system
         )
     unknown = [group for group in plan.groups if group not in GROUPS]
     if unknown:
@@ -226,13 +223,23 @@ def _check_plan(plan: Plan) -> None:
 
 def _choose_groups(plan: Plan, num_prompts: int, progress: Progress) -> tuple[str, ...]:
     # before anything is written: MAUVE is refused if nothing else was asked for, else left out
-    if QUALITY not in plan.groups:
-        return plan.groups
+    groups = plan.groups
+    if plan.system != COG:
+        groups = tuple(group for group in groups if group not in COPY_GROUPS)
+        if not groups:
+            raise EvaluationError(
+                f"{plan.system} copies nothing, so it has other scores",
+                found=", ".join(plan.groups),
+                run="pass --metric quality, for one",
+                about=plan.system,
+            )
+    if QUALITY not in groups:
+        return groups
     try:
         check_mauve(num_prompts, allow_few=plan.allow_few_texts)
     except EvaluationError as error:
-        if plan.groups == (QUALITY,):
+        if groups == (QUALITY,):
             raise
         progress.say(f"MAUVE is left out: {error}")
-        return tuple(group for group in plan.groups if group != QUALITY)
-    return plan.groups
+        return tuple(group for group in groups if group != QUALITY)
+    return groups

@@ -1,6 +1,7 @@
 """Stage ``evaluate``: a corpus goes in, its scored result comes out, on disk and in MLflow."""
 
-from cog.evaluation.protocol import COG, GROUPS, make_protocol
+from cog.baselines.names import COG
+from cog.evaluation.protocol import GROUPS, make_protocol
 from cog.evaluation.records import EvaluationResult
 from cog.evaluation.results import write_result
 from cog.evaluation.runner import evaluate

@@ -69,7 +69,7 @@ def test_second_evaluation_writes_nothing_and_loads_no_model(
     def refuse(*_words: object, **_named: object) -> None:
         raise AssertionError("a model was loaded")
 
-    monkeypatch.setattr("cog.evaluation.session.open_generator", refuse)
+    monkeypatch.setattr("cog.evaluation.session.open_system", refuse)
     monkeypatch.setattr("cog.evaluation.features.load_language_model", refuse)
     again = evaluate(own_village, params, plan, SilentProgress())
     assert again.seeds == first.seeds

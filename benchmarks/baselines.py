@@ -1,0 +1,192 @@
+"""The baselines against transformers' ``generate`` with the same weights, in one run.
+
+kNN-LM searches a datastore of the size asked for: the states of real text, and mixtures of near
+ones of them where the text does not suffice (the time of a search depends on number, width and
+spread of the keys, not on what they say). ``python -m benchmarks.baselines [--corpus wiki-mini]``
+"""
+
+import argparse
+import statistics
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from transformers import PreTrainedModel
+
+from benchmarks.common import ROOT, report, say
+from benchmarks.peer import load_peer, run_peer
+from cog.baselines.datastore import iter_entries
+from cog.baselines.knn_lm import KnnGenerator, KnnSettings
+from cog.baselines.manifest import DatastoreManifest
+from cog.baselines.neighbours import build_searcher, open_searcher
+from cog.baselines.project import read_settings
+from cog.baselines.protocol import TextGenerator
+from cog.baselines.token_loop import TokenLoop
+from cog.baselines.transformer import TransformerGenerator
+from cog.corpus.documents import DocumentStore, load_prompts
+from cog.decoding.request import Request
+from cog.decoding.stage import default_decoding
+from cog.index.activation import get_model_folder
+from cog.model.base import get_base_folder
+from cog.model.config import load_config
+from cog.model.load import CogModel, load_model
+from cog.params import Params, load_params
+from cog.paths import ProjectPaths, find_project
+from cog.progress import SilentProgress
+
+
+def make_keys(
+    model: CogModel, paths: ProjectPaths, params: Params, options: argparse.Namespace
+) -> tuple[NDArray[np.float16], NDArray[np.int32]]:
+    """Real states, and mixtures of near ones up to the size asked for.
+
+    :param model: The model.
+    :param paths: The project.
+    :param params: Its parameters.
+    :param options: Corpus, number of real entries and of all.
+    :returns: Keys of *Shape:* ``(num_entries, dim)`` and next tokens of *Shape:*
+        ``(num_entries,)``
+    """
+    documents = DocumentStore(paths.corpus(options.corpus).documents).iter_documents()
+    keys, tokens, num_real = [], [], 0
+    for some, targets, _ in iter_entries(
+        model, documents, settings=read_settings(params.datastore)
+    ):
+        keys.append(some)
+        tokens.append(targets)
+        num_real += len(targets)
+        if num_real >= options.real_entries:
+            break
+    real, real_tokens = np.concatenate(keys), np.concatenate(tokens)
+    say(f"{num_real:,} entries of real text")
+    random = np.random.default_rng(0)
+    first = random.integers(0, num_real, options.entries)
+    second = np.clip(first + random.integers(-3, 4, options.entries), 0, num_real - 1)
+    share = random.random((options.entries, 1), dtype=np.float32) / 2
+    mixed = np.empty((options.entries, real.shape[1]), np.float16)
+    for begin in range(0, options.entries, 65536):
+        block = slice(begin, begin + 65536)
+        near = real[first[block]].astype(np.float32)
+        mixed[block] = near + share[block] * (real[second[block]].astype(np.float32) - near)
+    return mixed, real_tokens[first]
+
+
+def make_knn_lm(
+    model: CogModel, paths: ProjectPaths, params: Params, options: argparse.Namespace
+) -> tuple[KnnGenerator, dict[str, object]]:
+    """A kNN-LM on a datastore of the size asked for.
+
+    :param model: The model.
+    :param paths: The project.
+    :param params: Its parameters.
+    :param options: Corpus and sizes.
+    :returns: The generator, and what its search is.
+    """
+    keys, tokens = make_keys(model, paths, params, options)
+    settings = params.datastore
+    search = replace(read_settings(settings).search, min_recall=0.0)
+    with tempfile.TemporaryDirectory() as folder:
+        began = time.perf_counter()
+        found = build_searcher(Path(folder), keys, settings=search, progress=SilentProgress())
+        say(f"search of {len(keys):,} entries: {found}")
+        searcher = open_searcher(Path(folder), keys, kind=str(found["kind"]), settings=search)
+    manifest = DatastoreManifest(
+        1, options.corpus, "", "", model.fingerprint, len(keys), keys.shape[1], {}, found, {}
+    )
+    knn = KnnSettings(
+        settings.top_k, settings.weight, settings.distance_scale, settings.temperature
+    )
+    generator = KnnGenerator(model, manifest, searcher=searcher, tokens=tokens, settings=knn)
+    return generator, {**found, "seconds": round(time.perf_counter() - began, 1)}
+
+
+def compare(
+    systems: dict[str, TextGenerator],
+    peer: PreTrainedModel,
+    *,
+    loop: TokenLoop,
+    requests: list[Request],
+    rounds: int,
+) -> dict[str, object]:
+    """Run all systems on the same prompts, in turn.
+
+    :param systems: Ours, by name.
+    :param peer: Plain transformers.
+    :param loop: Tokenises for the peer.
+    :param requests: The prompts, decoded as one batch.
+    :param rounds: Number of rounds after one that warms up.
+    :returns: Tokens per second of all, and ratios to the peer.
+    """
+    num_tokens = sum(request.decoding.max_new_tokens for request in requests)
+    speeds: dict[str, list[float]] = {name: [] for name in (*systems, "generate")}
+    for number in range(rounds + 1):
+        seeded = [replace(each, decoding=replace(each.decoding, seed=number)) for each in requests]
+        for name, system in systems.items():
+            began = time.perf_counter()
+            system.generate(seeded)
+            speeds[name].append(num_tokens / (time.perf_counter() - began))
+        began = time.perf_counter()
+        ids = [loop.encode_prefix(request) for request in seeded]
+        tokenised = time.perf_counter() - began
+        seconds = tokenised + run_peer(peer, ids, seeded[0].decoding)
+        speeds["generate"].append(num_tokens / seconds)
+        say(f"batch {len(requests)}: " + ", ".join(f"{n} {s[-1]:.1f}" for n, s in speeds.items()))
+    medians = {name: statistics.median(found[1:]) for name, found in speeds.items()}
+    ratios = {
+        name: statistics.median(
+            ours / theirs
+            for ours, theirs in zip(speeds[name][1:], speeds["generate"][1:], strict=True)
+        )
+        for name in systems
+    }
+    return {"tokens_per_second": medians, "ratio": ratios}
+
+
+def main() -> None:
+    """Measure batch 1 and a large batch and print ratios (ours over the peer; larger is better)."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--corpus", default="wiki-mini")
+    parser.add_argument("--prompts", type=int, default=16, help="size of the large batch")
+    parser.add_argument("--new-tokens", type=int, default=128)
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--entries", type=int, default=1_000_000)
+    parser.add_argument("--real-entries", type=int, default=30_000)
+    options = parser.parse_args()
+    paths = find_project(ROOT)
+    params = load_params(paths.params)
+    folder = get_model_folder(paths, params)
+    model = load_model(folder)
+    decoding = replace(
+        default_decoding(params), method="nucleus", max_new_tokens=options.new_tokens
+    )
+    prompts = load_prompts(paths.corpus(options.corpus).prompts)[: options.prompts]
+    requests = [Request(prompt.prefix, decoding) for prompt in prompts]
+    knn_lm, search = make_knn_lm(model, paths, params, options)
+    systems: dict[str, TextGenerator] = {
+        "transformer": TransformerGenerator(model, corpus_id=options.corpus),
+        "knn-lm": knn_lm,
+    }
+    peer = load_peer(model, get_base_folder(load_config(folder).prefix_base, model_folder=folder))
+    loop = TokenLoop(model)
+    results = {
+        f"batch_{len(some)}": compare(
+            systems, peer, loop=loop, requests=some, rounds=options.rounds
+        )
+        for some in (requests[:1], requests)
+    }
+    report(
+        {
+            "benchmark": "baselines",
+            "entries": options.entries,
+            "search": search,
+            "new_tokens": options.new_tokens,
+            **results,
+        }
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,52 @@
+"""The peer of the decoding benchmarks: the same weights in plain transformers."""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from transformers import AutoModelForCausalLM, PreTrainedModel
+
+from cog.model.load import CogModel
+from cog.records import Decoding
+
+
+def load_peer(model: CogModel, base: Path) -> PreTrainedModel:
+    """The same prefix encoder in plain transformers.
+
+    :param model: Ours, whose weights are taken.
+    :param base: Folder of the base model.
+    :returns: The model with its default attention.
+    """
+    peer = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+    peer.load_state_dict(model.prefix_encoder.model.state_dict())
+    return peer.eval()
+
+
+def run_peer(peer: PreTrainedModel, ids: Sequence[list[int]], decoding: Decoding) -> float:
+    """Continue prompts with ``generate``.
+
+    :param peer: The model.
+    :param ids: Token ids of the prompts.
+    :param decoding: How.
+    :returns: Seconds.
+    """
+    began = time.perf_counter()
+    longest = max(map(len, ids))
+    batch = torch.tensor([[2] * (longest - len(row)) + row for row in ids])
+    mask = torch.tensor([[0] * (longest - len(row)) + [1] * len(row) for row in ids])
+    with torch.inference_mode():
+        output = peer.generate(
+            batch,
+            attention_mask=mask,
+            do_sample=decoding.method == "nucleus",
+            top_p=decoding.top_p,
+            top_k=0,
+            max_new_tokens=decoding.max_new_tokens,
+            min_new_tokens=decoding.max_new_tokens,
+            eos_token_id=None,
+            pad_token_id=2,
+        )
+    seconds = time.perf_counter() - began
+    assert output.shape[1] == longest + decoding.max_new_tokens
+    return seconds

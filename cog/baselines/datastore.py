@@ -1,0 +1,249 @@
+"""The datastore of kNN-LM: documents go in, pairs of hidden state and next token lie on disk."""
+
+import hashlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from cog.baselines.manifest import FORMAT_VERSION, KEYS_FILE, MANIFEST_FILE, DatastoreManifest
+from cog.baselines.neighbours import SearchSettings, build_searcher
+from cog.errors import IndexingError
+from cog.model.load import CogModel
+from cog.progress import Progress
+from cog.records import Document
+
+TOKENS_FILE = "tokens.i32"
+WINDOWS_PER_GROUP = 512  # windows sorted by length together; bounds the memory
+
+
+@dataclass(frozen=True, slots=True)
+class DatastoreSettings:
+    """How a datastore is built.
+
+    :param context_tokens: Number of tokens of a document read in one pass.
+    :param overlap_tokens: Number of those that were already read, and only give context.
+    :param batch_tokens: Number of tokens encoded together.
+    :param search: How it is searched.
+    """
+
+    context_tokens: int
+    overlap_tokens: int
+    batch_tokens: int
+    search: SearchSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A run of a document's tokens that is encoded in one pass.
+
+    :param token_ids: The tokens, the one before the first entry's included.
+    :param num_context: Number of first states that another window has already given.
+    """
+
+    token_ids: list[int]
+    num_context: int
+
+
+def iter_windows(
+    token_ids: list[int], *, begin: list[int], settings: DatastoreSettings
+) -> Iterator[Window]:
+    """Cut a document into windows, so that every token is the target of exactly one entry.
+
+    :param token_ids: The document's tokens.
+    :param begin: Tokens put before it; the state at the last of them predicts the first token.
+    :param settings: The lengths.
+    :yields: Windows; the last token of each is only a target.
+    """
+    ids = begin + token_ids
+    step = settings.context_tokens - settings.overlap_tokens
+    first = 0
+    while first == 0 or first + settings.overlap_tokens < len(ids) - 1:
+        window = ids[first : first + settings.context_tokens + 1]
+        num_context = settings.overlap_tokens if first else 0
+        if len(window) - 1 > num_context:
+            yield Window(window, num_context)
+        first += step
+
+
+def iter_entries(
+    model: CogModel, documents: Iterable[Document], *, settings: DatastoreSettings
+) -> Iterator[tuple[NDArray[np.float16], NDArray[np.int32], int]]:
+    """Encode documents (Khandelwal et al. 2020, section 2: the keys are last hidden states).
+
+    :param model: The model.
+    :param documents: The documents, in canonical order.
+    :param settings: How.
+    :yields: Keys of *Shape:* ``(num_entries, dim)``, next tokens of *Shape:* ``(num_entries,)``,
+        and the number of documents done.
+    """
+    encoder = model.prefix_encoder
+    begin = [] if encoder.begin_token_id is None else [encoder.begin_token_id]
+    group: list[Window] = []
+    num_documents = 0
+    for document in documents:
+        ids: list[int] = model.splitter.encode(document.text).tolist()
+        group += iter_windows(ids, begin=begin, settings=settings)
+        num_documents += 1
+        if len(group) >= WINDOWS_PER_GROUP:
+            yield from _encode_group(model, group, num_documents, settings.batch_tokens)
+            group, num_documents = [], 0
+    yield from _encode_group(model, group, num_documents, settings.batch_tokens)
+
+
+def _encode_group(
+    model: CogModel, group: list[Window], num_documents: int, batch_tokens: int
+) -> Iterator[tuple[NDArray[np.float16], NDArray[np.int32], int]]:
+    falling = sorted(group, key=lambda window: -len(window.token_ids))
+    first, num_told = 0, 0
+    while first < len(falling):
+        size = max(1, batch_tokens // len(falling[first].token_ids))
+        batch = falling[first : first + size]
+        first += size
+        cache = model.prefix_encoder.new_cache(
+            batch=len(batch), capacity=len(batch[0].token_ids) - 1
+        )
+        states = model.prefix_encoder.append(cache, [each.token_ids[:-1] for each in batch])
+        lengths = [len(each.token_ids) - 1 for each in batch]
+        is_entry = np.concatenate(
+            [np.arange(n) >= each.num_context for n, each in zip(lengths, batch, strict=True)]
+        )
+        targets = np.concatenate([np.array(each.token_ids[1:], np.int32) for each in batch])
+        keys = states[torch.from_numpy(is_entry).to(states.device)].to(torch.float16).cpu().numpy()
+        if not np.isfinite(keys).all():
+            raise IndexingError(
+                "hidden states must be finite to be stored as float16",
+                found="NaN or infinity",
+                run="train or name another model in params.yaml",
+            )
+        done = min(first, len(falling)) * num_documents // len(falling)
+        yield keys, targets[is_entry], done - num_told
+        num_told = done
+
+
+def build_datastore(
+    folder: Path,
+    documents: Iterable[Document],
+    *,
+    model: CogModel,
+    corpus_id: str,
+    documents_digest: str,
+    settings: DatastoreSettings,
+    progress: Progress,
+) -> DatastoreManifest:
+    """Build a datastore and put it in place; a killed build leaves the old one.
+
+    :param folder: Where it goes.
+    :param documents: The documents, in canonical order.
+    :param model: The model.
+    :param corpus_id: The corpus.
+    :param documents_digest: Digest of the documents.
+    :param settings: How.
+    :param progress: Told of every document.
+    :returns: Its manifest.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    for left in folder.parent.glob(f".{folder.name}-*"):
+        if not _is_alive(left):
+            shutil.rmtree(left, ignore_errors=True)
+    building = folder.with_name(f".{folder.name}-{os.getpid()}")
+    building.mkdir()
+    try:
+        began = time.perf_counter()
+        num_entries, dim, digest = _write_entries(building, documents, model, settings, progress)
+        encoded = time.perf_counter()
+        search = build_searcher(
+            building,
+            load_keys(building, num_entries=num_entries, dim=dim),
+            settings=settings.search,
+            progress=progress,
+        )
+        manifest = DatastoreManifest(
+            format_version=FORMAT_VERSION,
+            corpus=corpus_id,
+            digest=digest,
+            documents_digest=documents_digest,
+            model=model.fingerprint,
+            num_entries=num_entries,
+            dim=dim,
+            settings=asdict(settings),
+            search=search,
+            seconds={
+                "encode": round(encoded - began, 3),
+                "search": round(time.perf_counter() - encoded, 3),
+            },
+        )
+        text = json.dumps(asdict(manifest), indent=2) + "\n"
+        (building / MANIFEST_FILE).write_text(text, encoding="utf-8")
+        _replace_folder(building, folder)
+    finally:
+        shutil.rmtree(building, ignore_errors=True)
+    return manifest
+
+
+def _write_entries(
+    building: Path,
+    documents: Iterable[Document],
+    model: CogModel,
+    settings: DatastoreSettings,
+    progress: Progress,
+) -> tuple[int, int, str]:
+    hashes = hashlib.sha256(), hashlib.sha256()
+    num_entries, dim = 0, 0
+    with (building / KEYS_FILE).open("wb") as keys, (building / TOKENS_FILE).open("wb") as tokens:
+        for vectors, targets, num_done in iter_entries(model, documents, settings=settings):
+            for file, digest, rows in ((keys, hashes[0], vectors), (tokens, hashes[1], targets)):
+                content = np.ascontiguousarray(rows).tobytes()
+                file.write(content)
+                digest.update(content)
+            num_entries += len(targets)
+            dim = vectors.shape[1]
+            progress.advance(num_done)
+    joined = hashes[0].digest() + hashes[1].digest()
+    return num_entries, dim, hashlib.sha256(joined).hexdigest()
+
+
+def load_keys(folder: Path, *, num_entries: int, dim: int) -> NDArray[np.float16]:
+    """Map the keys of a datastore into memory.
+
+    :param folder: The datastore.
+    :param num_entries: Number of keys.
+    :param dim: Their width.
+    :returns: *Shape:* ``(num_entries, dim)``, read from disk as needed
+    """
+    return np.memmap(folder / KEYS_FILE, dtype=np.float16, mode="r", shape=(num_entries, dim))
+
+
+def load_tokens(folder: Path, *, num_entries: int) -> NDArray[np.int32]:
+    """Read the next tokens of a datastore.
+
+    :param folder: The datastore.
+    :param num_entries: Number of entries.
+    :returns: *Shape:* ``(num_entries,)``
+    """
+    return np.fromfile(folder / TOKENS_FILE, dtype=np.int32, count=num_entries)
+
+
+def _replace_folder(building: Path, folder: Path) -> None:
+    old = folder.with_name(f".{folder.name}-old-{os.getpid()}")
+    if folder.exists():
+        folder.rename(old)
+    building.rename(folder)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _is_alive(left: Path) -> bool:
+    try:
+        os.kill(int(left.name.rsplit("-", 1)[1]), 0)
+    except (ValueError, ProcessLookupError):
+        return False
+    except PermissionError:
+        return True
+    return True

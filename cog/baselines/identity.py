@@ -1,0 +1,67 @@
+"""What decides a system's texts: a project and a name go in, digests come out without a model."""
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+
+from cog.baselines.manifest import load_corpus_manifest
+from cog.baselines.names import KNN_LM, TRANSFORMER
+from cog.corpus.documents import documents_digest
+from cog.index.activation import get_model_folder
+from cog.index.manifest import check_index
+from cog.model.fingerprint import fingerprint_model
+from cog.params import Params
+from cog.paths import ProjectPaths
+
+
+@dataclass(frozen=True, slots=True)
+class SystemIdentity:
+    """What decides the texts of a system, apart from prompts and decoding.
+
+    :param system: Its name.
+    :param index: Digest of what it copies from or searches; empty for nothing. The settings of a
+        search are digested with it.
+    :param documents: Digest of the documents behind that; empty for nothing.
+    :param model: Fingerprint of its model.
+    :param num_index_words: Number of words, or of entries, that are searched.
+    """
+
+    system: str
+    index: str
+    documents: str
+    model: str
+    num_index_words: int
+
+
+def identify_system(
+    paths: ProjectPaths, params: Params, *, corpus_id: str, system: str
+) -> SystemIdentity:
+    """Check that what a system needs is there, and say what it is.
+
+    :param paths: The project.
+    :param params: Its parameters.
+    :param corpus_id: The corpus.
+    :param system: One of ``SYSTEMS``.
+    :returns: The identity.
+    :raises IndexNotBuiltError: If its index or datastore is not built.
+    :raises IndexMismatchError: If that belongs to another model or other documents.
+    """
+    model = fingerprint_model(get_model_folder(paths, params))
+    corpus_paths = paths.corpus(corpus_id)
+    if system == TRANSFORMER:
+        return SystemIdentity(system, "", "", model, 0)
+    if system == KNN_LM:
+        datastore = load_corpus_manifest(paths, corpus_id, model=model)
+        settings = json.dumps(asdict(params.datastore), sort_keys=True)
+        joined = hashlib.sha256(f"{datastore.digest} {settings}".encode()).hexdigest()
+        return SystemIdentity(
+            system, joined, datastore.documents_digest, model, datastore.num_entries
+        )
+    manifest = check_index(
+        corpus_paths,
+        model_fingerprint=model,
+        documents_digest=documents_digest(corpus_paths.documents),
+    )
+    return SystemIdentity(
+        system, manifest.digest, manifest.documents_digest, model, manifest.num_words
+    )

@@ -1,0 +1,195 @@
+"""kNN-LM: a model and a datastore go in, texts of the interpolated distribution come out."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from cog.baselines.manifest import DatastoreManifest
+from cog.baselines.neighbours import NeighbourSearcher
+from cog.baselines.token_loop import TokenLoop
+from cog.baselines.transformer import describe_tokens
+from cog.decoding.request import Request
+from cog.errors import GenerationError
+from cog.model.load import CogModel
+from cog.records import Generation
+
+
+@dataclass(frozen=True, slots=True)
+class KnnSettings:
+    """How neighbours count (CoG, section 4.2, after Khandelwal et al. 2020).
+
+    :param top_k: Number of neighbours (k).
+    :param weight: Share of the neighbours in the distribution (lambda), from 0 to 1.
+    :param distance_scale: What a squared distance is multiplied with (alpha).
+    :param temperature: What it is divided by.
+    """
+
+    top_k: int
+    weight: float
+    distance_scale: float
+    temperature: float
+
+
+def check_settings(settings: KnnSettings, *, num_entries: int, corpus_id: str) -> None:
+    """Refuse settings that cannot be used.
+
+    :param settings: The settings.
+    :param num_entries: Number of entries of the datastore.
+    :param corpus_id: The corpus, for the message.
+    :raises GenerationError: If they cannot be used.
+    """
+    checks = [
+        (settings.top_k >= 1, "datastore.top_k must be 1 or more", settings.top_k),
+        (0.0 <= settings.weight <= 1.0, "datastore.weight must lie from 0 to 1", settings.weight),
+        (
+            settings.distance_scale > 0,
+            "datastore.distance_scale must be above 0",
+            settings.distance_scale,
+        ),
+        (settings.temperature > 0, "datastore.temperature must be above 0", settings.temperature),
+    ]
+    for is_met, wanted, found in checks:
+        if not is_met:
+            raise GenerationError(wanted, found=str(found), run="change params.yaml")
+    if num_entries < settings.top_k:
+        raise GenerationError(
+            f"the datastore of {corpus_id} must hold the {settings.top_k} neighbours of a step",
+            found=f"{num_entries} entries",
+            run="lower datastore.top_k in params.yaml",
+            about=corpus_id,
+        )
+
+
+def weigh_neighbours(
+    distances: NDArray[np.float32], *, settings: KnnSettings
+) -> NDArray[np.float32]:
+    """Probability of each neighbour: ``softmax(-alpha · distance / temperature)``.
+
+    :param distances: Squared distances, infinite for no neighbour. *Shape:* ``(batch, top_k)``
+    :param settings: Scale and temperature.
+    :returns: One per neighbour; probabilities of a token are their sums. *Shape:* ``(batch,
+        top_k)``
+    :raises GenerationError: If a distance is not a number.
+    """
+    if np.isnan(distances).any():
+        raise GenerationError(
+            "distances to neighbours must be numbers",
+            found="NaN among the keys",
+            run="cog datastore build <id>",
+        )
+    logits = -settings.distance_scale / settings.temperature * distances
+    weights = np.exp(logits - logits.max(axis=1, keepdims=True))
+    found: NDArray[np.float32] = weights / weights.sum(axis=1, keepdims=True)
+    return found
+
+
+def interpolate(
+    weights: Tensor, tokens: Tensor, neighbour_weights: Tensor, *, share: float
+) -> Tensor:
+    """Mix both distributions: ``(1 - lambda) p_LM + lambda p_kNN`` (Khandelwal et al. 2020, eq. 3).
+
+    Both are probabilities, so that a nucleus of the result is one of probabilities. The paper's
+    own code filtered them as if they were logits.
+
+    :param weights: Unnormalised probabilities of the language model. *Shape:* ``(batch,
+        vocab_size)``
+    :param tokens: Next tokens of the neighbours. *Shape:* ``(batch, top_k)``, int64
+    :param neighbour_weights: Probabilities of the neighbours. *Shape:* ``(batch, top_k)``
+    :param share: Lambda.
+    :returns: Unnormalised probabilities with the totals of ``weights``. *Shape:* ``(batch,
+        vocab_size)``
+    """
+    totals = weights.sum(dim=1, keepdim=True)
+    mixed = weights * (1.0 - share)
+    return mixed.scatter_add_(1, tokens, neighbour_weights * (share * totals))
+
+
+class KnnGenerator:
+    """The kNN-LM baseline (CoG, section 4.1).
+
+    :param model: The model.
+    :param manifest: The datastore.
+    :param searcher: Finds its entries.
+    :param tokens: Its next tokens. *Shape:* ``(num_entries,)``
+    :param settings: How neighbours count.
+    :raises GenerationError: If the settings cannot be used with the datastore.
+    """
+
+    def __init__(
+        self,
+        model: CogModel,
+        manifest: DatastoreManifest,
+        *,
+        searcher: NeighbourSearcher,
+        tokens: NDArray[np.int32],
+        settings: KnnSettings,
+    ) -> None:
+        check_settings(settings, num_entries=manifest.num_entries, corpus_id=manifest.corpus)
+        self._loop = TokenLoop(model)
+        self._manifest = manifest
+        self._searcher = searcher
+        self._tokens = tokens
+        self._settings = settings
+        self._searched_seconds = 0.0
+
+    def generate(self, requests: Sequence[Request]) -> list[Generation]:
+        """Write a batch of texts together; every step searches the datastore.
+
+        :param requests: What to write; settings of retrieval and of phrases do not count.
+        :returns: The texts; the seconds of ``retrieve`` are those of searching.
+        :raises GenerationError: If a prefix or a setting cannot be used.
+        """
+        if not requests:
+            return []
+        self._searched_seconds = 0.0
+        texts, seconds = self._loop.write(requests, blend=self.blend)
+        shared = {
+            "retrieve": round(self._searched_seconds / len(texts), 4),
+            "gather": 0.0,
+            "decode": round((seconds - self._searched_seconds) / len(texts), 4),
+        }
+        return [
+            describe_tokens(
+                request,
+                text,
+                corpus_id=self._manifest.corpus,
+                index=self._manifest.digest,
+                model=self._loop.model.fingerprint,
+                seconds=shared,
+            )
+            for request, text in zip(requests, texts, strict=True)
+        ]
+
+    def blend(self, states: Tensor, weights: Tensor) -> Tensor:
+        """Mix the neighbours of each state in.
+
+        :param states: Last hidden states. *Shape:* ``(batch, dim)``
+        :param weights: Unnormalised probabilities. *Shape:* ``(batch, vocab_size)``
+        :returns: The mixture. *Shape:* ``(batch, vocab_size)``
+        """
+        if self._settings.weight == 0.0:
+            return weights
+        began = time.perf_counter()
+        queries = states.float().cpu().numpy()
+        if not np.isfinite(queries).all():
+            raise GenerationError(
+                "a hidden state must be finite to be searched with",
+                found="NaN or infinity",
+                run="cog generate --corpus <id>, to see whether the model itself is sound",
+            )
+        rows, distances = self._searcher.search(queries, top_k=self._settings.top_k)
+        tokens = self._tokens[rows]  # a row of -1 has no weight, so its token does not matter
+        found = weigh_neighbours(distances, settings=self._settings)
+        mixed = interpolate(
+            weights,
+            torch.from_numpy(tokens.astype(np.int64)).to(weights.device),
+            torch.from_numpy(found).to(weights.device),
+            share=self._settings.weight,
+        )
+        self._searched_seconds += time.perf_counter() - began
+        return mixed

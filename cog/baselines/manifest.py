@@ -1,0 +1,111 @@
+"""What a datastore says of itself: a folder goes in, its checked manifest comes out."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from cog.corpus.documents import documents_digest as read_documents_digest
+from cog.errors import IndexMismatchError, IndexNotBuiltError
+from cog.paths import ProjectPaths
+
+KEYS_FILE = "keys.f16"
+MANIFEST_FILE = "manifest.json"
+FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class DatastoreManifest:
+    """What a datastore says of itself.
+
+    :param format_version: Version of the files.
+    :param corpus: Corpus id.
+    :param digest: sha256 over keys and tokens in order.
+    :param documents_digest: The documents it was built from.
+    :param model: Fingerprint of the model.
+    :param num_entries: Number of pairs.
+    :param dim: Width of a key.
+    :param settings: What it was built with, as plain values.
+    :param search: Kind of search, and its recall against exact search.
+    :param seconds: Seconds per part.
+    """
+
+    format_version: int
+    corpus: str
+    digest: str
+    documents_digest: str
+    model: str
+    num_entries: int
+    dim: int
+    settings: dict[str, object]
+    search: dict[str, object]
+    seconds: dict[str, float]
+
+
+def load_datastore_manifest(
+    folder: Path, *, corpus_id: str, model: str, documents_digest: str | None
+) -> DatastoreManifest:
+    """Read a datastore's manifest and hold it against what it is to be used with.
+
+    :param folder: The datastore.
+    :param corpus_id: The corpus.
+    :param model: Fingerprint of the model.
+    :param documents_digest: Digest of the documents; None for any.
+    :returns: The manifest.
+    :raises IndexNotBuiltError: If there is no datastore.
+    :raises IndexMismatchError: If it is damaged, or of another model or other documents.
+    """
+    run = f"cog datastore build {corpus_id}"
+    try:
+        content = json.loads((folder / MANIFEST_FILE).read_bytes())
+    except FileNotFoundError:
+        raise IndexNotBuiltError(
+            f"corpus {corpus_id} must have a datastore for kNN-LM",
+            found=f"no {folder.name}/{MANIFEST_FILE}",
+            run=run,
+            about=corpus_id,
+        ) from None
+    except (ValueError, OSError) as error:
+        raise _mismatch(corpus_id, "a readable manifest", str(error)) from error
+    try:
+        manifest = DatastoreManifest(**content)
+    except TypeError as error:
+        raise _mismatch(corpus_id, "a complete manifest", str(error)) from error
+    checks = [
+        (FORMAT_VERSION, manifest.format_version, "format version"),
+        (corpus_id, manifest.corpus, "corpus"),
+        (model, manifest.model, "model"),
+        (documents_digest, manifest.documents_digest, "documents"),
+    ]
+    for wanted, found, what in checks:
+        if wanted is not None and wanted != found:
+            raise _mismatch(corpus_id, f"one of {what} {wanted!s:.16}", f"{found!s:.16}")
+    size = (folder / KEYS_FILE).stat().st_size if (folder / KEYS_FILE).is_file() else 0
+    if size != manifest.num_entries * manifest.dim * 2:
+        raise _mismatch(corpus_id, f"{manifest.num_entries} keys", f"{size} bytes of them")
+    return manifest
+
+
+def load_corpus_manifest(paths: ProjectPaths, corpus_id: str, *, model: str) -> DatastoreManifest:
+    """Read the manifest of a corpus's datastore, held against its documents and a model.
+
+    :param paths: The project.
+    :param corpus_id: The corpus.
+    :param model: Fingerprint of the model.
+    :returns: The manifest.
+    """
+    corpus_paths = paths.corpus(corpus_id)
+    digest = None
+    if corpus_paths.documents.is_file():
+        digest = read_documents_digest(corpus_paths.documents)
+    return load_datastore_manifest(
+        corpus_paths.datastore, corpus_id=corpus_id, model=model, documents_digest=digest
+    )
+
+
+def _mismatch(corpus_id: str, wanted: str, found: str) -> IndexMismatchError:
+    return IndexMismatchError(
+        f"the datastore of {corpus_id} must be {wanted}",
+        found=found,
+        run=f"cog datastore build {corpus_id}",
+        about=corpus_id,
+    )

@@ -1,0 +1,6 @@
+"""Names of the systems that can be evaluated; nothing is loaded here."""
+
+COG = "cog"
+TRANSFORMER = "transformer"
+KNN_LM = "knn-lm"
+SYSTEMS = (COG, TRANSFORMER, KNN_LM)

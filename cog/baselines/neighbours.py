@@ -1,0 +1,209 @@
+"""Search in a datastore: keys go in, a FAISS searcher with exact distances comes out.
+
+Up to a threshold every distance is computed. Above it an IVF-PQ index proposes entries, and those
+are ranked again by their exact distances, which also makes their weights exact.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import faiss
+import numpy as np
+from numpy.typing import NDArray
+
+from cog.errors import IndexingError
+from cog.progress import Progress
+
+SEARCHER_FILE = "search.faiss"
+FLAT = "flat"
+IVF_PQ = "ivf-pq"
+ROWS_PER_BLOCK = 65536
+TRAINING_ROWS_PER_LIST = 48
+DIMS_PER_CODE = 8  # a byte of a product quantiser stands for this many dimensions
+NUM_PROBE_ROWS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class SearchSettings:
+    """How a datastore is searched.
+
+    :param flat_threshold_rows: Number of entries up to which search is exact.
+    :param num_probes: Number of lists that are read.
+    :param rerank_factor: Number of entries proposed per entry wanted.
+    :param recall_at: The k at which recall is measured.
+    :param min_recall: Recall below which the datastore is refused.
+    """
+
+    flat_threshold_rows: int
+    num_probes: int
+    rerank_factor: int
+    recall_at: int
+    min_recall: float
+
+
+class NeighbourSearcher:
+    """Finds the entries whose keys are nearest to a state, by squared distance.
+
+    :param index: A FAISS index, trained and filled; None to compute every distance.
+    :param keys: The keys. *Shape:* ``(num_entries, dim)``
+    :param settings: How much is proposed.
+    """
+
+    def __init__(self, index: Any, keys: NDArray[np.float16], settings: SearchSettings) -> None:  # noqa: ANN401
+        self._index = index
+        self._keys = keys
+        self._settings = settings
+
+    def search(
+        self, states: NDArray[np.float32], *, top_k: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Find the nearest entries.
+
+        :param states: *Shape:* ``(batch, dim)``
+        :param top_k: Number of entries per state; fewer if there are not as many.
+        :returns: Entries, nearest first (-1 where none was found), and their squared distances
+            (infinite there); each of *Shape:* ``(batch, top_k)``
+        """
+        top_k = min(top_k, len(self._keys))
+        states = np.ascontiguousarray(states, dtype=np.float32)
+        if isinstance(self._index, faiss.IndexFlat):
+            distances, rows = self._index.search(states, top_k)
+            return rows, distances
+        wanted = min(top_k * self._settings.rerank_factor, len(self._keys))
+        limits: dict[str, Any] = {"nprobe": self._settings.num_probes}
+        parameters = faiss.SearchParametersIVF(**limits)
+        _, proposed = self._index.search(states, wanted, params=parameters)
+        exact = self._measure(states, proposed)
+        order = np.argpartition(exact, min(top_k, wanted - 1), axis=1)[:, :top_k]
+        nearest = np.take_along_axis(exact, order, axis=1)
+        ranks = np.argsort(nearest, axis=1, kind="stable")
+        order = np.take_along_axis(order, ranks, axis=1)
+        return (
+            np.take_along_axis(proposed, order, axis=1),
+            np.take_along_axis(nearest, ranks, axis=1),
+        )
+
+    def _measure(self, states: NDArray[np.float32], rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        # squared distances to the keys as they are stored
+        distances = np.full(rows.shape, np.inf, dtype=np.float32)
+        for i, found in enumerate(rows):
+            is_there = found >= 0
+            keys = self._keys[found[is_there]].astype(np.float32)  # (num_found, dim)
+            norms = np.einsum("ij,ij->i", keys, keys) + float(states[i] @ states[i])
+            distances[i, is_there] = np.maximum(norms - 2.0 * (keys @ states[i]), 0.0)
+        return distances
+
+
+def build_searcher(
+    folder: Path, keys: NDArray[np.float16], *, settings: SearchSettings, progress: Progress
+) -> dict[str, object]:
+    """Build the search of a datastore, measure its recall, and write what must be kept.
+
+    :param folder: The datastore.
+    :param keys: Its keys.
+    :param settings: How.
+    :param progress: Told what is done.
+    :returns: Kind of the search, its sizes, and its recall against exact search.
+    :raises IndexingError: If recall is below ``settings.min_recall``.
+    """
+    if len(keys) <= settings.flat_threshold_rows:
+        return {"kind": FLAT, "num_lists": 0, "recall": 1.0, "recall_at": settings.recall_at}
+    num_entries, dim = keys.shape
+    num_lists = 2 ** round(np.log2(4 * np.sqrt(num_entries)))
+    num_codes = dim // DIMS_PER_CODE if dim % DIMS_PER_CODE == 0 else dim
+    index = faiss.index_factory(dim, f"IVF{num_lists},PQ{num_codes}x8")
+    progress.say(f"training {num_lists} lists on the keys of {num_entries:,} entries")
+    random = np.random.default_rng(0)
+    sample = random.choice(
+        num_entries, min(num_entries, TRAINING_ROWS_PER_LIST * num_lists), replace=False
+    )
+    index.train(keys[np.sort(sample)].astype(np.float32))
+    for first in range(0, num_entries, ROWS_PER_BLOCK):
+        index.add(keys[first : first + ROWS_PER_BLOCK].astype(np.float32))
+    faiss.write_index(index, str(folder / SEARCHER_FILE))
+    recall = measure_recall(NeighbourSearcher(index, keys, settings), keys, settings.recall_at)
+    if recall < settings.min_recall:
+        raise IndexingError(
+            f"the datastore's search must have a recall of {settings.min_recall}",
+            found=f"{recall:.3f} at {settings.recall_at}",
+            run="raise datastore.num_probes or datastore.rerank_factor in params.yaml",
+        )
+    return {
+        "kind": IVF_PQ,
+        "num_lists": num_lists,
+        "recall": round(recall, 4),
+        "recall_at": settings.recall_at,
+    }
+
+
+def measure_recall(searcher: NeighbourSearcher, keys: NDArray[np.float16], recall_at: int) -> float:
+    """Share of the exact nearest entries that a search finds.
+
+    Probes lie halfway between a key and another of its near ones, so that no probe is an entry.
+
+    :param searcher: The search.
+    :param keys: The keys.
+    :param recall_at: Number of entries looked for.
+    :returns: Mean over the probes, between 0 and 1.
+    """
+    random = np.random.default_rng(1)
+    chosen = random.choice(len(keys), min(NUM_PROBE_ROWS, len(keys)), replace=False)
+    first = keys[np.sort(chosen)].astype(np.float32)
+    near, _ = exact_search(first, keys, top_k=8)
+    probes = (first + keys[near[:, -1]].astype(np.float32)) / 2.0
+    wanted, _ = exact_search(probes, keys, top_k=recall_at)
+    found, _ = searcher.search(probes, top_k=recall_at)
+    shares = [len(np.intersect1d(a, b)) / len(a) for a, b in zip(wanted, found, strict=True)]
+    return float(np.mean(shares))
+
+
+def exact_search(
+    states: NDArray[np.float32], keys: NDArray[np.float16], *, top_k: int
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Find the nearest entries by computing every distance, block by block.
+
+    :param states: *Shape:* ``(batch, dim)``
+    :param keys: *Shape:* ``(num_entries, dim)``
+    :param top_k: Number of entries per state.
+    :returns: Entries, nearest first, and squared distances; each of *Shape:* ``(batch, top_k)``
+    """
+    top_k = min(top_k, len(keys))
+    heap = faiss.ResultHeap(nq=len(states), k=top_k)
+    for first in range(0, len(keys), ROWS_PER_BLOCK):
+        block = keys[first : first + ROWS_PER_BLOCK].astype(np.float32)
+        distances, rows = faiss.knn(states, block, min(top_k, len(block)))
+        if rows.shape[1] < top_k:
+            missing = ((0, 0), (0, top_k - rows.shape[1]))
+            distances = np.pad(distances, missing, constant_values=np.inf)
+            rows = np.pad(rows, missing, constant_values=-1)
+        heap.add_result(distances, rows + first)
+    heap.finalize()
+    return heap.I, heap.D
+
+
+def open_searcher(
+    folder: Path, keys: NDArray[np.float16], *, kind: str, settings: SearchSettings
+) -> NeighbourSearcher:
+    """Open the search of a built datastore.
+
+    :param folder: The datastore.
+    :param keys: Its keys.
+    :param kind: What its manifest says.
+    :param settings: How much is proposed.
+    :returns: The searcher.
+    """
+    if kind != FLAT:
+        index = faiss.read_index(str(folder / SEARCHER_FILE))
+        return NeighbourSearcher(_to_gpu(index), keys, settings)
+    flat: Any = faiss.IndexFlatL2(keys.shape[1])
+    flat = _to_gpu(flat)
+    for first in range(0, len(keys), ROWS_PER_BLOCK):
+        flat.add(keys[first : first + ROWS_PER_BLOCK].astype(np.float32))
+    return NeighbourSearcher(flat, keys, settings)
+
+
+def _to_gpu(index: Any) -> Any:  # noqa: ANN401
+    if hasattr(faiss, "StandardGpuResources") and faiss.get_num_gpus() > 0:
+        return faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), 0, index)
+    return index

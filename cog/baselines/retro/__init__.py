@@ -1,0 +1,1 @@
+"""RETRO: chunked cross-attention over retrieved neighbours, fitted to a frozen prefix encoder."""

@@ -1,0 +1,142 @@
+"""Token by token: a batch of requests and a model go in, texts come out, with a key-value cache."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from cog.decoding.distribution import NextChoice
+from cog.decoding.request import Request, check_request
+from cog.decoding.sampling import Chooser
+from cog.decoding.text import GrowingText
+from cog.model.cache import PrefixCache
+from cog.model.load import CogModel
+
+# hidden states (batch, dim) and unnormalised probabilities (batch, vocab_size) go in, what is
+# chosen from comes out (batch, vocab_size)
+Blend = Callable[[Tensor, Tensor], Tensor]
+
+
+@dataclass(slots=True)
+class TokenRow:
+    """One text of a batch while it is written.
+
+    :param request: What was asked.
+    :param chooser: Takes its choices.
+    :param text: What is written.
+    :param new_ids: The token of the last step, which the cache has not seen.
+    :param num_tokens: Number of tokens written.
+    """
+
+    request: Request
+    chooser: Chooser
+    text: GrowingText = field(default_factory=GrowingText)
+    new_ids: list[int] = field(default_factory=list)
+    num_tokens: int = 0
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the text has its length.
+
+        :returns: True if nothing is to be added.
+        """
+        return self.num_tokens >= self.request.decoding.max_new_tokens
+
+    def take(self, weights: Tensor, token_bytes: Sequence[bytes]) -> None:
+        """Choose a token and append it.
+
+        :param weights: Unnormalised probabilities. *Shape:* ``(vocab_size,)``
+        :param token_bytes: How each token is spelled.
+        """
+        total = float(weights.sum(dtype=torch.float64))
+        choice = self.chooser.choose(NextChoice(weights, total, weights[:0]))
+        probability = float(weights[choice]) / total
+        self.text.append_token(token_bytes[choice], probability=probability)
+        self.new_ids = [choice]
+        self.num_tokens += 1
+
+
+class TokenLoop:
+    """Writes texts token by token; all texts of a batch share each forward pass.
+
+    :param model: The model, of which only the prefix encoder is used.
+    """
+
+    def __init__(self, model: CogModel) -> None:
+        self.model = model
+        device = model.prefix_encoder.device
+        self._special = torch.from_numpy(model.splitter.special_token_ids).to(device)
+
+    def write(
+        self, requests: Sequence[Request], *, blend: Blend | None = None
+    ) -> tuple[list[GrowingText], float]:
+        """Write a batch.
+
+        :param requests: What to write.
+        :param blend: Changes the distribution of every step; None to leave it.
+        :returns: The texts, and the seconds of all.
+        :raises GenerationError: If a prefix or a setting cannot be used.
+        """
+        for request in requests:
+            check_request(request, self.model.prefix_encoder)
+        began = time.perf_counter()
+        rows = [TokenRow(each, Chooser(each.decoding, each.prefix)) for each in requests]
+        self._write(rows, blend)
+        for row in rows:
+            row.text.finish()
+        return [row.text for row in rows], time.perf_counter() - began
+
+    def encode_prefix(self, request: Request) -> list[int]:
+        """The tokens that the prefix encoder reads: a prefix's last ones, if it is too long.
+
+        :param request: The request.
+        :returns: Token ids, the begin token first.
+        """
+        encoder = self.model.prefix_encoder
+        begin = [] if encoder.begin_token_id is None else [encoder.begin_token_id]
+        room = encoder.max_positions - request.decoding.max_new_tokens - len(begin)
+        ids: list[int] = self.model.splitter.encode(request.prefix).tolist()
+        return begin + ids[max(0, len(ids) - room) :]
+
+    @torch.inference_mode()
+    def _write(self, rows: list[TokenRow], blend: Blend | None) -> None:
+        encoder, token_bytes = self.model.prefix_encoder, self.model.splitter.token_bytes
+        prefixes = [self.encode_prefix(row.request) for row in rows]
+        lengths = [
+            len(ids) + row.request.decoding.max_new_tokens
+            for ids, row in zip(prefixes, rows, strict=True)
+        ]
+        cache: PrefixCache = encoder.new_cache(batch=len(rows), capacity=max(lengths))
+        states, live = self.append_last(cache, prefixes), rows
+        while True:
+            weights = self.weigh_tokens(states)
+            if blend is not None:
+                weights = blend(states, weights)
+            for row, row_weights in zip(live, weights, strict=True):
+                row.take(row_weights, token_bytes)
+            live = [row for row in live if not row.is_done]
+            if not live:
+                return
+            new_ids = [[] if row.is_done else row.new_ids for row in rows]
+            states = self.append_last(cache, new_ids)
+
+    def append_last(self, cache: PrefixCache, token_ids: Sequence[Sequence[int]]) -> Tensor:
+        """Append tokens to the texts of a batch.
+
+        :param cache: The cache.
+        :param token_ids: New tokens per text; may be empty for some, not for all.
+        :returns: States at the last token of the texts that got some. *Shape:* ``(num_rows, dim)``
+        """
+        return self.model.prefix_encoder.append_last(cache, token_ids)
+
+    def weigh_tokens(self, states: Tensor) -> Tensor:
+        """Unnormalised probabilities of the vocabulary; special tokens have none.
+
+        :param states: Last hidden states. *Shape:* ``(batch, dim)``
+        :returns: ``exp`` of the logits less the largest. *Shape:* ``(batch, vocab_size)``, float32
+        """
+        logits = self.model.prefix_encoder.token_logits(states)
+        logits[:, self._special] = -torch.inf
+        return logits.sub_(logits.max(dim=1, keepdim=True).values).exp_()

@@ -1,0 +1,73 @@
+"""``cog datastore``: a prepared corpus goes in, what kNN-LM searches comes out."""
+
+import json
+from dataclasses import asdict
+
+import click
+
+from cog.cli.main import get_project
+from cog.params import load_params
+
+
+@click.group("datastore")
+def command() -> None:
+    """Build and look at the datastores of kNN-LM, a baseline."""
+
+
+@command.command("build")
+@click.argument("corpus_id", metavar="ID")
+@click.option(
+    "--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True
+)
+@click.option("--json", "is_json", is_flag=True, help="Print one JSON object.")
+@click.pass_context
+def build(ctx: click.Context, /, corpus_id: str, device: str, *, is_json: bool) -> None:
+    """Encode every token of a corpus and store hidden state and next token."""
+    paths = get_project(ctx)
+    params = load_params(paths.params)
+    from cog.baselines.project import build_corpus_datastore
+    from cog.corpus.documents import DocumentStore
+    from cog.progress import show_progress
+    from cog.registry import load_card
+
+    corpus_id = load_card(paths, corpus_id).id
+    total = DocumentStore(paths.corpus(corpus_id).documents).num_documents
+    with show_progress(f"datastore {corpus_id}", total=total, unit="documents") as progress:
+        manifest = build_corpus_datastore(
+            paths, corpus_id, params=params, progress=progress, device=device
+        )
+    _write(asdict(manifest), is_json=is_json)
+
+
+@command.command("info")
+@click.argument("corpus_id", metavar="ID")
+@click.option("--json", "is_json", is_flag=True, help="Print one JSON object.")
+@click.pass_context
+def info(ctx: click.Context, /, corpus_id: str, *, is_json: bool) -> None:
+    """Say what a corpus's datastore holds and how it is searched."""
+    paths = get_project(ctx)
+    params = load_params(paths.params)
+    from cog.baselines.manifest import load_corpus_manifest
+    from cog.index.activation import get_model_folder
+    from cog.model.fingerprint import fingerprint_model
+    from cog.registry import load_card
+
+    corpus_id = load_card(paths, corpus_id).id
+    fingerprint = fingerprint_model(get_model_folder(paths, params))
+    manifest = load_corpus_manifest(paths, corpus_id, model=fingerprint)
+    _write(asdict(manifest), is_json=is_json)
+
+
+def _write(content: dict[str, object], *, is_json: bool) -> None:
+    if is_json:
+        click.echo(json.dumps(content))
+        return
+    search = content["search"]
+    assert isinstance(search, dict)
+    click.echo(f"corpus    {content['corpus']}")
+    click.echo(f"digest    {str(content['digest'])[:16]}")
+    click.echo(f"model     {str(content['model'])[:16]}")
+    click.echo(f"entries   {content['num_entries']:,} of width {content['dim']}")
+    click.echo(
+        f"search    {search['kind']}, recall {search['recall']:.3f} at {search['recall_at']}"
+    )

@@ -1,0 +1,245 @@
+"""kNN-LM against plain loops, and the datastore's refusals."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from cog.baselines.datastore import (
+    DatastoreSettings,
+    iter_windows,
+    load_keys,
+    load_tokens,
+)
+from cog.baselines.knn_lm import KnnSettings, interpolate, weigh_neighbours
+from cog.baselines.manifest import load_corpus_manifest, load_datastore_manifest
+from cog.baselines.neighbours import (
+    SearchSettings,
+    build_searcher,
+    exact_search,
+    open_searcher,
+)
+from cog.baselines.project import build_corpus_datastore, open_knn_lm
+from cog.baselines.transformer import TransformerGenerator
+from cog.corpus.documents import DocumentStore
+from cog.decoding.request import Request
+from cog.errors import GenerationError, IndexingError, IndexMismatchError, IndexNotBuiltError
+from cog.model.load import CogModel
+from cog.params import load_params
+from cog.paths import ProjectPaths
+from cog.progress import SilentProgress
+from cog.records import Decoding
+
+SEARCH = SearchSettings(
+    flat_threshold_rows=100, num_probes=8, rerank_factor=2, recall_at=10, min_recall=0.5
+)
+LENGTHS = DatastoreSettings(context_tokens=8, overlap_tokens=3, batch_tokens=64, search=SEARCH)
+NUCLEUS = Decoding("nucleus", 0.95, 0, 16, 16, 0.0)
+REQUESTS = [Request(prefix, NUCLEUS) for prefix in ("The mill", "A bridge over the river", "")]
+
+
+@pytest.mark.parametrize("num_tokens", [1, 2, 7, 8, 9, 12, 13, 14, 40])
+def test_every_token_is_the_target_of_exactly_one_entry(num_tokens: int) -> None:
+    ids = list(range(100, 100 + num_tokens))
+    windows = list(iter_windows(ids, begin=[1], settings=LENGTHS))
+    targets = [t for w in windows for t in w.token_ids[1:][w.num_context :]]
+    assert targets == ids
+    assert all(len(w.token_ids) - 1 <= LENGTHS.context_tokens for w in windows)
+    assert all(w.num_context == LENGTHS.overlap_tokens for w in windows[1:])
+
+
+def test_entries_are_states_and_next_tokens(
+    knn_village: ProjectPaths, tiny_cog_model: CogModel
+) -> None:
+    folder = knn_village.corpus("village").datastore
+    manifest = load_corpus_manifest(knn_village, "village", model=tiny_cog_model.fingerprint)
+    keys = load_keys(folder, num_entries=manifest.num_entries, dim=manifest.dim)
+    tokens = load_tokens(folder, num_entries=manifest.num_entries)
+    documents = list(DocumentStore(knn_village.corpus("village").documents).iter_documents())
+    encoder, splitter = tiny_cog_model.prefix_encoder, tiny_cog_model.splitter
+    assert manifest.num_entries == sum(len(splitter.encode(each.text)) for each in documents)
+    shortest = min(documents, key=lambda each: len(splitter.encode(each.text)))
+    begin = [] if encoder.begin_token_id is None else [encoder.begin_token_id]
+    ids = begin + splitter.encode(shortest.text).tolist()[:20]
+    states = encoder.append(encoder.new_cache(batch=1, capacity=64), [ids])
+    for position in range(len(begin), len(ids)):
+        wanted = states[position - 1].numpy()
+        distances = ((keys.astype(np.float32) - wanted) ** 2).sum(axis=1)
+        nearest = int(distances.argmin())
+        assert distances[nearest] < 1e-3
+        assert ids[position] in tokens[distances < distances[nearest] + 1e-3]
+
+
+def test_weights_and_mixture_equal_a_plain_loop() -> None:
+    random = np.random.default_rng(0)
+    distances = random.uniform(0, 50, (3, 6)).astype(np.float32)
+    distances[1, 4:] = np.inf
+    tokens = random.integers(0, 5, (3, 6)).astype(np.int32)
+    model = torch.from_numpy(random.uniform(0.1, 1.0, (3, 9)).astype(np.float32))
+    settings = KnnSettings(top_k=6, weight=0.3, distance_scale=0.1, temperature=2.0)
+    found = interpolate(
+        model,
+        torch.from_numpy(tokens.astype(np.int64)),
+        torch.from_numpy(weigh_neighbours(distances, settings=settings)),
+        share=settings.weight,
+    )
+    for i in range(3):
+        masses = [np.exp(-0.1 * float(d) / 2.0) for d in distances[i]]
+        for token in range(9):
+            near = sum(m for m, t in zip(masses, tokens[i], strict=True) if t == token)
+            language = float(model[i, token]) / float(model[i].sum())
+            wanted = 0.7 * language + 0.3 * near / sum(masses)
+            assert float(found[i, token]) / float(found[i].sum()) == pytest.approx(wanted, rel=1e-5)
+
+
+def test_without_weight_it_is_the_transformer_token_for_token(
+    knn_village: ProjectPaths, tiny_cog_model: CogModel
+) -> None:
+    params = load_params(knn_village.params).datastore
+    plain = TransformerGenerator(tiny_cog_model, corpus_id="village").generate(REQUESTS)
+    silent = open_knn_lm(
+        knn_village, "village", model=tiny_cog_model, settings=replace(params, weight=0.0)
+    ).generate(REQUESTS)
+    mixed = open_knn_lm(
+        knn_village, "village", model=tiny_cog_model, settings=replace(params, weight=0.9)
+    ).generate(REQUESTS)
+    assert [each.segments for each in silent] == [each.segments for each in plain]
+    assert [each.text for each in mixed] != [each.text for each in plain]
+
+
+def test_a_known_prefix_is_continued_by_what_followed_it(
+    knn_village: ProjectPaths, tiny_cog_model: CogModel
+) -> None:
+    document = next(DocumentStore(knn_village.corpus("village").documents).iter_documents())
+    chars = tiny_cog_model.splitter.token_chars(document.text)
+    prefix, wanted = document.text[: chars[9][1]], document.text[chars[9][1] : chars[13][1]]
+    params = load_params(knn_village.params).datastore
+    sure = replace(params, weight=1.0, top_k=1)
+    generator = open_knn_lm(knn_village, "village", model=tiny_cog_model, settings=sure)
+    decoding = replace(NUCLEUS, method="greedy", max_new_tokens=4)
+    assert generator.generate([Request(prefix, decoding)])[0].text == wanted
+
+
+def test_approximate_search_measures_its_recall_and_gives_exact_distances(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    centres = random.normal(size=(40, 16)) * 4
+    keys = (centres[random.integers(0, 40, 4000)] + random.normal(size=(4000, 16))).astype(
+        np.float16
+    )
+    found = build_searcher(tmp_path, keys, settings=SEARCH, progress=SilentProgress())
+    assert found["kind"] == "ivf-pq"
+    assert 0.5 <= float(str(found["recall"])) <= 1.0
+    searcher = open_searcher(tmp_path, keys, kind="ivf-pq", settings=SEARCH)
+    queries = keys[:5].astype(np.float32) + 0.01
+    rows, distances = searcher.search(queries, top_k=7)
+    for i in range(5):
+        plain = ((keys[rows[i]].astype(np.float32) - queries[i]) ** 2).sum(axis=1)
+        np.testing.assert_allclose(distances[i], plain, rtol=1e-3, atol=1e-3)
+        assert (np.diff(distances[i]) >= 0).all()
+
+
+def test_exact_search_in_blocks_equals_all_distances() -> None:
+    random = np.random.default_rng(2)
+    keys = random.normal(size=(70000, 4)).astype(np.float16)
+    queries = random.normal(size=(3, 4)).astype(np.float32)
+    rows, distances = exact_search(queries, keys, top_k=9)
+    plain = ((keys.astype(np.float32)[None] - queries[:, None]) ** 2).sum(axis=2)
+    np.testing.assert_allclose(distances, np.sort(plain, axis=1)[:, :9], rtol=1e-3, atol=1e-5)
+    assert rows.shape == (3, 9)
+
+
+def test_low_recall_is_refused(tmp_path: Path) -> None:
+    keys = np.random.default_rng(0).normal(size=(3000, 16)).astype(np.float16)
+    strict = replace(SEARCH, num_probes=1, rerank_factor=1, min_recall=0.999)
+    with pytest.raises(IndexingError, match="recall"):
+        build_searcher(tmp_path, keys, settings=strict, progress=SilentProgress())
+
+
+def test_a_missing_neighbour_has_no_weight() -> None:
+    distances = np.array([[1.0, np.inf, 2.0]], np.float32)
+    weights = weigh_neighbours(distances, settings=KnnSettings(3, 0.5, 0.1, 1.0))
+    assert weights[0, 1] == 0.0
+    assert weights.sum() == pytest.approx(1.0)
+
+
+def test_fewer_neighbours_than_asked_have_infinite_distances(tmp_path: Path) -> None:
+    keys = np.random.default_rng(0).normal(size=(300, 16)).astype(np.float16)
+    narrow = replace(SEARCH, num_probes=1, min_recall=0.0)
+    build_searcher(tmp_path, keys, settings=narrow, progress=SilentProgress())
+    searcher = open_searcher(tmp_path, keys, kind="ivf-pq", settings=narrow)
+    rows, distances = searcher.search(keys[:2].astype(np.float32), top_k=250)
+    assert ((rows == -1) == np.isinf(distances)).all()
+    assert (rows == -1).any()
+
+
+def test_nan_distances_are_refused() -> None:
+    with pytest.raises(GenerationError, match="NaN"):
+        weigh_neighbours(
+            np.array([[1.0, np.nan]], np.float32), settings=KnnSettings(2, 0.5, 0.1, 1.0)
+        )
+
+
+def test_a_corpus_smaller_than_k_is_refused(
+    knn_village: ProjectPaths, tiny_cog_model: CogModel
+) -> None:
+    params = load_params(knn_village.params).datastore
+    with pytest.raises(GenerationError, match="1000000 neighbours"):
+        open_knn_lm(
+            knn_village, "village", model=tiny_cog_model, settings=replace(params, top_k=1000000)
+        )
+
+
+def test_a_datastore_of_another_model_or_other_documents_is_refused(
+    knn_village: ProjectPaths, tiny_cog_model: CogModel
+) -> None:
+    folder = knn_village.corpus("village").datastore
+    with pytest.raises(IndexMismatchError, match="one of model ffff"):
+        load_datastore_manifest(folder, corpus_id="village", model="f" * 64, documents_digest=None)
+    with pytest.raises(IndexMismatchError, match="one of documents eeee"):
+        load_datastore_manifest(
+            folder,
+            corpus_id="village",
+            model=tiny_cog_model.fingerprint,
+            documents_digest="e" * 64,
+        )
+
+
+def test_a_missing_or_damaged_datastore_names_the_command(
+    knn_village: ProjectPaths, tiny_cog_model: CogModel, tmp_path: Path
+) -> None:
+    def load(folder: Path) -> None:
+        load_datastore_manifest(
+            folder, corpus_id="village", model=tiny_cog_model.fingerprint, documents_digest=None
+        )
+
+    with pytest.raises(IndexNotBuiltError, match="cog datastore build village"):
+        load(tmp_path / "none")
+    damaged = tmp_path / "damaged"
+    shutil.copytree(knn_village.corpus("village").datastore, damaged)
+    (damaged / "keys.f16").write_bytes(b"12")
+    with pytest.raises(IndexMismatchError, match="2 bytes"):
+        load(damaged)
+    content = json.loads((damaged / "manifest.json").read_text())
+    (damaged / "manifest.json").write_text(json.dumps({**content, "extra": 1}))
+    with pytest.raises(IndexMismatchError, match="complete manifest"):
+        load(damaged)
+
+
+def test_two_builds_have_the_same_digest(
+    knn_village: ProjectPaths, tiny_cog_model: CogModel
+) -> None:
+    before = load_corpus_manifest(knn_village, "village", model=tiny_cog_model.fingerprint)
+    again = build_corpus_datastore(
+        knn_village,
+        "village",
+        params=load_params(knn_village.params),
+        progress=SilentProgress(),
+        device="cpu",
+    )
+    assert again.digest == before.digest
+    left = list(knn_village.corpus("village").root.glob(".datastore-*"))
+    assert left == []

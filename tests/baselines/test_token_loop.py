@@ -1,0 +1,82 @@
+"""The Transformer baseline against transformers' own generate, and against itself in batches."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from cog.baselines.token_loop import TokenLoop
+from cog.baselines.transformer import TransformerGenerator
+from cog.decoding.request import Request
+from cog.errors import GenerationError
+from cog.model.base import get_base_folder
+from cog.model.config import load_config
+from cog.model.load import CogModel
+from cog.paths import ProjectPaths
+from cog.records import Decoding
+
+GREEDY = Decoding("greedy", 0.95, 0, 20, 16, 0.0)
+NUCLEUS = replace(GREEDY, method="nucleus")
+PREFIXES = ("The mill", "", "A house by the river and a bridge over it", "Ünïcode 🙂 text")
+
+
+@pytest.fixture
+def transformer(tiny_cog_model: CogModel) -> TransformerGenerator:
+    return TransformerGenerator(tiny_cog_model, corpus_id="village")
+
+
+def test_greedy_equals_generate_of_transformers(
+    village: ProjectPaths, tiny_cog_model: CogModel, transformer: TransformerGenerator
+) -> None:
+    folder = village.root / "models" / "tiny"
+    base = get_base_folder(load_config(folder).prefix_base, model_folder=folder)
+    peer = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+    peer.load_state_dict(tiny_cog_model.prefix_encoder.model.state_dict())
+    loop = TokenLoop(tiny_cog_model)
+    for prefix in PREFIXES:
+        ids = loop.encode_prefix(Request(prefix, GREEDY))
+        output = peer.eval().generate(
+            torch.tensor([ids]),
+            attention_mask=torch.ones(1, len(ids), dtype=torch.long),
+            do_sample=False,
+            max_new_tokens=20,
+            min_new_tokens=20,
+            eos_token_id=None,
+            pad_token_id=0,
+            suppress_tokens=tiny_cog_model.splitter.special_token_ids.tolist(),
+        )[0, len(ids) :]
+        expected = tiny_cog_model.splitter.decode(output.numpy()).decode(errors="replace")
+        assert transformer.generate([Request(prefix, GREEDY)])[0].text == expected
+
+
+@pytest.mark.parametrize("decoding", [GREEDY, NUCLEUS])
+def test_a_batch_writes_what_each_text_is_alone(
+    transformer: TransformerGenerator, decoding: Decoding
+) -> None:
+    requests = [
+        Request(prefix, replace(decoding, max_new_tokens=20 - 3 * i))
+        for i, prefix in enumerate(PREFIXES)
+    ]
+    together = transformer.generate(requests)
+    alone = [transformer.generate([request])[0] for request in requests]
+    assert [each.text for each in together] == [each.text for each in alone]
+    assert [each.num_tokens for each in together] == [20, 17, 14, 11]
+    assert all(each.text == "".join(s.text for s in each.segments) for each in together)
+
+
+def test_seeds_change_the_text(transformer: TransformerGenerator) -> None:
+    texts = {
+        transformer.generate([Request("The mill", replace(NUCLEUS, seed=seed))])[0].text
+        for seed in range(4)
+    }
+    assert len(texts) == 4
+
+
+def test_a_setting_that_cannot_be_is_refused(transformer: TransformerGenerator) -> None:
+    with pytest.raises(GenerationError, match="top_p"):
+        transformer.generate([Request("The mill", replace(NUCLEUS, top_p=0.0))])
+
+
+def test_no_request_is_no_text(transformer: TransformerGenerator) -> None:
+    assert transformer.generate([]) == []
