@@ -110,7 +110,7 @@ class PhraseEncoder:
         if not texts:
             return []
         batch = encode_pieces(self._tokenizer, texts, max_pieces=self._max_pieces)
-        located = [_locate_words(batch, row, spans) for row, spans in enumerate(word_spans)]
+        located = [locate_words(batch, row, spans) for row, spans in enumerate(word_spans)]
         hidden_states = self.hidden_states(batch)  # (batch, num_pieces, width)
         device = hidden_states.device
         rows = np.repeat(np.arange(len(texts)), [len(spans) for spans in word_spans])
@@ -146,10 +146,17 @@ def _untrained_names(bert: nn.Module) -> tuple[str, ...]:
     return tuple(name for name in names if "word_embeddings" in name or name.startswith("pooler."))
 
 
-def _locate_words(
+def locate_words(
     batch: PieceBatch, row: int, spans: NDArray[np.int32]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
-    # first and last piece that overlap each word, counted with the leading special piece
+    """Find the WordPieces of each word of a text.
+
+    :param batch: Texts as WordPieces.
+    :param row: The text.
+    :param spans: Characters of its words, leading space excluded. *Shape:* ``(num_words, 2)``
+    :returns: Columns of the first and of the last piece that overlap each word, and whether the
+        word was seen whole. *Shape:* ``(num_words,)`` each
+    """
     pieces = batch.offsets[row]  # (num_pieces, 2)
     first = np.searchsorted(pieces[:, 1], spans[:, 0], side="right")
     last = np.searchsorted(pieces[:, 0], spans[:, 1], side="left") - 1
