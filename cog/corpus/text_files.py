@@ -113,7 +113,12 @@ def _iter_file_lines(path: Path) -> Iterator[Line]:
             run="name files, plain or gzip",
             about=str(path),
         )
-    return iter_lines(RawFile(path, path.name, _stem(path)), "utf-8", tally=Tally("fail"))
+    try:
+        yield from iter_lines(RawFile(path, path.name, _stem(path)), "utf-8", tally=Tally("fail"))
+    except CorpusError as error:  # what it says to run is for files that have a card
+        raise CorpusError(
+            error.wanted, found=error.found, run="mend the file", about=path.name
+        ) from None
 
 
 def _stem(path: Path) -> str:

@@ -55,14 +55,14 @@ class BatchSource:
 
     :param folder: Folder of the examples.
     :param chunks: Numbers of the chunks that may be drawn. *Shape:* ``(num_candidates,)``
-    :param is_near: Whether batches are neighbours by the retriever's vectors; else random.
+    :param vectors_path: The retriever's vectors of all chunks; None for random batches.
     :param sampler: How they are drawn.
     :param rules: How they are labelled.
     """
 
     folder: Path
     chunks: NDArray[np.int64]
-    is_near: bool
+    vectors_path: Path | None
     sampler: SamplerSettings
     rules: BatchRules
 
@@ -90,7 +90,8 @@ class BatchMaker:
     def __init__(self, source: BatchSource) -> None:
         self._source = source
         self._store = ExampleStore(source.folder)
-        vectors = np.load(self._store.vectors_path, mmap_mode="r") if source.is_near else None
+        path = source.vectors_path
+        vectors = None if path is None else np.load(path, mmap_mode="r")
         self._sampler = BatchSampler(
             source.chunks,
             self._store.documents[source.chunks],

@@ -18,7 +18,6 @@ from cog.training.segmentation.records import ChunkWords
 FORMAT_VERSION = 1
 ABOUT_FILE = "examples.json"
 DOCUMENTS_FILE = "documents.jsonl"
-VECTORS_FILE = "vectors.npy"
 NUM_COMMON_WORDS = 150
 
 # the arrays of all chunks end to end; a bound array has one more entry per chunk than words
@@ -193,11 +192,6 @@ class ExampleStore:
         :returns: Ascending. *Shape:* ``(num_words,)``
         """
         return np.array(self.about["common_words"], dtype=np.uint64)
-
-    @property
-    def vectors_path(self) -> Path:
-        """Where the retriever's vectors of the chunks lie, if they were encoded."""
-        return self.folder / VECTORS_FILE
 
     def get(self, chunk: int) -> Example:
         """Read one example.
