@@ -3,7 +3,7 @@
 import difflib
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_origin
 
 import yaml
 
@@ -116,6 +116,18 @@ class EvaluateParams:
 
 
 @dataclass(frozen=True, slots=True)
+class TrainParams:
+    """Stage ``train``, and the defaults of ``cog train``.
+
+    :param profile: Name of the profile that is trained.
+    :param profiles: Profiles by name; ``cog.training.recipe`` reads one.
+    """
+
+    profile: str
+    profiles: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class Params:
     """The whole of params.yaml.
 
@@ -126,6 +138,7 @@ class Params:
     :param index: Section of the stage.
     :param generate: Section of the stage.
     :param evaluate: Section of the stage.
+    :param train: Section of the stage.
     """
 
     corpora: dict[str, CorpusEntry]
@@ -135,6 +148,7 @@ class Params:
     index: IndexParams
     generate: GenerateParams
     evaluate: EvaluateParams
+    train: TrainParams
 
 
 SECTIONS = {
@@ -143,6 +157,7 @@ SECTIONS = {
     "index": IndexParams,
     "generate": GenerateParams,
     "evaluate": EvaluateParams,
+    "train": TrainParams,
 }
 
 
@@ -172,15 +187,23 @@ def load_params(path: Path) -> Params:
         )
     return Params(
         corpora={
-            name: _read_section(CorpusEntry, entry, where=f"corpora.{name}")
+            name: read_section(CorpusEntry, entry, where=f"corpora.{name}")
             for name, entry in corpora.items()
         },
         model=str(content["model"]),
-        **{name: _read_section(kind, content[name], where=name) for name, kind in SECTIONS.items()},
+        **{name: read_section(kind, content[name], where=name) for name, kind in SECTIONS.items()},
     )
 
 
-def _read_section(kind: type[Any], content: object, *, where: str) -> Any:  # noqa: ANN401
+def read_section(kind: type[Any], content: object, *, where: str) -> Any:  # noqa: ANN401
+    """Read a mapping of plain values into a record.
+
+    :param kind: A dataclass whose fields are of plain types.
+    :param content: What YAML gave.
+    :param where: Its dotted path, for messages.
+    :returns: The record.
+    :raises ParamsError: If a key is unknown or missing, or a value of the wrong type.
+    """
     if not isinstance(content, dict):
         raise ParamsError(
             f"section {where} must be a mapping", found=type(content).__name__, about=where
@@ -191,8 +214,9 @@ def _read_section(kind: type[Any], content: object, *, where: str) -> Any:  # no
         value = content[field.name]
         if field.type is float and type(value) is int:
             value = float(value)
-        if not isinstance(field.type, type) or type(value) is not field.type:
-            wanted = getattr(field.type, "__name__", str(field.type))
+        wanted_type = get_origin(field.type) or field.type
+        if type(value) is not wanted_type:
+            wanted = getattr(wanted_type, "__name__", str(field.type))
             raise ParamsError(
                 f"{where}.{field.name} must be of type {wanted}", found=repr(value), about=where
             )

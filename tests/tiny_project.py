@@ -43,6 +43,7 @@ TINY_PARAMS: dict[str, Any] = {
         "generation_tokens": 12,
         "featuriser": "models/tiny/prefix",
     },
+    "train": {"profile": "tiny", "profiles": {}},
 }
 VILLAGE_CARD: dict[str, Any] = {
     "id": "village",
