@@ -116,14 +116,29 @@ class EvaluateParams:
 
 
 @dataclass(frozen=True, slots=True)
+class SegmentParams:
+    """Stage ``segment``, and the defaults of ``cog segment``.
+
+    :param source: Where a phrase may come from: ``corpus`` (every other document, exactly) or
+        ``retrieved`` (the nearest chunks of other documents).
+    :param top_k_documents: Number of chunks that are near, for ``retrieved``.
+    """
+
+    source: str
+    top_k_documents: int
+
+
+@dataclass(frozen=True, slots=True)
 class TrainParams:
     """Stage ``train``, and the defaults of ``cog train``.
 
     :param profile: Name of the profile that is trained.
+    :param corpora: Corpora that the pipeline segments and trains on, as keys; none unless asked.
     :param profiles: Profiles by name; ``cog.training.recipe`` reads one.
     """
 
     profile: str
+    corpora: dict[str, Any]
     profiles: dict[str, Any]
 
 
@@ -138,6 +153,7 @@ class Params:
     :param index: Section of the stage.
     :param generate: Section of the stage.
     :param evaluate: Section of the stage.
+    :param segment: Section of the stage.
     :param train: Section of the stage.
     """
 
@@ -148,6 +164,7 @@ class Params:
     index: IndexParams
     generate: GenerateParams
     evaluate: EvaluateParams
+    segment: SegmentParams
     train: TrainParams
 
 
@@ -157,6 +174,7 @@ SECTIONS = {
     "index": IndexParams,
     "generate": GenerateParams,
     "evaluate": EvaluateParams,
+    "segment": SegmentParams,
     "train": TrainParams,
 }
 

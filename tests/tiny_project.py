@@ -43,7 +43,8 @@ TINY_PARAMS: dict[str, Any] = {
         "generation_tokens": 12,
         "featuriser": "models/tiny/prefix",
     },
-    "train": {"profile": "tiny", "profiles": {}},
+    "segment": {"source": "corpus", "top_k_documents": 4},
+    "train": {"profile": "tiny", "corpora": {}, "profiles": {}},
 }
 VILLAGE_CARD: dict[str, Any] = {
     "id": "village",

@@ -5,6 +5,7 @@ Two have the same number if and only if they have the same text.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,15 +29,15 @@ class GramLevel:
 
     :param num_words: Number of words of a run.
     :param firsts: First word of each run; those of one text side by side, ascending.
-        *Shape:* ``(num_runs,)`` int64
-    :param grams: Number of each run's text, ascending. *Shape:* ``(num_runs,)`` int64
+        *Shape:* ``(num_runs,)``
+    :param grams: Number of each run's text, ascending. *Shape:* ``(num_runs,)``
     :param offsets: Runs of text ``g`` are ``firsts[offsets[g]:offsets[g + 1]]``.
         *Shape:* ``(num_grams + 1,)`` int64
     """
 
     num_words: int
-    firsts: NDArray[np.int64]
-    grams: NDArray[np.int64]
+    firsts: NDArray[Any]
+    grams: NDArray[Any]
     offsets: NDArray[np.int64]
 
     @property
@@ -70,45 +71,53 @@ def number_words(hashes: NDArray[np.uint64], texts: WordTexts) -> NDArray[np.int
 
 
 def iter_levels(
-    words: NDArray[np.int64],
-    run_ends: NDArray[np.int64],
-    groups: NDArray[np.int64],
+    words: NDArray[Any],
+    run_ends: NDArray[Any],
+    groups: NDArray[Any],
     *,
+    min_words: int,
     max_words: int,
+    firsts: NDArray[Any] | None = None,
 ) -> Iterator[GramLevel]:
     """Find the runs of 1, 2, … words whose text occurs in more than one group, exactly.
 
     A run of ``n`` words is numbered by the pair (its first ``n - 1`` words, its last word), so no
-    hash of a run is ever relied on.
+    hash of a run is ever relied on. Runs that occur in one group only are dropped from level to
+    level: few are left after four words.
 
-    :param words: Number of each word. *Shape:* ``(num_words,)``
+    :param words: Number of each word; int32 halves the memory. *Shape:* ``(num_words,)``
     :param run_ends: For each word, one past the last word that a run from it may hold.
         *Shape:* ``(num_words,)``
     :param groups: Group of each word (its chunk, or its document), ascending.
         *Shape:* ``(num_words,)``
-    :param max_words: Number of words of a run, at most.
+    :param min_words: Number of words of the first level, 1 or 2.
+    :param max_words: Number of words of the last level, at most.
+    :param firsts: Words that a run may begin with, ascending; None for all. *Shape:* ``(num,)``
     :yields: One level per number of words, until none is left.
     """
-    firsts = np.arange(len(words))
-    grams = np.zeros(len(words), dtype=np.int64)
+    if firsts is None:
+        firsts = np.arange(len(words), dtype=words.dtype)
+    grams = np.zeros_like(firsts) if min_words == 1 else words[firsts]
     vocab_size = int(words.max()) + 1 if len(words) else 1
-    for num_words in range(1, max_words + 1):
+    for num_words in range(min_words, max_words + 1):
         is_inside = firsts + num_words <= run_ends[firsts]
         firsts, grams = firsts[is_inside], grams[is_inside]
-        keys = grams * vocab_size + words[firsts + num_words - 1]
+        keys = grams.astype(np.int64)
+        keys *= vocab_size
+        keys += words[firsts + (num_words - 1)]
         order = np.argsort(keys, kind="stable")
         keys, firsts = keys[order], firsts[order]
+        del order
         starts = np.flatnonzero(np.diff(keys, prepend=-1))
-        ends = np.append(starts[1:], len(keys))
-        if len(starts):
-            is_shared = groups[firsts[starts]] != groups[firsts[ends - 1]]
-            is_kept = np.repeat(is_shared, ends - starts)
-            firsts, sizes = firsts[is_kept], (ends - starts)[is_shared]
-        else:
-            sizes = np.zeros(0, dtype=np.int64)
+        del keys
+        if not len(starts):
+            return
+        sizes = np.diff(starts, append=len(firsts))
+        is_shared = groups[firsts[starts]] != groups[firsts[starts + sizes - 1]]
+        firsts, sizes = firsts[np.repeat(is_shared, sizes)], sizes[is_shared]
         if not len(sizes):
             return
-        grams = np.repeat(np.arange(len(sizes)), sizes)
+        grams = np.repeat(np.arange(len(sizes), dtype=words.dtype), sizes)
         yield GramLevel(num_words, firsts, grams, np.append(0, np.cumsum(sizes)))
 
 

@@ -109,7 +109,9 @@ def segment_in_batch(
         max_words=limits.max_phrase_words,
     )
     levels = list(
-        iter_levels(words.numbers, words.ends, words.chunks, max_words=limits.max_phrase_words)
+        iter_levels(
+            words.numbers, words.ends, words.chunks, min_words=1, max_words=limits.max_phrase_words
+        )
     )
     best = _find_longest(words, span_mask, levels)
     queries = _place_queries(words, best, rules=rules, random=random)

@@ -1,5 +1,7 @@
 """Admissible spans: flags of words and the runs they lie in go in, a mask of spans comes out."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -35,7 +37,7 @@ def mark_spans(
     return mask
 
 
-def find_stops(word_flags: NDArray[np.uint8], run_ends: NDArray[np.int64]) -> NDArray[np.int64]:
+def find_stops(word_flags: NDArray[np.uint8], run_ends: NDArray[Any]) -> NDArray[Any]:
     """For each word, the first word at or after it that no phrase from here may hold.
 
     :param word_flags: Bits of ``cog.model.words``. *Shape:* ``(num_words,)``
@@ -43,6 +45,8 @@ def find_stops(word_flags: NDArray[np.uint8], run_ends: NDArray[np.int64]) -> ND
     :returns: The next barred word, or the end of the run. *Shape:* ``(num_words,)``
     """
     num_words = len(word_flags)
-    barred = np.where((word_flags & BARRED) != 0, np.arange(num_words), num_words)
+    barred = np.arange(num_words, dtype=run_ends.dtype)
+    barred[(word_flags & BARRED) == 0] = num_words
     barred = np.minimum.accumulate(barred[::-1])[::-1]
-    return np.minimum(barred, run_ends)
+    stops: NDArray[Any] = np.minimum(barred, run_ends)
+    return stops
