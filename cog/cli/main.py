@@ -23,6 +23,7 @@ COMMANDS = {
     "status": "What is active, and whether it is intact.",
     "study": "Studies over several evaluations: blind, domain, index-size.",
     "switch": "Make a corpus and its index the active one, atomically.",
+    "train": "Train a model on text files or a corpus, resume a run, go on from a model.",
 }
 
 

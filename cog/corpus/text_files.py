@@ -87,6 +87,44 @@ def iter_text_documents(paths: Sequence[Path]) -> Iterator[Document]:
                 yield document
 
 
+def list_text_files(paths: Sequence[Path]) -> list[Path]:
+    """Put the text files of folders in their place.
+
+    :param paths: Files and folders.
+    :returns: Files; those of a folder are its ``.txt`` and ``.gz`` files, by name.
+    :raises CorpusError: If a folder holds none, or a file is missing.
+    """
+    files: list[Path] = []
+    for path in paths:
+        inside = sorted(p for p in path.glob("*") if p.suffix in (".txt", ".gz") and p.is_file())
+        if path.is_dir() and inside:
+            files += inside
+        elif path.is_file():
+            files.append(path)
+        else:
+            raise CorpusError(
+                f"{path} must be a text file, or a folder of .txt or .gz files",
+                found="a folder without them" if path.is_dir() else "no such file",
+                run="name files, plain or gzip",
+                about=str(path),
+            )
+    return files
+
+
+def digest_text_files(paths: Sequence[Path]) -> str:
+    """Digest the bytes of files, in order, and their names.
+
+    :param paths: The files.
+    :returns: Hexadecimal digits.
+    """
+    digest = hashlib.blake2b(digest_size=16)
+    for path in paths:
+        with path.open("rb") as file:
+            digest.update(path.name.encode() + b"\0")
+            digest.update(hashlib.file_digest(file, hashlib.blake2b).digest())
+    return digest.hexdigest()
+
+
 def _read_unit(unit: Unit, text: str, *, path: Path, stem: str) -> Document:
     if unit.is_oversized:
         raise CorpusError(

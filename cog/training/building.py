@@ -70,11 +70,11 @@ class ExampleSettings:
 class TrainingText:
     """The documents of a training run.
 
-    :param documents: The documents, read once, in order.
+    :param read: Gives the documents in order, from the first; asked only where they are needed.
     :param identity: Digest of what they are; the same text has the same one.
     """
 
-    documents: Iterable[Document]
+    read: Callable[[], Iterable[Document]]
     identity: str
 
 
@@ -105,7 +105,7 @@ def build_examples(
     unfinished.chmod(0o755)
     writer = ExampleWriter(unfinished)
     try:
-        for name, examples in _iter_examples(text.documents, settings, num_workers=num_workers):
+        for name, examples in _iter_examples(text.read(), settings, num_workers=num_workers):
             writer.add_document(name, examples)
             progress.advance(1)
         if writer.num_chunks == 0:

@@ -13,8 +13,8 @@ KNOWN_PEAKS = {
     "H100": 989.4e12,
     "L40S": 362e12,
     "A100": 312e12,
+    "L40": 181e12,
     "L4": 121e12,
-    "A10": 125e12,
 }
 MEASURED_SIZE = {"cpu": 768, "cuda": 8192}
 MEASURED_ROUNDS = 5

@@ -21,7 +21,7 @@ class Budget:
         if not limits or min(limits) <= 0:
             raise ValueError("a run needs a positive limit of steps or of seconds")
 
-    def progress(self, *, steps: int, seconds: float) -> float:
+    def progress(self, *, steps: float, seconds: float) -> float:
         """How much of the run is done.
 
         :param steps: Number of steps taken.

@@ -56,7 +56,7 @@ def make_store(model: Path, folder: Path, *, num_documents: int = 12) -> Example
     :returns: The examples.
     """
     return build_examples(
-        TrainingText(iter_village(num_documents), f"village-{num_documents}"),
+        TrainingText(lambda: iter_village(num_documents), f"village-{num_documents}"),
         settings=make_settings(model),
         folder=folder,
         num_workers=0,

@@ -46,7 +46,7 @@ def test_examples_are_the_chunks_that_an_index_has(tiny_model: Path, tmp_path: P
 def test_words_lie_where_the_phrase_encoder_reads_them(tiny_model: Path, tmp_path: Path) -> None:
     text = "Été, the mill 漢字 \N{ZERO WIDTH SPACE} stands. " + "word " * 30
     store = build_examples(
-        TrainingText([Document("a", "", text, "", "", "")], "a"),
+        TrainingText(lambda: [Document("a", "", text, "", "", "")], "a"),
         settings=make_settings(tiny_model),
         folder=tmp_path,
         num_workers=0,
@@ -87,15 +87,11 @@ def test_words_lie_where_the_phrase_encoder_reads_them(tiny_model: Path, tmp_pat
 def test_examples_are_made_once(tiny_model: Path, tmp_path: Path) -> None:
     first = make_store(tiny_model, tmp_path)
 
-    def refuse() -> "list[Document]":
+    def refuse() -> list[Document]:
         raise AssertionError("read again")
 
-    class Unread:
-        def __iter__(self) -> object:
-            return refuse()
-
     again = build_examples(
-        TrainingText(Unread(), "village-12"),  # type: ignore[arg-type]
+        TrainingText(refuse, "village-12"),
         settings=make_settings(tiny_model),
         folder=tmp_path,
         num_workers=0,
@@ -103,7 +99,7 @@ def test_examples_are_made_once(tiny_model: Path, tmp_path: Path) -> None:
     )
     assert again.folder == first.folder
     other = build_examples(
-        TrainingText(iter_village(12), "village-12"),
+        TrainingText(lambda: iter_village(12), "village-12"),
         settings=make_settings(tiny_model, max_chunk_tokens=24),
         folder=tmp_path,
         num_workers=0,
@@ -118,7 +114,7 @@ def test_text_without_words_is_refused(tiny_model: Path, tmp_path: Path, texts: 
     documents = [Document(text, "", text, "", "", "") for text in texts]
     with pytest.raises(TrainingError, match="training needs text; found: no document"):
         build_examples(
-            TrainingText(documents, "empty"),
+            TrainingText(lambda: documents, "empty"),
             settings=make_settings(tiny_model),
             folder=tmp_path / "examples",
             num_workers=0,

@@ -1,0 +1,72 @@
+"""Validation: a model goes in, what it makes of held-out documents comes out.
+
+The batches are the same every time, made once: chunks of documents that are never trained on,
+segmented against each other.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
+from torch import nn
+
+from cog.training.batches import BatchSource, NumberedBatch, iter_batches
+from cog.training.profiles import LossProfile
+from cog.training.tensors import to_tensors
+
+
+def make_validation(
+    source: BatchSource, *, num_batches: int, losses: LossProfile, device: torch.device
+) -> Callable[[nn.Module], Mapping[str, float]]:
+    """Make what measures a model on held-out documents.
+
+    :param source: The chunks of the held-out documents.
+    :param num_batches: Number of batches that are looked at, at most.
+    :param losses: What the model learns by.
+    :param device: Where it lies.
+    :returns: A function of the model.
+    """
+    size = min(source.sampler.num_chunks, len(source.chunks))
+    num_different = max(1, len(source.chunks) // size)
+    numbers = range(min(num_batches, num_different))
+    batches = list(iter_batches(source, numbers, num_workers=0))
+
+    def validate(model: nn.Module) -> Mapping[str, float]:
+        return measure(model, batches, losses=losses, device=device)
+
+    return validate
+
+
+@torch.no_grad()
+def measure(
+    model: nn.Module,
+    batches: Sequence[NumberedBatch],
+    *,
+    losses: LossProfile,
+    device: torch.device,
+) -> dict[str, float]:
+    """Measure a model on batches.
+
+    :param model: The model; it is left in evaluation mode.
+    :param batches: The batches.
+    :param losses: What the model learns by.
+    :param device: Where it lies.
+    :returns: ``token_loss`` per token, ``phrase_loss`` per choice of a segment,
+        ``segment_log_probability`` per token of text, ``phrase_share`` of the labels that are
+        phrases.
+    """
+    model.eval()
+    sums = torch.zeros(2, dtype=torch.float64)
+    num_tokens = num_queries = num_phrases = 0
+    for numbered in batches:
+        found = model(to_tensors(numbered.batch, losses, device))
+        count = numbered.batch.num_tokens
+        sums[0] += float(found.token) * count
+        sums[1] += float(found.phrase) * numbered.batch.num_queries
+        num_tokens += count
+        num_queries += numbered.batch.num_queries
+        num_phrases += int(numbered.batch.is_phrase.sum())
+    return {
+        "token_loss": float(sums[0]) / max(1, num_tokens),
+        "phrase_loss": float(sums[1]) / max(1, num_queries),
+        "phrase_share": num_phrases / max(1, num_queries),
+    }
