@@ -1,13 +1,12 @@
 """The words of a corpus: documents go in one by one, flat arrays of all their words come out."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cog.corpus.documents import DocumentStore
 from cog.index.chunking import MAX_BLOCK_CHARS, Splitter, iter_blocks
 from cog.index.reader import PhraseIndex
 from cog.index.store import DOCUMENTS, WORDS
@@ -148,23 +147,22 @@ class WordCollector:
         )
 
 
-def collect_documents(
-    store: DocumentStore, *, splitter: Splitter, progress: Progress
+def collect_texts(
+    texts: Iterable[tuple[str, str]], *, splitter: Splitter, progress: Progress
 ) -> CorpusWords:
-    """Split every document of a corpus into words; a run is a document.
+    """Split documents into words; a run is a document.
 
-    :param store: The documents.
+    :param texts: Id and text of each document.
     :param splitter: Splits text into words.
     :param progress: Told of documents that are split.
     :returns: The words.
     """
     collector = WordCollector()
-    for document in store.iter_documents():
-        collector.add_document(document.document_id, document.text)
-        for start, end in iter_blocks(document.text, max_chars=MAX_BLOCK_CHARS):
-            words = splitter.split(document.text[start:end])
-            bounds = words.word_chars + np.int32(start)
-            collector.add_run(document.text, bounds=bounds, flags=None)
+    for document_id, text in texts:
+        collector.add_document(document_id, text)
+        for start, end in iter_blocks(text, max_chars=MAX_BLOCK_CHARS):
+            words = splitter.split(text[start:end])
+            collector.add_run(text, bounds=words.word_chars + np.int32(start), flags=None)
         progress.advance(1)
     return collector.finish()
 

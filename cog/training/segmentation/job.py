@@ -14,8 +14,8 @@ from cog.paths import ProjectPaths
 from cog.progress import Progress
 from cog.training.segmentation.corpus_words import (
     CorpusWords,
-    collect_documents,
     collect_index,
+    collect_texts,
 )
 from cog.training.segmentation.matches import Matches, find_in_corpus
 from cog.training.segmentation.retrieved import find_in_neighbours, iter_neighbours
@@ -136,8 +136,9 @@ def _find_exactly(
     from cog.model.load import load_splitter
 
     at = time.perf_counter()
-    words = collect_documents(
-        DocumentStore(paths.corpus(corpus_id).documents),
+    documents = DocumentStore(paths.corpus(corpus_id).documents).iter_documents()
+    words = collect_texts(
+        ((document.document_id, document.text) for document in documents),
         splitter=load_splitter(get_model_folder(paths, params)),
         progress=progress,
     )
