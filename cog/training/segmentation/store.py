@@ -218,7 +218,7 @@ def load_segment_report(path: Path) -> SegmentReport:
     :returns: The report.
     :raises CorpusError: If the file is missing or not what ``cog segment`` writes.
     """
-    metadata = _open(path).schema_arrow.metadata or {}
+    metadata = _open(path).metadata.metadata or {}
     try:
         return SegmentReport(**json.loads(metadata[REPORT_KEY]))
     except (KeyError, TypeError, ValueError) as error:
