@@ -8,9 +8,10 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
+from cog.errors import CheckpointError
 from cog.model.pieces import PieceBatch, encode_pieces
 from cog.model.protocols import WordVectors
-from cog.model.weights import Weights, load_part, select_weights
+from cog.model.weights import Weights, apply_weights, load_part, select_weights
 
 
 class Head(nn.Module):
@@ -47,19 +48,38 @@ class PhraseEncoder:
 
     :param bert: The bidirectional encoder.
     :param tokenizer: Its tokenizer.
-    :param weights: Tensors ``bert.*``, ``start.*`` and ``end.*``; ``bert.*`` may be absent or lack
-        the word embeddings.
+    :param weights: Tensors ``bert.*``, ``start.*`` and ``end.*``; ``bert.*`` may be absent, lack
+        the word embeddings, or be low-rank updates.
     :param max_pieces: Number of WordPieces of a chunk that are read, special ones aside.
+    :param lora_scale: Factor of the low-rank updates.
+    :raises CheckpointError: If the model has no phrase heads, or a tensor does not fit.
     """
 
     def __init__(
-        self, bert: nn.Module, tokenizer: Tokenizer, weights: Weights, *, max_pieces: int
+        self,
+        bert: nn.Module,
+        tokenizer: Tokenizer,
+        weights: Weights,
+        *,
+        max_pieces: int,
+        lora_scale: float = 1.0,
     ) -> None:
         self._bert = bert
         self._tokenizer = tokenizer
         self._max_pieces = max_pieces
-        if bert_weights := select_weights(weights, "bert."):
-            load_part(bert, bert_weights, may_lack=_untrained_names(bert))
+        if "start.l1.weight" not in weights:
+            raise CheckpointError(
+                "the phrase encoder needs phrase heads",
+                found="a model of tokens only (trained with --objective tokens)",
+                run="set `model:` in params.yaml to a model that was trained with phrases",
+                about="start.l1.weight",
+            )
+        apply_weights(
+            bert,
+            select_weights(weights, "bert."),
+            scale=lora_scale,
+            may_lack=untrained_names(bert),
+        )
         hidden, width = weights["start.l1.weight"].shape
         self._dim = weights["start.l2.weight"].shape[0]
         self.start = Head(width, hidden, self._dim)
@@ -140,8 +160,14 @@ class PhraseEncoder:
         return states
 
 
-def _untrained_names(bert: nn.Module) -> tuple[str, ...]:
-    # word embeddings may stay the base model's; the pooler is never used
+def untrained_names(bert: nn.Module) -> tuple[str, ...]:
+    """Parameters that trained weights may lack: word embeddings may stay the base's.
+
+    The pooler is never used.
+
+    :param bert: The bidirectional encoder.
+    :returns: Their names.
+    """
     names = [name for name, _ in bert.named_parameters()]
     return tuple(name for name in names if "word_embeddings" in name or name.startswith("pooler."))
 
