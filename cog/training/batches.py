@@ -3,7 +3,7 @@
 No torch here: a worker loads numpy and the examples' files, nothing else.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -174,7 +174,7 @@ def assemble_batch(
 
 def iter_batches(
     source: BatchSource, numbers: Iterable[int], *, num_workers: int
-) -> Iterator[NumberedBatch]:
+) -> Generator[NumberedBatch, None, None]:
     """Make batches ahead of their use.
 
     :param source: What from, and how.

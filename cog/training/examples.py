@@ -120,8 +120,9 @@ class ExampleWriter:
 
     def close(self) -> None:
         """Close the files of a folder that is given up."""
-        for file in (*self._files.values(), self._names):
+        for file in self._files.values():
             file.close()
+        self._names.close()
 
     def _add(self, example: Example) -> None:
         words = example.words

@@ -16,6 +16,7 @@ from accelerate import Accelerator
 from accelerate.utils import set_seed
 
 from cog.errors import CheckpointError, TrainingError
+from cog.model.fingerprint import fingerprint_model
 from cog.paths import get_cache_folder
 from cog.progress import Progress
 from cog.training.batches import iter_batches
@@ -151,7 +152,7 @@ def train(job: TrainJob, *, progress: Progress, log: LogMetrics | None) -> Train
             loop.resume(checkpoint)
             progress.say(f"resumed at step {loop.position.step}")
         outcome = _run(job, opened, loop, data, progress=progress, log=log)
-        return _report(job, data, outcome, fingerprint=opened.fingerprint(job.out))
+        return _report(job, data, outcome, fingerprint=fingerprint_model(job.out))
 
 
 def _run(

@@ -221,7 +221,7 @@ class TrainingLoop:
         reason = stop.name if stop else "budget" if done else ""
         if self.accelerator.num_processes > 1:  # all end together: when the first process does
             flag = torch.tensor([float(bool(reason))], device=self.accelerator.device)
-            flag = self.accelerator.reduce(flag, "sum")  # type: ignore[assignment]
+            flag = self.accelerator.reduce(flag, "sum")
             reason = reason or ("budget" if flag.item() > 0 else "")
         return reason
 
@@ -315,7 +315,9 @@ class TrainingLoop:
         )
 
 
-def _split_decay(groups: list[dict[str, object]], *, weight_decay: float) -> list[dict[str, object]]:
+def _split_decay(
+    groups: list[dict[str, object]], *, weight_decay: float
+) -> list[dict[str, object]]:
     # vectors (biases, norms) do not decay
     split: list[dict[str, object]] = []
     for group in groups:

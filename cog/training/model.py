@@ -161,10 +161,10 @@ class TrainableModel(nn.Module):
 
         :returns: Tensors by name.
         """
-        found = {f"lm.{name}": each for name, each in _take(self.lm, tied_names).items()}
+        found = {f"lm.{name}": each for name, each in _take(self.lm).items()}
         if self.bert is None:
             return found
-        found |= {f"bert.{name}": each for name, each in _take(self.bert, _none).items()}
+        found |= {f"bert.{name}": each for name, each in _take(self.bert).items()}
         for name in ("start", "end", "qproj"):
             part = getattr(self, name)
             if part is not None:
@@ -172,14 +172,15 @@ class TrainableModel(nn.Module):
         return found
 
 
-def _none(_network: Any) -> tuple[str, ...]:  # noqa: ANN401
-    return ()
+def _find_tied(network: Any) -> tuple[str, ...]:  # noqa: ANN401
+    has_head = network.get_output_embeddings() is not None
+    return tied_names(network) if has_head else ()
 
 
 def _begin(network: nn.Module, weights: Weights, *, rank: int, profile: ModelProfile) -> None:
     pairs, whole = split_lora(weights)
     if whole:
-        load_part(network, whole, may_lack=untrained_names(network))
+        load_part(network, whole, may_lack=(*untrained_names(network), *_find_tied(network)))
     if pairs:
         ranks = {n.rpartition(".")[0]: t.shape[0] for n, t in pairs.items() if n.endswith(".A")}
         add_lora(network, rank=ranks, scale=profile.lora_scale, dropout=profile.dropout)
@@ -188,10 +189,10 @@ def _begin(network: nn.Module, weights: Weights, *, rank: int, profile: ModelPro
         add_lora(network, rank=rank, scale=profile.lora_scale, dropout=profile.dropout)
 
 
-def _take(network: Any, tied: Any) -> Weights:  # noqa: ANN401
+def _take(network: Any) -> Weights:  # noqa: ANN401
     if any(isinstance(module, LoraLinear) for module in network.modules()):
         return lora_weights(network)
-    left_out = tied(network)
+    left_out = _find_tied(network)
     return {
         name: tensor.detach()
         for name, tensor in network.state_dict().items()

@@ -1,5 +1,6 @@
 """What a run learns from: text goes in, the sources of its batches come out, checked."""
 
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -23,6 +24,24 @@ from cog.training.vectors import encode_vectors
 MIN_HELD_OUT = 2  # what is copied comes from another document
 NUM_LOOKED_AT = 8  # batches in which there must be a phrase to copy
 NUM_NAMED = 4
+SAID_SECONDS = 10.0
+
+
+class _Spoken:
+    # what comes before the first step says lines, and leaves the bar of the steps alone
+    def __init__(self, progress: Progress, label: str) -> None:
+        self._progress, self._label = progress, label
+        self._num = 0
+        self._said = time.monotonic()
+
+    def advance(self, amount: int) -> None:
+        self._num += amount
+        if time.monotonic() - self._said > SAID_SECONDS:
+            self._said = time.monotonic()
+            self._progress.say(f"{self._label}: {self._num:,}")
+
+    def say(self, message: str) -> None:
+        self._progress.say(message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +112,11 @@ def prepare_data(
     :raises TrainingError: If there is too little text.
     """
     store = build_examples(
-        text, settings=reader.examples, folder=folder, num_workers=num_workers, progress=progress
+        text,
+        settings=reader.examples,
+        folder=folder,
+        num_workers=num_workers,
+        progress=_Spoken(progress, "documents tokenised"),
     )
     progress.say(
         f"{store.num_documents:,} documents, {store.num_chunks:,} chunks, "
@@ -119,7 +142,7 @@ def prepare_data(
             base=reader.retriever_base,
             max_pieces=reader.examples.max_pieces,
             device=device,
-            progress=progress,
+            progress=_Spoken(progress, "chunks encoded for retrieval"),
         )
     train = BatchSource(
         folder=store.folder,

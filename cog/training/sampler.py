@@ -75,7 +75,8 @@ class BatchSampler:
             free = np.flatnonzero(~is_taken)
             random = np.random.default_rng([self._settings.seed, 1, number])
             taken += random.choice(free, self._size - len(taken), replace=False).tolist()
-        return self._chunks[np.array(taken)]
+        drawn: NDArray[np.int64] = self._chunks[np.array(taken)]
+        return drawn
 
     def _draw_seeds(self, number: int) -> NDArray[np.int64]:
         # every chunk is a seed once in a pass over the data

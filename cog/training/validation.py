@@ -5,6 +5,7 @@ segmented against each other.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import torch
 from torch import nn
@@ -50,23 +51,42 @@ def measure(
     :param batches: The batches.
     :param losses: What the model learns by.
     :param device: Where it lies.
-    :returns: ``token_loss`` per token, ``phrase_loss`` per choice of a segment,
-        ``segment_log_probability`` per token of text, ``phrase_share`` of the labels that are
-        phrases.
+    :returns: ``token_loss`` per token; ``phrase_loss`` per choice, as it is learnt;
+        ``segment_log_probability`` of the text along its segmentation, per token of text, in one
+        softmax that leaves nothing out; ``phrase_share`` of the choices that are phrases.
     """
     model.eval()
-    sums = torch.zeros(2, dtype=torch.float64)
+    plain = replace(
+        losses,
+        phrase="joint",
+        candidates="batch",
+        positives="all",
+        neutrals="wrong",
+        weights="none",
+    )
+    sums = torch.zeros(3, dtype=torch.float64)
     num_tokens = num_queries = num_phrases = 0
     for numbered in batches:
-        found = model(to_tensors(numbered.batch, losses, device))
-        count = numbered.batch.num_tokens
-        sums[0] += float(found.token) * count
-        sums[1] += float(found.phrase) * numbered.batch.num_queries
-        num_tokens += count
-        num_queries += numbered.batch.num_queries
-        num_phrases += int(numbered.batch.is_phrase.sum())
+        batch = numbered.batch
+        learnt = model(to_tensors(batch, losses, device))
+        model.losses = plain  # type: ignore[assignment]
+        try:
+            whole = model(to_tensors(batch, plain, device))
+        finally:
+            model.losses = losses  # type: ignore[assignment]
+        sums[0] += float(learnt.token) * batch.num_tokens
+        sums[1] += float(learnt.phrase) * batch.num_queries
+        sums[2] += float(whole.phrase) * batch.num_queries
+        num_tokens += batch.num_tokens
+        num_queries += batch.num_queries
+        num_phrases += int(batch.is_phrase.sum())
+    token, phrase, segments = sums.tolist()
+    found = {"token_loss": token / max(1, num_tokens)}
+    if getattr(model, "bert", None) is None:  # never copies: its segments are its tokens
+        return {**found, "segment_log_probability": -found["token_loss"]}
     return {
-        "token_loss": float(sums[0]) / max(1, num_tokens),
-        "phrase_loss": float(sums[1]) / max(1, num_queries),
+        **found,
+        "phrase_loss": phrase / max(1, num_queries),
+        "segment_log_probability": -segments / max(1, num_tokens),
         "phrase_share": num_phrases / max(1, num_queries),
     }

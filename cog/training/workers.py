@@ -8,7 +8,7 @@ import os
 import signal
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -30,7 +30,7 @@ def iter_in_workers(
     *,
     num_workers: int,
     ahead: int,
-) -> Iterator[Result]:
+) -> Generator[Result, None, None]:
     """Apply a function to arguments, in this process or in others.
 
     :param make: Makes the function, once in each process; found by name in a worker.
