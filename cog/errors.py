@@ -16,6 +16,7 @@
     │   ├── IndexNotBuiltError
     │   └── IndexMismatchError
     ├── GenerationError         prefixes and decoding
+    ├── TrainingError           training text, batches and the loop
     ├── EvaluationError         prompts, metrics and stored results
     │   └── ProtocolError       scores that may not be put side by side
     └── TrackingError           MLflow
@@ -97,6 +98,10 @@ class IndexMismatchError(IndexingError):
 
 class GenerationError(CogError):
     """A prefix or a decoding setting cannot be used."""
+
+
+class TrainingError(CogError):
+    """Training cannot start, or had to stop."""
 
 
 class EvaluationError(CogError):

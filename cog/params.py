@@ -3,7 +3,7 @@
 import difflib
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_origin
 
 import yaml
 
@@ -122,6 +122,7 @@ class EvaluateParams:
 class DatastoreParams:
     """Stage ``datastore``, and the settings of the system ``knn-lm``.
 
+    :param corpora: Corpora that the pipeline builds one for, as keys; none unless asked.
     :param context_tokens: Number of tokens of a document read in one pass.
     :param overlap_tokens: Number of those that only give context.
     :param batch_tokens: Number of tokens encoded together.
@@ -136,6 +137,7 @@ class DatastoreParams:
     :param temperature: What it is divided by.
     """
 
+    corpora: dict[str, Any]
     context_tokens: int
     overlap_tokens: int
     batch_tokens: int
@@ -151,6 +153,33 @@ class DatastoreParams:
 
 
 @dataclass(frozen=True, slots=True)
+class SegmentParams:
+    """Stage ``segment``, and the defaults of ``cog segment``.
+
+    :param source: Where a phrase may come from: ``corpus`` (every other document, exactly) or
+        ``retrieved`` (the nearest chunks of other documents).
+    :param top_k_documents: Number of chunks that are near, for ``retrieved``.
+    """
+
+    source: str
+    top_k_documents: int
+
+
+@dataclass(frozen=True, slots=True)
+class TrainParams:
+    """Stage ``train``, and the defaults of ``cog train``.
+
+    :param profile: Name of the profile that is trained.
+    :param corpora: Corpora that the pipeline segments and trains on, as keys; none unless asked.
+    :param profiles: Profiles by name; ``cog.training.recipe`` reads one.
+    """
+
+    profile: str
+    corpora: dict[str, Any]
+    profiles: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class Params:
     """The whole of params.yaml.
 
@@ -162,6 +191,8 @@ class Params:
     :param generate: Section of the stage.
     :param evaluate: Section of the stage.
     :param datastore: Section of the stage.
+    :param segment: Section of the stage.
+    :param train: Section of the stage.
     """
 
     corpora: dict[str, CorpusEntry]
@@ -172,6 +203,8 @@ class Params:
     generate: GenerateParams
     evaluate: EvaluateParams
     datastore: DatastoreParams
+    segment: SegmentParams
+    train: TrainParams
 
 
 SECTIONS = {
@@ -181,6 +214,8 @@ SECTIONS = {
     "generate": GenerateParams,
     "evaluate": EvaluateParams,
     "datastore": DatastoreParams,
+    "segment": SegmentParams,
+    "train": TrainParams,
 }
 
 
@@ -210,15 +245,23 @@ def load_params(path: Path) -> Params:
         )
     return Params(
         corpora={
-            name: _read_section(CorpusEntry, entry, where=f"corpora.{name}")
+            name: read_section(CorpusEntry, entry, where=f"corpora.{name}")
             for name, entry in corpora.items()
         },
         model=str(content["model"]),
-        **{name: _read_section(kind, content[name], where=name) for name, kind in SECTIONS.items()},
+        **{name: read_section(kind, content[name], where=name) for name, kind in SECTIONS.items()},
     )
 
 
-def _read_section(kind: type[Any], content: object, *, where: str) -> Any:  # noqa: ANN401
+def read_section(kind: type[Any], content: object, *, where: str) -> Any:  # noqa: ANN401
+    """Read a mapping of plain values into a record.
+
+    :param kind: A dataclass whose fields are of plain types.
+    :param content: What YAML gave.
+    :param where: Its dotted path, for messages.
+    :returns: The record.
+    :raises ParamsError: If a key is unknown or missing, or a value of the wrong type.
+    """
     if not isinstance(content, dict):
         raise ParamsError(
             f"section {where} must be a mapping", found=type(content).__name__, about=where
@@ -229,8 +272,9 @@ def _read_section(kind: type[Any], content: object, *, where: str) -> Any:  # no
         value = content[field.name]
         if field.type is float and type(value) is int:
             value = float(value)
-        if not isinstance(field.type, type) or type(value) is not field.type:
-            wanted = getattr(field.type, "__name__", str(field.type))
+        wanted_type = get_origin(field.type) or field.type
+        if type(value) is not wanted_type:
+            wanted = getattr(wanted_type, "__name__", str(field.type))
             raise ParamsError(
                 f"{where}.{field.name} must be of type {wanted}", found=repr(value), about=where
             )

@@ -50,6 +50,11 @@ class CorpusPaths:
         return self.root / "datastore"
 
     @property
+    def segments(self) -> Path:
+        """Phrases of the documents that other documents hold too; what ``cog segment`` writes."""
+        return self.root / "segments.parquet"
+
+    @property
     def generations(self) -> Path:
         """Generations of the held-out prompts, one JSON object a line."""
         return self.root / "generations.jsonl"

@@ -71,7 +71,7 @@ def show_progress(label: str, *, total: int | None, unit: str) -> Iterator[Progr
             rich_progress.update(task, rate=f"{speed:.0f} {unit}/s" if speed else "")
 
         def say(self, message: str) -> None:
-            rich_progress.console.print(message, markup=False, highlight=False)
+            rich_progress.console.print(message, markup=False, highlight=False, soft_wrap=True)
 
     with rich_progress:
         task = rich_progress.add_task(label, total=total, unit=unit, rate="")

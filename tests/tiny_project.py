@@ -45,6 +45,7 @@ TINY_PARAMS: dict[str, Any] = {
         "max_contamination": 0.2,
     },
     "datastore": {
+        "corpora": {},
         "context_tokens": 32,
         "overlap_tokens": 8,
         "batch_tokens": 128,
@@ -58,6 +59,8 @@ TINY_PARAMS: dict[str, Any] = {
         "distance_scale": 0.1,
         "temperature": 1.0,
     },
+    "segment": {"source": "corpus", "top_k_documents": 4},
+    "train": {"profile": "tiny", "corpora": {}, "profiles": {}},
 }
 VILLAGE_CARD: dict[str, Any] = {
     "id": "village",

@@ -19,9 +19,11 @@ COMMANDS = {
     "generate": "Write cited text with the active corpus, or with --corpus.",
     "index": "The phrase index of a corpus: build, info, verify.",
     "rollback": "Go back to what was active before the last switch.",
+    "segment": "Find the phrases of a corpus that can be copied from its other documents.",
     "status": "What is active, and whether it is intact.",
     "study": "Studies over several evaluations: blind, domain, index-size.",
     "switch": "Make a corpus and its index the active one, atomically.",
+    "train": "Train a model on text files or a corpus, resume a run, go on from a model.",
 }
 
 
@@ -102,3 +104,7 @@ def main() -> None:
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -13,7 +13,7 @@ import sqlite3
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from math import isfinite
@@ -126,6 +126,33 @@ class Tracker:
         with _stated(self.uri), self._run(name, tags=_revisions(self._paths)) as run_id:
             self._log(run_id, params={}, metrics={}, files=files)
         return Run(run_id, self._experiment, self.uri)
+
+    @contextmanager
+    def follow_training(
+        self, name: str, params: Mapping[str, str]
+    ) -> Iterator[Callable[[int, Mapping[str, float]], None]]:
+        """Log a training run while it runs.
+
+        :param name: Name of the run.
+        :param params: What it was started with.
+        :yields: What takes the metrics of a step.
+        :raises TrackingError: If MLflow refuses.
+        """
+        from mlflow.entities import Metric
+
+        with self._run(name, tags=_revisions(self._paths)) as run_id:
+            with _stated(self.uri):
+                self._log(run_id, params=params, metrics={}, files={})
+
+            def log(step: int, metrics: Mapping[str, float]) -> None:
+                now = int(time.time() * 1000)
+                with _stated(self.uri):
+                    self._client.log_batch(
+                        run_id,
+                        metrics=[Metric(k, v, now, step) for k, v in metrics.items() if isfinite(v)],
+                    )
+
+            yield log
 
     def _log_seed(
         self, parent_id: str, result: EvaluationResult, *, number: int, seed: SeedResult

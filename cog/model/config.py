@@ -115,13 +115,36 @@ def load_config(folder: Path) -> ModelConfig:
             about=str(path),
         )
     for role in ("prefix_base", "phrase_base", "retriever_base"):
-        content[role] = _read_base(content[role], where=role)
+        content[role] = read_base(content[role], where=role)
     content["weights"] = tuple(content["weights"])
     content["lora_scale"] = float(content["lora_scale"])
     return ModelConfig(**content)
 
 
-def _read_base(content: object, *, where: str) -> Base:
+def save_config(config: ModelConfig, folder: Path) -> None:
+    """Write a model folder's config.
+
+    :param config: The config.
+    :param folder: The model folder.
+    """
+    content = {field.name: getattr(config, field.name) for field in fields(config)}
+    content["weights"] = list(config.weights)
+    for role in ("prefix_base", "phrase_base", "retriever_base"):
+        base = content[role]
+        content[role] = {field.name: getattr(base, field.name) for field in fields(base)}
+    head = "# What the model is made of; every field is described in docs/model.md.\n"
+    text = head + yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
+    (folder / CONFIG_FILE).write_text(text, encoding="utf-8")
+
+
+def read_base(content: object, *, where: str) -> Base:
+    """Read what names a base model.
+
+    :param content: What YAML gave.
+    :param where: Its key, for messages.
+    :returns: The base.
+    :raises CheckpointError: If it is in none of the three forms.
+    """
     if isinstance(content, str):
         return HubBase(content, "main")
     if isinstance(content, dict):

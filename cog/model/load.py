@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from transformers import AutoModel, AutoModelForCausalLM
+from transformers import AutoModel, AutoModelForCausalLM, PreTrainedModel
 from transformers.utils import logging
 
 from cog.errors import CheckpointError
@@ -14,7 +14,7 @@ from cog.model.fingerprint import fingerprint_model
 from cog.model.phrase_encoder import PhraseEncoder
 from cog.model.prefix_encoder import PrefixEncoder
 from cog.model.retriever import MeanRetriever
-from cog.model.weights import Weights, load_weights, merge_lora, select_weights
+from cog.model.weights import Weights, apply_weights, load_weights, select_weights
 from cog.model.words import WordSplitter, load_tokenizer
 
 
@@ -75,7 +75,11 @@ def load_index_model(folder: Path, *, device: str = "cpu") -> IndexModel:
     weights = load_weights(folder, config)
     base = get_base_folder(config.phrase_base, model_folder=folder)
     phrase_encoder = PhraseEncoder(
-        _load_bidirectional(base), load_tokenizer(base), weights, max_pieces=config.max_pieces
+        load_bidirectional(base),
+        load_tokenizer(base),
+        weights,
+        max_pieces=config.max_pieces,
+        lora_scale=config.lora_scale,
     )
     phrase_encoder.to(resolve_device(device))
     return IndexModel(
@@ -125,7 +129,7 @@ def resolve_device(device: str) -> torch.device:
 def _load_retriever(folder: Path, config: ModelConfig, *, device: str) -> MeanRetriever:
     base = get_base_folder(config.retriever_base, model_folder=folder)
     retriever = MeanRetriever(
-        _load_bidirectional(base), load_tokenizer(base), max_pieces=config.max_pieces
+        load_bidirectional(base), load_tokenizer(base), max_pieces=config.max_pieces
     )
     retriever.to(resolve_device(device))
     return retriever
@@ -137,19 +141,56 @@ def hush_transformers() -> None:
     logging.set_verbosity_error()  # type: ignore[no-untyped-call]
 
 
-def _load_bidirectional(base: Path) -> torch.nn.Module:
+def load_bidirectional(base: Path, **overrides: float) -> PreTrainedModel:
+    """Load a bidirectional base model in float32.
+
+    :param base: Its folder.
+    :param **overrides: Values of its config to change, such as shares of dropout.
+    :returns: The model.
+    """
     hush_transformers()
-    model: torch.nn.Module = AutoModel.from_pretrained(base, dtype=torch.float32)
+    model: PreTrainedModel = AutoModel.from_pretrained(base, dtype=torch.float32, **overrides)
     return model
+
+
+def load_causal(base: Path, **overrides: float) -> PreTrainedModel:
+    """Load a causal base model in float32.
+
+    :param base: Its folder.
+    :param **overrides: Values of its config to change, such as shares of dropout.
+    :returns: The model.
+    """
+    hush_transformers()
+    model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
+        base, dtype=torch.float32, **overrides
+    )
+    return model
+
+
+def tied_names(causal: PreTrainedModel) -> tuple[str, ...]:
+    """Tensors that whole trained weights may lack, since they are tied to others.
+
+    :param causal: The causal model.
+    :returns: Their names.
+    """
+    head = causal.get_output_embeddings()  # type: ignore[no-untyped-call]
+    names = causal.state_dict(keep_vars=True).items()
+    is_tied = head.weight is causal.get_input_embeddings().weight
+    heads = {id(module): name for name, module in causal.named_modules()}
+    return tuple(n for n, _ in names if is_tied and n == f"{heads[id(head)]}.weight")
 
 
 def _load_prefix_encoder(
     base: Path, config: ModelConfig, weights: Weights, *, device: str
 ) -> PrefixEncoder:
     target = resolve_device(device)
-    hush_transformers()
-    causal = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
-    merge_lora(causal, select_weights(weights, "lm."), scale=config.lora_scale)
+    causal = load_causal(base)
+    apply_weights(
+        causal,
+        select_weights(weights, "lm."),
+        scale=config.lora_scale,
+        may_lack=tied_names(causal),
+    )
     if target.type == "cuda":
         causal = causal.bfloat16()
     encoder = PrefixEncoder(

@@ -8,9 +8,10 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
+from cog.errors import CheckpointError
 from cog.model.pieces import PieceBatch, encode_pieces
 from cog.model.protocols import WordVectors
-from cog.model.weights import Weights, load_part, select_weights
+from cog.model.weights import Weights, apply_weights, load_part, select_weights
 
 
 class Head(nn.Module):
@@ -47,19 +48,38 @@ class PhraseEncoder:
 
     :param bert: The bidirectional encoder.
     :param tokenizer: Its tokenizer.
-    :param weights: Tensors ``bert.*``, ``start.*`` and ``end.*``; ``bert.*`` may be absent or lack
-        the word embeddings.
+    :param weights: Tensors ``bert.*``, ``start.*`` and ``end.*``; ``bert.*`` may be absent, lack
+        the word embeddings, or be low-rank updates.
     :param max_pieces: Number of WordPieces of a chunk that are read, special ones aside.
+    :param lora_scale: Factor of the low-rank updates.
+    :raises CheckpointError: If the model has no phrase heads, or a tensor does not fit.
     """
 
     def __init__(
-        self, bert: nn.Module, tokenizer: Tokenizer, weights: Weights, *, max_pieces: int
+        self,
+        bert: nn.Module,
+        tokenizer: Tokenizer,
+        weights: Weights,
+        *,
+        max_pieces: int,
+        lora_scale: float = 1.0,
     ) -> None:
         self._bert = bert
         self._tokenizer = tokenizer
         self._max_pieces = max_pieces
-        if bert_weights := select_weights(weights, "bert."):
-            load_part(bert, bert_weights, may_lack=_untrained_names(bert))
+        if "start.l1.weight" not in weights:
+            raise CheckpointError(
+                "the phrase encoder needs phrase heads",
+                found="a model of tokens only (trained with --objective tokens)",
+                run="set `model:` in params.yaml to a model that was trained with phrases",
+                about="start.l1.weight",
+            )
+        apply_weights(
+            bert,
+            select_weights(weights, "bert."),
+            scale=lora_scale,
+            may_lack=untrained_names(bert),
+        )
         hidden, width = weights["start.l1.weight"].shape
         self._dim = weights["start.l2.weight"].shape[0]
         self.start = Head(width, hidden, self._dim)
@@ -110,7 +130,7 @@ class PhraseEncoder:
         if not texts:
             return []
         batch = encode_pieces(self._tokenizer, texts, max_pieces=self._max_pieces)
-        located = [_locate_words(batch, row, spans) for row, spans in enumerate(word_spans)]
+        located = [locate_words(batch, row, spans) for row, spans in enumerate(word_spans)]
         hidden_states = self.hidden_states(batch)  # (batch, num_pieces, width)
         device = hidden_states.device
         rows = np.repeat(np.arange(len(texts)), [len(spans) for spans in word_spans])
@@ -140,16 +160,29 @@ class PhraseEncoder:
         return states
 
 
-def _untrained_names(bert: nn.Module) -> tuple[str, ...]:
-    # word embeddings may stay the base model's; the pooler is never used
+def untrained_names(bert: nn.Module) -> tuple[str, ...]:
+    """Parameters that trained weights may lack: word embeddings may stay the base's.
+
+    The pooler is never used.
+
+    :param bert: The bidirectional encoder.
+    :returns: Their names.
+    """
     names = [name for name, _ in bert.named_parameters()]
     return tuple(name for name in names if "word_embeddings" in name or name.startswith("pooler."))
 
 
-def _locate_words(
+def locate_words(
     batch: PieceBatch, row: int, spans: NDArray[np.int32]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
-    # first and last piece that overlap each word, counted with the leading special piece
+    """Find the WordPieces of each word of a text.
+
+    :param batch: Texts as WordPieces.
+    :param row: The text.
+    :param spans: Characters of its words, leading space excluded. *Shape:* ``(num_words, 2)``
+    :returns: Columns of the first and of the last piece that overlap each word, and whether the
+        word was seen whole. *Shape:* ``(num_words,)`` each
+    """
     pieces = batch.offsets[row]  # (num_pieces, 2)
     first = np.searchsorted(pieces[:, 1], spans[:, 0], side="right")
     last = np.searchsorted(pieces[:, 0], spans[:, 1], side="left") - 1

@@ -1,6 +1,6 @@
 """Trained weights.
 
-A model folder's safetensors go in; merged prefix-encoder layers and named parts come out.
+A model folder's safetensors go in; merged layers and named parts come out.
 """
 
 from pathlib import Path
@@ -77,7 +77,7 @@ def merge_lora(module: nn.Module, weights: Weights, *, scale: float) -> None:
             layer = module.get_submodule(layer_name)
         except AttributeError:
             raise CheckpointError(
-                "the trained weights must fit the prefix encoder",
+                "the trained weights must fit their base model",
                 found=f"no layer {layer_name}",
                 about=name,
             ) from None
@@ -90,6 +90,33 @@ def merge_lora(module: nn.Module, weights: Weights, *, scale: float) -> None:
                 about=name,
             )
         layer.weight.add_(update)
+
+
+def split_lora(weights: Weights) -> tuple[Weights, Weights]:
+    """Tell low-rank factors from whole tensors.
+
+    :param weights: Tensors of one part.
+    :returns: The factors ``<layer>.A`` and ``<layer>.B``, and the rest.
+    """
+    pairs = {name: tensor for name, tensor in weights.items() if name.endswith((".A", ".B"))}
+    return pairs, {name: tensor for name, tensor in weights.items() if name not in pairs}
+
+
+def apply_weights(
+    module: nn.Module, weights: Weights, *, scale: float, may_lack: tuple[str, ...] = ()
+) -> None:
+    """Put one part's trained weights into its base model: whole tensors first, then updates.
+
+    :param module: The base model, changed in place.
+    :param weights: Its whole tensors, its low-rank factors, both or neither.
+    :param scale: Factor of the low-rank updates.
+    :param may_lack: Names of parameters that may keep the values they have where there are whole
+        tensors.
+    """
+    pairs, whole = split_lora(weights)
+    if whole:
+        load_part(module, whole, may_lack=may_lack)
+    merge_lora(module, pairs, scale=scale)
 
 
 def load_part(module: nn.Module, weights: Weights, *, may_lack: tuple[str, ...] = ()) -> None:

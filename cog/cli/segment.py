@@ -1,0 +1,97 @@
+"""``cog segment``: a corpus id goes in; its documents are cut into phrases of other documents."""
+
+import json
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING
+
+import click
+
+from cog.cli.main import get_project
+from cog.params import load_params
+from cog.progress import show_progress
+from cog.registry import load_card
+
+if TYPE_CHECKING:
+    from cog.training.segmentation.job import Segmentation
+
+
+@click.command("segment")
+@click.option("--corpus", "corpus_id", metavar="ID", required=True, help="The corpus.")
+@click.option(
+    "--source",
+    type=click.Choice(["corpus", "retrieved"]),
+    help="Where phrases come from: every other document, exactly, or the nearest chunks.",
+)
+@click.option(
+    "--top-k-documents",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Number of nearest chunks; implies --source retrieved.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the report as one JSON object.")
+@click.pass_context
+def command(
+    ctx: click.Context,
+    corpus_id: str,
+    source: str | None,
+    top_k_documents: int | None,
+    as_json: bool,
+) -> None:
+    """Find the phrases of each document that other documents hold, and write segments.parquet.
+
+    Forward maximum matching on words: the longest phrase that can be copied from another document,
+    else the next word.
+    """
+    from cog.corpus.documents import DocumentStore
+    from cog.training.segmentation.job import segment_corpus
+
+    if top_k_documents is not None and source == "corpus":
+        raise click.UsageError("--top-k-documents goes with --source retrieved")
+    paths = get_project(ctx)
+    params = load_params(paths.params)
+    load_card(paths, corpus_id)
+    section = params.segment
+    if top_k_documents is not None:
+        section = replace(section, source="retrieved", top_k_documents=top_k_documents)
+    if source is not None:
+        section = replace(section, source=source)
+    total = DocumentStore(paths.corpus(corpus_id).documents).num_documents
+    with show_progress(f"segment {corpus_id}", total=total, unit="documents") as progress:
+        done = segment_corpus(
+            paths, corpus_id, params=replace(params, segment=section), progress=progress
+        )
+    click.echo(json.dumps(_to_json(done)) if as_json else _format(done))
+
+
+def _to_json(done: "Segmentation") -> dict[str, object]:
+    return asdict(done.report) | {
+        "copied_share": done.report.copied_share,
+        "seconds": done.seconds,
+        "words_per_second": done.words_per_second,
+    }
+
+
+def _format(done: "Segmentation") -> str:
+    report = done.report
+    where = "every other document"
+    if report.top_k_documents:
+        where = f"the {report.top_k_documents} nearest chunks of other documents"
+    lines = {
+        "corpus": report.corpus,
+        "from": where,
+        "documents": str(report.num_documents),
+        "words": f"{report.num_words}, {report.copied_share:.1%} copied",
+        "phrases": str(report.num_phrases),
+        "segments": report.digest,
+        "took": f"{done.seconds['total']:.1f} s ({done.words_per_second:.0f} words a second)",
+    }
+    text = "\n".join(f"{name:<10} {value}" for name, value in lines.items())
+    if not report.num_phrases:
+        reason = "there is one document" if report.num_documents == 1 else "no phrase is repeated"
+        return f"{text}\nnothing can be copied: {reason}"
+    most = max(report.lengths.values())
+    bars = (
+        f"{length:>2} words {number:>9} {'█' * round(40 * number / most)}"
+        for length, number in report.lengths.items()
+    )
+    return "\n".join([text, *(bar.rstrip() for bar in bars)])

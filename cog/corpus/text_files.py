@@ -1,0 +1,166 @@
+"""Text files without a card: paths go in, documents come out, by the form that each file shows.
+
+Read with nothing but the standard library, so that it also works where no store is installed.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from cog.cards import WIKITEXT_HEADING
+from cog.corpus.decoding import Line, RawFile, iter_lines
+from cog.corpus.normalisers import get_normaliser
+from cog.corpus.reassembly import Unit, iter_units
+from cog.corpus.tally import Tally
+from cog.errors import CorpusError
+from cog.records import Document
+
+HEADING = r"= (?P<title>\S(?:.*\S)?) ="
+MAX_LINES_LOOKED_AT = 2000
+SUFFIXES = (".gz", ".txt", ".tokens", ".raw", ".en")
+
+_HEADING = re.compile(HEADING)
+_WIKITEXT_LINE = re.compile(r" = \S.* = ")
+
+
+@dataclass(frozen=True, slots=True)
+class TextForm:
+    """How the lines of a file become documents.
+
+    :param documents: Rule of ``cog.corpus.reassembly``.
+    :param heading: Its heading, or None.
+    :param normaliser: Name of the normaliser.
+    :param meaning: The rule in words.
+    """
+
+    documents: str
+    heading: str | None
+    normaliser: str
+    meaning: str
+
+
+WIKITEXT = TextForm("heading", WIKITEXT_HEADING, "wikitext-v1", "WikiText")
+HEADED = TextForm("heading", HEADING, "plain-v1", "a document at each line `= Title =`")
+PARAGRAPHS = TextForm("blank-line", None, "plain-v1", "a document between blank lines")
+LINES = TextForm("line", None, "plain-v1", "a document a line (there is no blank line)")
+
+
+def find_form(path: Path) -> TextForm:
+    """Tell how a text file is written by its first lines.
+
+    :param path: The file; gzip is read transparently.
+    :returns: Its form.
+    :raises CorpusError: If the file is missing, a folder, or not UTF-8.
+    """
+    lines = [line.text for line in islice(_iter_file_lines(path), MAX_LINES_LOOKED_AT)]
+    if any(_WIKITEXT_LINE.fullmatch(line) for line in lines):
+        return WIKITEXT
+    if any(
+        _HEADING.fullmatch(line) and (number == 0 or not lines[number - 1].strip())
+        for number, line in enumerate(lines)
+    ):
+        return HEADED
+    return PARAGRAPHS if any(not line.strip() for line in lines) else LINES
+
+
+def iter_text_documents(paths: Sequence[Path]) -> Iterator[Document]:
+    """Read the documents of text files; a text that was there before is left out.
+
+    :param paths: The files in order; gzip is read transparently.
+    :yields: Documents with text, each text once.
+    :raises CorpusError: If a file is missing, damaged or not UTF-8.
+    """
+    seen: set[bytes] = set()
+    for number, path in enumerate(paths):
+        form = find_form(path)
+        normalise = get_normaliser(form.normaliser)
+        stem = _stem(path) if len(paths) == 1 else f"{_stem(path)}-{number + 1}"
+        units = iter_units(_iter_file_lines(path), documents=form.documents, heading=form.heading)
+        for unit in units:
+            document = _read_unit(unit, normalise(unit.text), path=path, stem=stem)
+            digest = hashlib.blake2b(document.text.encode(), digest_size=16).digest()
+            if document.text and digest not in seen:
+                seen.add(digest)
+                yield document
+
+
+def list_text_files(paths: Sequence[Path]) -> list[Path]:
+    """Put the text files of folders in their place.
+
+    :param paths: Files and folders.
+    :returns: Files; those of a folder are its ``.txt`` and ``.gz`` files, by name.
+    :raises CorpusError: If a folder holds none, or a file is missing.
+    """
+    files: list[Path] = []
+    for path in paths:
+        inside = sorted(p for p in path.glob("*") if p.suffix in (".txt", ".gz") and p.is_file())
+        if path.is_dir() and inside:
+            files += inside
+        elif path.is_file():
+            files.append(path)
+        else:
+            raise CorpusError(
+                f"{path} must be a text file, or a folder of .txt or .gz files",
+                found="a folder without them" if path.is_dir() else "no such file",
+                run="name files, plain or gzip",
+                about=str(path),
+            )
+    return files
+
+
+def digest_text_files(paths: Sequence[Path]) -> str:
+    """Digest the bytes of files, in order, and their names.
+
+    :param paths: The files.
+    :returns: Hexadecimal digits.
+    """
+    digest = hashlib.blake2b(digest_size=16)
+    for path in paths:
+        with path.open("rb") as file:
+            digest.update(path.name.encode() + b"\0")
+            digest.update(hashlib.file_digest(file, hashlib.blake2b).digest())
+    return digest.hexdigest()
+
+
+def _read_unit(unit: Unit, text: str, *, path: Path, stem: str) -> Document:
+    if unit.is_oversized:
+        raise CorpusError(
+            f"a document of {path.name} must be shorter than 16 M characters",
+            found=f"a longer one at line {unit.number}",
+            run="separate documents by blank lines or by lines `= Title =`",
+            about=path.name,
+        )
+    return Document(
+        document_id=f"{stem}:{unit.number}",
+        title=unit.title,
+        text=text.replace("\0", ""),
+        url="",
+        licence="",
+        source=f"{path.name}:{unit.number}",
+    )
+
+
+def _iter_file_lines(path: Path) -> Iterator[Line]:
+    if not path.is_file():
+        raise CorpusError(
+            f"{path} must be a text file",
+            found="a folder" if path.is_dir() else "no such file",
+            run="name files, plain or gzip",
+            about=str(path),
+        )
+    try:
+        yield from iter_lines(RawFile(path, path.name, _stem(path)), "utf-8", tally=Tally("fail"))
+    except CorpusError as error:  # what it says to run is for files that have a card
+        raise CorpusError(
+            error.wanted, found=error.found, run="mend the file", about=path.name
+        ) from None
+
+
+def _stem(path: Path) -> str:
+    name = path.name
+    while (suffix := Path(name).suffix) in SUFFIXES:
+        name = name.removesuffix(suffix)
+    return name

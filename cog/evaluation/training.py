@@ -1,0 +1,199 @@
+"""Training from the command line or the pipeline.
+
+Files or a corpus go in, compared with the evaluation's text; a trained model and a run in MLflow
+come out.
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cog.corpus.text_files import digest_text_files, iter_text_documents, list_text_files
+from cog.errors import TrackingError
+from cog.evaluation.training_text import OverlapScreen
+from cog.params import Params
+from cog.paths import ProjectPaths
+from cog.progress import Progress, show_progress
+from cog.records import Document
+
+if TYPE_CHECKING:
+    from cog.training.building import TrainingText
+    from cog.training.job import TrainJob, TrainReport
+    from cog.training.reporting import LogMetrics
+
+MAX_WORKERS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class TrainRequest:
+    """What a user asks for.
+
+    :param profile: Name of the profile.
+    :param data: Text files, or folders of them; empty for a corpus.
+    :param corpus_id: The corpus; None for files.
+    :param source: Folder of a model to go on from; None for the base models.
+    :param objective: ``copy`` or ``tokens``.
+    :param max_steps: Number of steps; None for the profile's, or for no limit where there is one of
+        seconds.
+    :param max_seconds: Seconds of training; None for no limit.
+    :param out: Folder of the model; None for ``models/<profile>``.
+    :param is_resumed: Whether to go on from the last checkpoint.
+    :param evaluation: Files that must not be trained on.
+    :param on_overlap: ``refuse``, ``drop`` or ``keep``.
+    :param seed: Seed of everything random.
+    :param num_workers: Number of processes that make batches; None to choose.
+    :param device: ``cpu``, ``cuda`` or ``auto``.
+    """
+
+    profile: str
+    data: tuple[Path, ...]
+    corpus_id: str | None
+    source: Path | None
+    objective: str
+    max_steps: int | None
+    max_seconds: float | None
+    out: Path | None
+    is_resumed: bool
+    evaluation: tuple[Path, ...]
+    on_overlap: str
+    seed: int
+    num_workers: int | None
+    device: str
+
+
+def train_with_tracking(
+    paths: ProjectPaths, params: Params, request: TrainRequest, *, experiment: str | None
+) -> "TrainReport":
+    """Train a model and log how it goes.
+
+    :param paths: The project.
+    :param params: params.yaml.
+    :param request: What to do.
+    :param experiment: Experiment in MLflow; None to log nothing, and to load no MLflow.
+    :returns: What was done.
+    """
+    from cog.training.job import train
+
+    job = make_job(paths, params, request)
+    budget = job.budget
+    is_by_steps = budget.max_steps is not None
+    total = budget.max_steps if is_by_steps else int(budget.max_seconds or 0)
+    unit = "steps" if is_by_steps else "seconds"
+    with (
+        show_progress(f"train {job.recipe.name}", total=total, unit=unit) as progress,
+        _follow(paths, job, experiment=experiment, progress=progress) as log,
+    ):
+        return train(job, progress=progress, log=log)
+
+
+def make_job(paths: ProjectPaths, params: Params, request: TrainRequest) -> "TrainJob":
+    """Fill in what a user does not say.
+
+    :param paths: The project.
+    :param params: params.yaml.
+    :param request: What the user asks for.
+    :returns: The whole job; nothing was read yet but params.yaml and the files' bytes.
+    """
+    from cog.training.job import TrainJob
+    from cog.training.recipe import load_recipe
+    from cog.training.schedule import Budget
+
+    recipe = load_recipe(params.train, request.profile)
+    max_steps = request.max_steps
+    if max_steps is None and request.max_seconds is None:
+        max_steps = recipe.loop.max_steps
+    num_workers = request.num_workers
+    if num_workers is None:
+        num_workers = min(MAX_WORKERS, max(1, (os.cpu_count() or 1) - 1))
+    text, about = _choose_text(paths, request)
+    return TrainJob(
+        recipe=recipe,
+        text=text,
+        source=request.source,
+        objective=request.objective,
+        budget=Budget(max_steps, request.max_seconds),
+        out=request.out or paths.root / "models" / recipe.name,
+        is_resumed=request.is_resumed,
+        device=request.device,
+        num_workers=num_workers,
+        seed=request.seed,
+        about=about,
+    )
+
+
+def _choose_text(
+    paths: ProjectPaths, request: TrainRequest
+) -> "tuple[TrainingText, dict[str, str]]":
+    from cog.training.building import TrainingText
+
+    evaluation = list_text_files(request.evaluation)
+    compared = f"{request.on_overlap}:{digest_text_files(evaluation)}" if evaluation else "none"
+    names = ", ".join(path.name for path in evaluation)
+    about = {"compared with": f"{names}, on overlap {request.on_overlap}" if evaluation else "none"}
+    if request.corpus_id is None:
+        files = list_text_files(request.data)
+        identity = f"files:{digest_text_files(files)}"
+        about["data"] = ", ".join(path.name for path in files)
+    else:
+        from cog.corpus.documents import documents_digest
+        from cog.registry import load_card
+
+        corpus = paths.corpus(load_card(paths, request.corpus_id).id)
+        identity = f"corpus:{documents_digest(corpus.documents)}"
+        about["data"] = f"corpus {request.corpus_id}"
+
+    def read() -> Iterable[Document]:
+        if request.corpus_id is None:
+            documents = iter_text_documents(files)
+        else:
+            from cog.corpus.documents import DocumentStore
+
+            documents = DocumentStore(corpus.documents).iter_documents()
+        if not evaluation:
+            return documents
+        screen = OverlapScreen(iter_text_documents(evaluation), action=request.on_overlap)
+        return screen.screen(documents)
+
+    return TrainingText(read, f"{identity} {compared}"), about
+
+
+@contextmanager
+def _follow(
+    paths: ProjectPaths, job: "TrainJob", *, experiment: str | None, progress: Progress
+) -> "Iterator[LogMetrics | None]":
+    if experiment is None:
+        yield None
+        return
+    from cog.evaluation.tracking import Tracker, choose_uri
+
+    choose_uri(paths)  # refused before anything is written
+    described = {
+        **job.about,
+        "profile": job.recipe.name,
+        "objective": job.objective,
+        "seed": str(job.seed),
+        "max_steps": str(job.budget.max_steps),
+        "max_seconds": str(job.budget.max_seconds),
+        "from": str(job.source),
+    }
+    params = {name.replace(" ", "_"): value for name, value in described.items()}
+    with Tracker(paths, experiment).follow_training(job.out.name, params) as log:
+        yield _forgiving(log, progress)
+
+
+def _forgiving(log: "LogMetrics", progress: Progress) -> "LogMetrics":
+    # hours of training are worth more than a point in a plot
+    failed: list[str] = []
+
+    def log_if_possible(step: int, metrics: Mapping[str, float]) -> None:
+        try:
+            log(step, metrics)
+        except TrackingError as error:
+            if not failed:
+                progress.say(f"not logged: {error}")
+            failed.append(str(error))
+
+    return log_if_possible

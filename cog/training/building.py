@@ -1,0 +1,200 @@
+"""From documents to training examples: tokenised in worker processes, written once, kept.
+
+Examples are kept under a key of everything that decides them: the text, the tokenizers, the limits.
+A build that is killed leaves nothing that could be taken for a whole one.
+"""
+
+import hashlib
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+from cog.errors import TrainingError
+from cog.index.chunking import Chunk, chunk_document
+from cog.model.phrase_encoder import locate_words
+from cog.model.pieces import encode_pieces
+from cog.model.words import BARRED, WordSplitter, load_tokenizer
+from cog.progress import Progress
+from cog.records import Document
+from cog.training.examples import (
+    ABOUT_FILE,
+    DocumentName,
+    Example,
+    ExampleStore,
+    ExampleWriter,
+)
+from cog.training.segmentation.records import ChunkWords
+from cog.training.workers import iter_in_workers
+
+VERSION = "v1"  # raise when the same text gives other examples
+DOCUMENTS_PER_TASK = 64
+KEY_DIGITS = 24
+
+
+@dataclass(frozen=True, slots=True)
+class ExampleSettings:
+    """What decides how text becomes examples.
+
+    :param prefix_base: Folder with the prefix encoder's tokenizer.
+    :param phrase_base: Folder with the phrase encoder's tokenizer.
+    :param max_chunk_tokens: Number of prefix-encoder tokens of a chunk, at most.
+    :param min_chunk_tokens: Number of tokens of a chunk, at least, where its document has as many.
+    :param max_pieces: Number of WordPieces read of a chunk, special ones aside.
+    """
+
+    prefix_base: Path
+    phrase_base: Path
+    max_chunk_tokens: int
+    min_chunk_tokens: int
+    max_pieces: int
+
+    def digest(self) -> str:
+        """Digest the settings by content, not by place.
+
+        :returns: Hexadecimal digits.
+        """
+        digest = hashlib.blake2b(VERSION.encode(), digest_size=16)
+        for base in (self.prefix_base, self.phrase_base):
+            digest.update((base / "tokenizer.json").read_bytes())
+        limits = (self.max_chunk_tokens, self.min_chunk_tokens, self.max_pieces)
+        digest.update(repr(limits).encode())
+        return digest.hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingText:
+    """The documents of a training run.
+
+    :param read: Gives the documents in order, from the first; asked only where they are needed.
+    :param identity: Digest of what they are; the same text has the same one.
+    """
+
+    read: Callable[[], Iterable[Document]]
+    identity: str
+
+
+def build_examples(
+    text: TrainingText,
+    *,
+    settings: ExampleSettings,
+    folder: Path,
+    num_workers: int,
+    progress: Progress,
+) -> ExampleStore:
+    """Make the examples of a text, or take those that were made before.
+
+    :param text: The documents.
+    :param settings: How they become examples.
+    :param folder: Where examples are kept, each text's in a folder of its own.
+    :param num_workers: Number of processes that tokenise; 0 for this one.
+    :param progress: Told of what is done.
+    :returns: The examples.
+    :raises TrainingError: If there is no text.
+    """
+    key = hashlib.blake2b(f"{text.identity} {settings.digest()}".encode()).hexdigest()[:KEY_DIGITS]
+    place = folder / key
+    if (place / ABOUT_FILE).is_file():
+        return ExampleStore(place)
+    folder.mkdir(parents=True, exist_ok=True)
+    unfinished = Path(tempfile.mkdtemp(prefix=f".{key}~", dir=folder))
+    unfinished.chmod(0o755)
+    writer = ExampleWriter(unfinished)
+    try:
+        for name, examples in _iter_examples(text.read(), settings, num_workers=num_workers):
+            writer.add_document(name, examples)
+            progress.advance(1)
+        if writer.num_chunks == 0:
+            raise TrainingError(
+                "training needs text", found="no document with a word in it", run="name other files"
+            )
+        writer.finish({"key": key})
+        try:
+            unfinished.replace(place)
+        except OSError:  # another process was first, with the same content
+            if not (place / ABOUT_FILE).is_file():
+                raise
+    finally:
+        writer.close()
+        shutil.rmtree(unfinished, ignore_errors=True)
+    return ExampleStore(place)
+
+
+def _iter_examples(
+    documents: Iterable[Document], settings: ExampleSettings, *, num_workers: int
+) -> Iterator[tuple[DocumentName, list[Example]]]:
+    source = iter(documents)
+    tasks = iter(lambda: list(islice(source, DOCUMENTS_PER_TASK)), [])
+    for made in iter_in_workers(
+        _make_maker, (settings,), tasks, num_workers=num_workers, ahead=2 * num_workers
+    ):
+        yield from made
+
+
+def _make_maker(
+    settings: ExampleSettings,
+) -> Callable[[list[Document]], list[tuple[DocumentName, list[Example]]]]:
+    maker = ExampleMaker(settings)
+
+    def make(documents: list[Document]) -> list[tuple[DocumentName, list[Example]]]:
+        return [
+            (DocumentName(each.document_id, each.title, each.source), maker.make(each.text))
+            for each in documents
+        ]
+
+    return make
+
+
+class ExampleMaker:
+    """Turns the text of a document into examples.
+
+    :param settings: How.
+    """
+
+    def __init__(self, settings: ExampleSettings) -> None:
+        self._settings = settings
+        self._splitter = WordSplitter.from_folder(settings.prefix_base)
+        self._tokenizer = load_tokenizer(settings.phrase_base)
+
+    def make(self, text: str) -> list[Example]:
+        """Cut a text into chunks and tokenise them.
+
+        :param text: A document's text.
+        :returns: Its chunks of two words or more; others have nothing to learn from.
+        """
+        blocks = chunk_document(
+            text, document_ordinal=0, splitter=self._splitter, limits=self._settings
+        )
+        chunks = [chunk for block in blocks for chunk in block.chunks if chunk.num_words > 1]
+        return self._encode(chunks) if chunks else []
+
+    def _encode(self, chunks: list[Chunk]) -> list[Example]:
+        texts = [chunk.text for chunk in chunks]
+        batch = encode_pieces(self._tokenizer, texts, max_pieces=self._settings.max_pieces)
+        examples = []
+        for row, chunk in enumerate(chunks):
+            first, last, has_piece = locate_words(batch, row, chunk.word_spans())
+            words = ChunkWords.from_chunk(chunk)
+            flags = words.word_flags | np.where(has_piece, np.uint8(0), BARRED)
+            num_pieces = int(batch.mask[row].sum())
+            examples.append(
+                Example(
+                    words=ChunkWords(
+                        document=0,
+                        token_ids=words.token_ids,
+                        word_tokens=words.word_tokens,
+                        word_hashes=words.word_hashes,
+                        word_flags=flags.astype(np.uint8),
+                        text=words.text,
+                        word_bytes=words.word_bytes,
+                    ),
+                    piece_ids=batch.ids[row, :num_pieces].numpy().astype(np.int32),
+                    start_pieces=first.astype(np.int16),
+                    end_pieces=last.astype(np.int16),
+                )
+            )
+        return examples

@@ -1,0 +1,216 @@
+"""Checkpoints: the state of a run goes in, a folder that a killed run goes on from comes out.
+
+A checkpoint is made beside its place and renamed into it, so there is never a part of one.
+"""
+
+import json
+import os
+import shutil
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from cog.errors import CheckpointError
+
+ABOUT_FILE = "about.json"
+WEIGHTS_FILE = "weights.safetensors"
+STATE_FILE = "state.pt"
+NUM_KEPT = 2
+
+
+@dataclass(frozen=True, slots=True)
+class RunPosition:
+    """How far a run is.
+
+    :param step: Number of optimiser steps taken.
+    :param seconds: Number of seconds used.
+    :param num_tokens: Number of tokens learnt from.
+    """
+
+    step: int
+    seconds: float
+    num_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunIdentity:
+    """What a checkpoint belongs to.
+
+    :param architecture: What the model is made of, by field.
+    :param examples: Key of the training examples.
+    :param batches: What decides the order and content of batches, by field.
+    """
+
+    architecture: dict[str, Any]
+    examples: str
+    batches: dict[str, Any]
+
+
+def save_checkpoint(
+    folder: Path,
+    *,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    position: RunPosition,
+    identity: RunIdentity,
+) -> Path:
+    """Save everything that a run needs to go on exactly.
+
+    :param folder: Folder of a run's checkpoints; all but the newest two are removed.
+    :param model: The model; what it does not train is not saved.
+    :param optimizer: Its optimiser.
+    :param position: How far the run is.
+    :param identity: What the run is.
+    :returns: The checkpoint.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    place = folder / f"step-{position.step:08d}"
+    unfinished = folder / f".{place.name}~{os.getpid()}"
+    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.mkdir()
+    try:
+        save_file(_trained(model), unfinished / WEIGHTS_FILE)
+        state = {"optimizer": optimizer.state_dict(), "random": _get_random_states()}
+        torch.save(state, unfinished / STATE_FILE)
+        about = {"position": asdict(position), "identity": asdict(identity)}
+        (unfinished / ABOUT_FILE).write_text(json.dumps(about, indent=1), encoding="utf-8")
+        for path in unfinished.iterdir():
+            _flush(path)
+        shutil.rmtree(place, ignore_errors=True)
+        unfinished.replace(place)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+    for old in find_checkpoints(folder)[:-NUM_KEPT]:
+        shutil.rmtree(old, ignore_errors=True)
+    return place
+
+
+def find_checkpoints(folder: Path) -> list[Path]:
+    """Find the checkpoints of a run.
+
+    :param folder: Folder of its checkpoints; may be absent.
+    :returns: Checkpoints, the newest last.
+    """
+    return sorted(path for path in folder.glob("step-*") if (path / ABOUT_FILE).is_file())
+
+
+def load_checkpoint(
+    checkpoint: Path,
+    *,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer | None,
+    identity: RunIdentity,
+) -> RunPosition:
+    """Put a run back to where it was.
+
+    :param checkpoint: The checkpoint.
+    :param model: The model, changed in place.
+    :param optimizer: Its optimiser, changed in place; None for the weights alone, in which case
+        random states stay as they are too.
+    :param identity: What the run is.
+    :returns: How far it was.
+    :raises CheckpointError: If the checkpoint is of another architecture, other text or other
+        batches, or is damaged.
+    """
+    try:
+        about = json.loads((checkpoint / ABOUT_FILE).read_text(encoding="utf-8"))
+        found, position = RunIdentity(**about["identity"]), RunPosition(**about["position"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise _damaged(checkpoint, error) from error
+    _check_identity(checkpoint, wanted=identity, found=found)
+    try:
+        weights = load_file(checkpoint / WEIGHTS_FILE)
+        state = torch.load(checkpoint / STATE_FILE, map_location="cpu", weights_only=True)
+    except Exception as error:  # torch and safetensors raise many kinds
+        raise _damaged(checkpoint, error) from error
+    trained = {name: each for name, each in model.named_parameters() if each.requires_grad}
+    if set(trained) != set(weights):
+        odd = sorted(set(trained) ^ set(weights))
+        raise CheckpointError(
+            f"{checkpoint.name} must hold the weights that are trained",
+            found=f"{len(odd)} names differ, such as {odd[0]}",
+            about=str(checkpoint),
+        )
+    with torch.no_grad():
+        for name, parameter in trained.items():
+            parameter.copy_(weights[name])
+    if optimizer is not None:
+        optimizer.load_state_dict(state["optimizer"])
+        _set_random_states(state["random"])
+    return position
+
+
+def _trained(model: nn.Module) -> dict[str, Tensor]:
+    return {
+        name: parameter.detach().contiguous()
+        for name, parameter in model.named_parameters()
+        if parameter.requires_grad
+    }
+
+
+def _check_identity(checkpoint: Path, *, wanted: RunIdentity, found: RunIdentity) -> None:
+    if found.architecture != wanted.architecture:
+        names = sorted(
+            name
+            for name in {*found.architecture, *wanted.architecture}
+            if found.architecture.get(name) != wanted.architecture.get(name)
+        )
+        raise CheckpointError(
+            f"the checkpoint must be of a model with {_list(wanted.architecture, names)}",
+            found=f"{checkpoint.name} with {_list(found.architecture, names)}",
+            run="resume with the profile it was made with, or train into another --out",
+            about=str(checkpoint),
+        )
+    if found.examples != wanted.examples:
+        raise CheckpointError(
+            f"the checkpoint must be of a run on this text (examples {wanted.examples})",
+            found=f"{checkpoint.name} of a run on examples {found.examples}",
+            run="give the --data it was made with, or go on from its model: --from MODEL",
+            about=str(checkpoint),
+        )
+    names = [k for k in wanted.batches if found.batches.get(k) != wanted.batches[k]]
+    if names:
+        raise CheckpointError(
+            f"the checkpoint must be of a run with {_list(wanted.batches, names)}",
+            found=f"{checkpoint.name} with {_list(found.batches, names)}",
+            run="resume with the settings it was made with, or train into another --out",
+            about=str(checkpoint),
+        )
+
+
+def _list(values: dict[str, Any], names: list[str]) -> str:
+    return ", ".join(f"{name} {values.get(name)}" for name in names[:4])
+
+
+def _get_random_states() -> dict[str, Any]:
+    states: dict[str, Any] = {"cpu": torch.get_rng_state()}
+    if torch.cuda.is_available():
+        states["cuda"] = torch.cuda.get_rng_state_all()
+    return states
+
+
+def _set_random_states(states: dict[str, Any]) -> None:
+    torch.set_rng_state(states["cpu"])
+    if torch.cuda.is_available() and len(states.get("cuda", [])) == torch.cuda.device_count():
+        torch.cuda.set_rng_state_all(states["cuda"])
+
+
+def _flush(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _damaged(checkpoint: Path, error: Exception) -> CheckpointError:
+    return CheckpointError(
+        f"{checkpoint.name} must be a whole checkpoint",
+        found=str(error).partition("\n")[0] or type(error).__name__,
+        run=f"remove {checkpoint}; the one before it may be whole",
+        about=str(checkpoint),
+    )

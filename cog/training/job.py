@@ -1,0 +1,310 @@
+"""A training run from end to end: text and a recipe go in, a model folder comes out.
+
+The folder holds the model, and in ``run/`` what the run needs to go on: checkpoints and metrics.
+Whatever ends the run, the model is written before.
+"""
+
+import fcntl
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+from accelerate.utils import set_seed
+
+from cog.errors import CheckpointError, TrainingError
+from cog.model.fingerprint import fingerprint_model
+from cog.paths import get_cache_folder
+from cog.progress import Progress
+from cog.training.batches import iter_batches
+from cog.training.building import TrainingText
+from cog.training.checkpoint import RunIdentity, find_checkpoints
+from cog.training.loop import LoopFiles, LoopReports, Outcome, TrainingLoop
+from cog.training.opening import OpenedModel, find_bases, open_model
+from cog.training.peak import get_peak
+from cog.training.preparing import TrainingData, check_phrases, prepare_data
+from cog.training.recipe import Recipe
+from cog.training.reporting import LogMetrics
+from cog.training.schedule import Budget
+from cog.training.stopping import watch_signals
+from cog.training.validation import make_validation
+
+RUN_FOLDER = "run"
+COPY, TOKENS = "copy", "tokens"
+
+
+@dataclass(frozen=True, slots=True)
+class TrainJob:
+    """What to train, on what, for how long, into which folder.
+
+    :param recipe: The profile.
+    :param text: The documents.
+    :param source: Folder of a model to go on from; None for the base models.
+    :param objective: ``copy``, or ``tokens`` for the token loss alone.
+    :param budget: When to end.
+    :param out: Folder of the model.
+    :param is_resumed: Whether to go on from the last checkpoint in ``out``.
+    :param device: ``cpu``, ``cuda`` or ``auto``.
+    :param num_workers: Number of processes that make batches; 0 for none.
+    :param seed: Seed of everything random.
+    :param about: Facts for the model's card, such as where the text is from.
+    """
+
+    recipe: Recipe
+    text: TrainingText
+    source: Path | None
+    objective: str
+    budget: Budget
+    out: Path
+    is_resumed: bool
+    device: str
+    num_workers: int
+    seed: int
+    about: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class TrainReport:
+    """What a run did.
+
+    :param folder: Folder of the model.
+    :param fingerprint: The model's.
+    :param profile: Name of the profile.
+    :param objective: What it learnt by.
+    :param reason: Why it ended.
+    :param steps: Number of optimiser steps, those before a break included.
+    :param seconds: Seconds of training, those before a break included.
+    :param num_tokens: Number of tokens learnt from.
+    :param num_documents: Number of documents trained on.
+    :param steps_per_second: Speed at the end.
+    :param tokens_per_second: Speed at the end.
+    :param peak_share: Share of the device's peak at the end.
+    :param metrics: Metrics of the last step.
+    :param validation: Metrics of the last validation.
+    """
+
+    folder: str
+    fingerprint: str
+    profile: str
+    objective: str
+    reason: str
+    steps: int
+    seconds: float
+    num_tokens: int
+    num_documents: int
+    steps_per_second: float
+    tokens_per_second: float
+    peak_share: float
+    metrics: Mapping[str, float]
+    validation: Mapping[str, float]
+
+    def to_json(self) -> dict[str, Any]:
+        """Turn into plain values.
+
+        :returns: A mapping for JSON.
+        """
+        return {**asdict(self), "metrics": dict(self.metrics), "validation": dict(self.validation)}
+
+
+def train(job: TrainJob, *, progress: Progress, log: LogMetrics | None) -> TrainReport:
+    """Train a model.
+
+    :param job: What to do.
+    :param progress: Told of steps, or of seconds where the budget is of seconds.
+    :param log: Given metrics every few steps; None for nobody.
+    :returns: What was done; the model lies in the job's folder.
+    :raises TrainingError: If there is too little text, the folder is in use, or the loss is not
+        finite (the last good model is written even so).
+    :raises CheckpointError: If the folder holds something else.
+    """
+    run_folder = job.out / RUN_FOLDER
+    checkpoint = _find_start(job, run_folder, progress)
+    accelerator = _make_accelerator(job.device)
+    with _hold_folder(run_folder, is_main=accelerator.is_main_process):
+        set_seed(job.seed)
+        with accelerator.main_process_first():
+            bases = find_bases(job.recipe, job.source, out=job.out, text=job.text, seed=job.seed)
+            data = prepare_data(
+                job.text,
+                bases.reader,
+                job.recipe.loop,
+                folder=get_cache_folder() / "examples",
+                device=accelerator.device.type,
+                num_workers=job.num_workers,
+                seed=job.seed,
+                progress=progress,
+            )
+        if job.objective == COPY:
+            check_phrases(data)
+        opened = open_model(bases, job.recipe, objective=job.objective, device=accelerator.device)
+        loop = TrainingLoop(
+            opened.model,
+            recipe=job.recipe,
+            budget=job.budget,
+            accelerator=accelerator,
+            identity=_identify(job, opened, data),
+            files=LoopFiles(run_folder / "checkpoints", run_folder / "metrics.jsonl"),
+        )
+        if checkpoint is not None:
+            loop.resume(checkpoint)
+            progress.say(f"resumed at step {loop.position.step}")
+        outcome = _run(job, opened, loop, data, progress=progress, log=log)
+        return _report(job, data, outcome, fingerprint=fingerprint_model(job.out))
+
+
+def _run(
+    job: TrainJob,
+    opened: OpenedModel,
+    loop: TrainingLoop,
+    data: TrainingData,
+    *,
+    progress: Progress,
+    log: LogMetrics | None,
+) -> Outcome:
+    accelerator = loop.accelerator
+    validate = None
+    if data.held_out is not None and accelerator.is_main_process:
+        validate = make_validation(
+            data.held_out,
+            num_batches=job.recipe.loop.validation_batches,
+            losses=job.recipe.model.losses,
+            device=accelerator.device,
+        )
+    peak, where = get_peak(accelerator.device)
+    progress.say(f"peak of the device: {peak / 1e12:,.2f} TFLOP/s ({where})")
+    reports = LoopReports(
+        progress=progress,
+        log=log if accelerator.is_main_process else None,
+        name_documents=data.name_documents,
+        peak=peak,
+        count_operations=opened.count_operations,
+    )
+    outcome: Outcome | None = None
+    batches = iter_batches(data.train, loop.number_batches(), num_workers=job.num_workers)
+    with watch_signals() as stop, closing(batches):
+        try:
+            outcome = loop.run(batches, validate=validate, stop=stop, reports=reports)
+        finally:  # whatever happens: what is in memory is the last good model
+            if accelerator.is_main_process:
+                opened.write(job.out, facts=_list_facts(job, data, loop, outcome))
+                progress.say(f"model written to {job.out}")
+    return outcome
+
+
+def _find_start(job: TrainJob, run_folder: Path, progress: Progress) -> Path | None:
+    found = find_checkpoints(run_folder / "checkpoints")
+    if job.is_resumed:
+        if not found:
+            progress.say("nothing to resume: training begins at the start")
+        return found[-1] if found else None
+    if found:
+        raise CheckpointError(
+            f"{job.out} must be free for a new run",
+            found=f"{found[-1].name} of a run in it",
+            run="go on with it (--resume), remove it, or name another --out",
+            about=str(job.out),
+        )
+    if any(job.out.glob("config.yaml")):
+        raise CheckpointError(
+            f"{job.out} must be free for a new model",
+            found="a model in it",
+            run="name another --out; --from goes on from a model",
+            about=str(job.out),
+        )
+    return None
+
+
+@contextmanager
+def _hold_folder(run_folder: Path, *, is_main: bool) -> Iterator[None]:
+    run_folder.mkdir(parents=True, exist_ok=True)
+    if not is_main:
+        yield
+        return
+    with (run_folder / ".lock").open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise TrainingError(
+                f"{run_folder.parent} must be free",
+                found="another process that trains into it",
+                run="wait for it, or name another --out",
+                about=str(run_folder.parent),
+            ) from None
+        yield
+
+
+def _make_accelerator(device: str) -> Accelerator:
+    has_gpu = torch.cuda.is_available()
+    if device == "cuda" and not has_gpu:
+        raise CheckpointError(
+            "--device cuda needs a GPU", found="no GPU that torch can use", run="use --device cpu"
+        )
+    is_cpu = device == "cpu" or not has_gpu
+    if not is_cpu:
+        torch.backends.cuda.matmul.allow_tf32 = True
+        torch.backends.cudnn.allow_tf32 = True
+    return Accelerator(cpu=is_cpu, mixed_precision="no" if is_cpu else "bf16")
+
+
+def _identify(job: TrainJob, opened: OpenedModel, data: TrainingData) -> RunIdentity:
+    loop = job.recipe.loop
+    return RunIdentity(
+        architecture={**opened.architecture, "objective": job.objective},
+        examples=data.store.folder.name,
+        batches={
+            "seed": job.seed,
+            "chunks_per_batch": loop.chunks_per_batch,
+            "seeds_per_batch": loop.seeds_per_batch,
+            "max_of_document": loop.max_of_document,
+            "accumulation_steps": loop.accumulation_steps,
+            "held_out_share": loop.held_out_share,
+            "min_prefix_tokens": loop.min_prefix_tokens,
+            "inner_share": loop.inner_share,
+            "common_weight": loop.common_weight,
+        },
+    )
+
+
+def _list_facts(
+    job: TrainJob, data: TrainingData, loop: TrainingLoop, outcome: Outcome | None
+) -> dict[str, str]:
+    position = loop.position
+    facts = {
+        **job.about,
+        "profile": job.recipe.name,
+        "objective": job.objective,
+        "documents": f"{data.num_documents:,} of {data.store.num_documents:,}, the rest held out",
+        "steps": f"{position.step:,}",
+        "seconds": f"{position.seconds:,.0f}",
+        "tokens": f"{position.num_tokens:,}",
+        "seed": str(job.seed),
+    }
+    if outcome is not None:
+        figures = {**outcome.metrics, **outcome.validation}
+        facts |= {name: f"{value:.4f}" for name, value in figures.items()}
+    return facts
+
+
+def _report(
+    job: TrainJob, data: TrainingData, outcome: Outcome, *, fingerprint: str
+) -> TrainReport:
+    position = outcome.position
+    return TrainReport(
+        folder=str(job.out),
+        fingerprint=fingerprint,
+        profile=job.recipe.name,
+        objective=job.objective,
+        reason=outcome.reason,
+        steps=position.step,
+        seconds=position.seconds,
+        num_tokens=position.num_tokens,
+        num_documents=data.num_documents,
+        steps_per_second=outcome.steps_per_second,
+        tokens_per_second=outcome.tokens_per_second,
+        peak_share=outcome.peak_share,
+        metrics=outcome.metrics,
+        validation=outcome.validation,
+    )

@@ -1,0 +1,336 @@
+"""The loop: batches go in, optimiser steps are taken, checkpoints and metrics come out.
+
+One device or many: ``accelerate`` wraps model and optimiser. Before every update the loss and the
+norm of the gradients are looked at, so what is in memory is always good.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from accelerate import Accelerator
+from torch import Tensor, nn
+
+from cog.errors import TrainingError
+from cog.progress import Progress
+from cog.training.batches import NumberedBatch
+from cog.training.checkpoint import RunIdentity, RunPosition, load_checkpoint, save_checkpoint
+from cog.training.recipe import Recipe
+from cog.training.reporting import LogMetrics, Meter, MetricsFile
+from cog.training.schedule import Budget, rate_factor
+from cog.training.stopping import StopRequest
+from cog.training.tensors import to_tensors
+
+BETAS = (0.9, 0.95)
+LOGGED_STEPS = 10  # between two points in MLflow
+
+Validate = Callable[[nn.Module], Mapping[str, float]]
+NameDocuments = Callable[[NumberedBatch], str]
+
+
+@dataclass(frozen=True, slots=True)
+class LoopFiles:
+    """Where a run writes while it runs.
+
+    :param checkpoints: Folder of its checkpoints.
+    :param metrics: Its metrics, one JSON object a step.
+    """
+
+    checkpoints: Path
+    metrics: Path
+
+
+@dataclass(frozen=True, slots=True)
+class LoopReports:
+    """Whom a run tells what.
+
+    :param progress: Told of steps, or of seconds, and of how it goes.
+    :param log: Given metrics every few steps; None for nobody.
+    :param name_documents: Names the documents of a batch.
+    :param peak: Floating point operations per second that one device can do.
+    :param count_operations: Floating point operations of a step on one batch.
+    """
+
+    progress: Progress
+    log: LogMetrics | None
+    name_documents: NameDocuments
+    peak: float
+    count_operations: Callable[[NumberedBatch], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a run ended.
+
+    :param position: How far it came.
+    :param reason: Why it ended: ``budget`` or the name of a signal.
+    :param metrics: Metrics of the last step.
+    :param validation: Metrics of the last validation; empty if there was none.
+    :param steps_per_second: Speed at the end.
+    :param tokens_per_second: Speed at the end.
+    :param peak_share: Share of the device's peak at the end.
+    """
+
+    position: RunPosition
+    reason: str
+    metrics: Mapping[str, float]
+    validation: Mapping[str, float]
+    steps_per_second: float
+    tokens_per_second: float
+    peak_share: float
+
+
+class TrainingLoop:
+    """A run: model and optimiser, and how far they are.
+
+    :param model: The model to train, on its device.
+    :param recipe: How it is trained.
+    :param budget: When the run ends.
+    :param accelerator: The device or devices.
+    :param identity: What the run is, for its checkpoints.
+    :param files: Where it writes.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        recipe: Recipe,
+        budget: Budget,
+        accelerator: Accelerator,
+        identity: RunIdentity,
+        files: LoopFiles,
+    ) -> None:
+        self._recipe, self._budget, self.accelerator = recipe, budget, accelerator
+        self._identity, self._files = identity, files
+        self.model = model
+        groups = model.parameter_groups(recipe.model.rates)  # type: ignore[operator]
+        optimizer = torch.optim.AdamW(
+            _split_decay(groups, weight_decay=recipe.loop.weight_decay),
+            betas=BETAS,
+            fused=accelerator.device.type == "cuda",
+        )
+        self._rates = [float(group["lr"]) for group in optimizer.param_groups]
+        self._wrapped, self._optimizer = accelerator.prepare(model, optimizer)
+        self._parameters = [p for p in model.parameters() if p.requires_grad]
+        self.position = RunPosition(step=0, seconds=0.0, num_tokens=0)
+
+    def resume(self, checkpoint: Path) -> None:
+        """Go back to a checkpoint.
+
+        :param checkpoint: The checkpoint.
+        """
+        self.position = load_checkpoint(
+            checkpoint,
+            model=self.model,
+            optimizer=self._optimizer.optimizer,
+            identity=self._identity,
+        )
+
+    def save(self) -> None:
+        """Save a checkpoint, from the first process."""
+        if self.accelerator.is_main_process:
+            save_checkpoint(
+                self._files.checkpoints,
+                model=self.model,
+                optimizer=self._optimizer.optimizer,
+                position=self.position,
+                identity=self._identity,
+            )
+        self.accelerator.wait_for_everyone()
+
+    def number_batches(self) -> Iterator[int]:
+        """Numbers of the batches that this process will ask for, from where the run is.
+
+        :yields: Numbers, without end.
+        """
+        number = self.position.step * self._recipe.loop.accumulation_steps
+        while True:
+            yield number * self.accelerator.num_processes + self.accelerator.process_index
+            number += 1
+
+    def run(
+        self,
+        batches: Iterator[NumberedBatch],
+        *,
+        validate: Validate | None,
+        stop: StopRequest,
+        reports: LoopReports,
+    ) -> Outcome:
+        """Train until the budget is used, or the run is asked to stop.
+
+        :param batches: Batches in the order of :meth:`number_batches`.
+        :param validate: Measures the model on held-out text; None for no validation.
+        :param stop: Asked after every step.
+        :param reports: Whom to tell what.
+        :returns: How it ended; a checkpoint of that moment is on disk.
+        :raises TrainingError: If the loss is not finite; the model in memory is the last good one.
+        """
+        loop = self._recipe.loop
+        start = self.position
+        meter = Meter(
+            self._budget,
+            reports.progress,
+            peak=reports.peak * self.accelerator.num_processes,
+            first_step=start.step,
+            used_seconds=start.seconds,
+        )
+        is_main = self.accelerator.is_main_process
+        file = MetricsFile(self._files.metrics, step=start.step) if is_main else None
+        metrics: Mapping[str, float] = {}
+        validation: Mapping[str, float] = {}
+        reason = ""
+        try:
+            while not (reason := self._find_end(stop, meter)):
+                metrics = self._take_step(batches, meter, reports)
+                step = self.position.step
+                if file is not None:
+                    file.write(step, metrics)
+                is_due = validate is not None and step % loop.validation_steps == 0
+                if is_due and validate is not None:
+                    validation = self._validate(validate, reports, file)
+                if reports.log is not None and (is_due or step % LOGGED_STEPS == 0):
+                    reports.log(step, {**metrics, **(validation if is_due else {})})
+                if step % loop.checkpoint_steps == 0:
+                    self.save()
+            if validate is not None and self.position.step % loop.validation_steps:
+                validation = self._validate(validate, reports, file)
+                if reports.log is not None:
+                    reports.log(self.position.step, {**metrics, **validation})
+        finally:
+            if file is not None:
+                file.close()
+        if self.position.step % loop.checkpoint_steps or self.position == start:
+            self.save()
+        return Outcome(
+            position=self.position,
+            reason=reason,
+            metrics=metrics,
+            validation=validation,
+            steps_per_second=meter.steps_per_second,
+            tokens_per_second=meter.tokens_per_second,
+            peak_share=meter.peak_share,
+        )
+
+    def _find_end(self, stop: StopRequest, meter: Meter) -> str:
+        steps, seconds = self.position.step, meter.seconds
+        done = self._budget.progress(steps=steps, seconds=seconds) >= 1.0
+        reason = stop.name if stop else "budget" if done else ""
+        if self.accelerator.num_processes > 1:  # all end together: when the first process does
+            flag = torch.tensor([float(bool(reason))], device=self.accelerator.device)
+            flag = self.accelerator.reduce(flag, "sum")
+            reason = reason or ("budget" if flag.item() > 0 else "")
+        return reason
+
+    def _take_step(
+        self, batches: Iterator[NumberedBatch], meter: Meter, reports: LoopReports
+    ) -> dict[str, float]:
+        self._wrapped.train()
+        made, sums = self._accumulate(batches)
+        norm = self.accelerator.clip_grad_norm_(
+            self._parameters, self._recipe.loop.max_gradient_norm
+        )
+        total, token, phrase, gradient_norm = [*sums.tolist(), float(norm)]
+        if not (math.isfinite(total) and math.isfinite(gradient_norm)):
+            self._optimizer.zero_grad(set_to_none=True)
+            raise self._not_finite(made, total, gradient_norm, reports)
+        factor = self._update(meter.seconds)
+        num_processes = self.accelerator.num_processes
+        num_tokens = num_processes * sum(each.batch.num_tokens for each in made)
+        operations = num_processes * sum(reports.count_operations(each) for each in made)
+        self.position = RunPosition(
+            step=self.position.step + 1,
+            seconds=meter.seconds,
+            num_tokens=self.position.num_tokens + num_tokens,
+        )
+        meter.count(step=self.position.step, num_tokens=num_tokens, operations=operations)
+        metrics = {
+            "loss": total,
+            "token_loss": token,
+            "phrase_loss": phrase,
+            "phrase_share": _share_of_phrases(made),
+            "gradient_norm": gradient_norm,
+            "rate_factor": factor,
+            "tokens_per_second": meter.tokens_per_second,
+            "steps_per_second": meter.steps_per_second,
+            "peak_share": meter.peak_share,
+        }
+        meter.say(metrics)
+        return metrics
+
+    def _accumulate(self, batches: Iterator[NumberedBatch]) -> tuple[list[NumberedBatch], Tensor]:
+        num_batches = self._recipe.loop.accumulation_steps
+        device = self.accelerator.device
+        made: list[NumberedBatch] = []
+        sums = torch.zeros(3, device=device)
+        for place in range(num_batches):
+            numbered = next(batches)
+            made.append(numbered)
+            is_last = place == num_batches - 1  # gradients travel between devices with it only
+            with nullcontext() if is_last else self.accelerator.no_sync(self._wrapped):
+                tensors = to_tensors(numbered.batch, self._recipe.model.losses, device)
+                losses = self._wrapped(tensors)
+                self.accelerator.backward(losses.total / num_batches)
+            parts = (losses.total, losses.token, losses.phrase)
+            sums += torch.stack([part.detach().float() for part in parts]) / num_batches
+        return made, sums
+
+    def _update(self, seconds: float) -> float:
+        loop = self._recipe.loop
+        factor = rate_factor(
+            self._budget.progress(steps=self.position.step + 0.5, seconds=seconds),
+            warmup=loop.warmup_share,
+            final=loop.final_rate_share,
+        )
+        for group, rate in zip(self._optimizer.param_groups, self._rates, strict=True):
+            group["lr"] = rate * factor
+        self._optimizer.step()
+        self._optimizer.zero_grad(set_to_none=True)
+        return factor
+
+    def _validate(
+        self, validate: Validate, reports: LoopReports, file: MetricsFile | None
+    ) -> Mapping[str, float]:
+        found = {f"validation/{name}": value for name, value in validate(self.model).items()}
+        self.model.train()
+        if file is not None:
+            file.write(self.position.step, found)
+        said = " ".join(f"{k.removeprefix('validation/')} {v:.3f}" for k, v in found.items())
+        reports.progress.say(f"validation at step {self.position.step}: {said}")
+        return found
+
+    def _not_finite(
+        self, made: list[NumberedBatch], loss: float, norm: float, reports: LoopReports
+    ) -> TrainingError:
+        numbers = ", ".join(str(each.number) for each in made)
+        documents = "; ".join(reports.name_documents(each) for each in made)
+        return TrainingError(
+            f"the loss must be finite at step {self.position.step + 1}",
+            found=f"loss {loss}, gradient norm {norm} on batch {numbers} of {documents}",
+            run="the model of the step before is kept; look at these documents, or lower the rates",
+            about=numbers,
+        )
+
+
+def _split_decay(
+    groups: list[dict[str, object]], *, weight_decay: float
+) -> list[dict[str, object]]:
+    # vectors (biases, norms) do not decay
+    split: list[dict[str, object]] = []
+    for group in groups:
+        parameters = list(group["params"])  # type: ignore[call-overload]
+        rest = {name: value for name, value in group.items() if name != "params"}
+        for is_matrix, decay in ((True, weight_decay), (False, 0.0)):
+            chosen = [p for p in parameters if (p.ndim > 1) is is_matrix]
+            if chosen:
+                split.append({**rest, "params": chosen, "weight_decay": decay})
+    return split
+
+
+def _share_of_phrases(made: list[NumberedBatch]) -> float:
+    num_queries = sum(each.batch.num_queries for each in made)
+    num_phrases = sum(int(each.batch.is_phrase.sum()) for each in made)
+    return num_phrases / max(1, num_queries)

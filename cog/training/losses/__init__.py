@@ -1,0 +1,1 @@
+"""Losses: hidden states, word vectors and labels go in, losses per query come out."""

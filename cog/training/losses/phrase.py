@@ -1,0 +1,76 @@
+"""Phrase losses: log-sum-exps of vocabulary and spans go in, a loss per query comes out."""
+
+import torch
+from torch import Tensor
+
+
+def joint_losses(
+    gold_logits: Tensor,
+    rest: Tensor,
+    spans: tuple[Tensor, Tensor],
+    is_phrase: Tensor,
+    *,
+    is_gold_neutral: bool,
+) -> Tensor:
+    """Negative log-probability of the next segment (CoG, section 3.2, ``L_p``).
+
+    ``-log(sum_{p right} exp(q · p) / (sum_{p candidate} exp(q · p) + sum_{w in V} exp(h · v_w)))``,
+    one softmax over the vocabulary and every admissible span.
+
+    Differs from the paper: all occurrences of the right phrase are right, summed inside the
+    logarithm; the first token of a right phrase may be left out of the vocabulary's sum, since
+    writing it is not wrong; positions whose label is a token are queries as well.
+
+    :param gold_logits: Logits of the next tokens. *Shape:* ``(num_queries,)``
+    :param rest: Log-sum-exp of the other tokens. *Shape:* ``(num_queries,)``
+    :param spans: Log-sum-exp over candidates and over right spans, as
+        :func:`cog.training.losses.spans.score_spans` gives them. *Shape:* twice
+        ``(num_queries,)``
+    :param is_phrase: Whether a phrase is the label. *Shape:* ``(num_queries,)``
+    :param is_gold_neutral: Leave the first token of a right phrase out.
+    :returns: *Shape:* ``(num_queries,)``
+    """
+    candidates, right = spans
+    tokens = torch.logaddexp(gold_logits, rest)
+    if is_gold_neutral:
+        tokens = torch.where(is_phrase, rest, tokens)
+    # where there is no candidate, logaddexp would turn infinities into undefined gradients
+    candidates = candidates.clamp_min(torch.finfo(candidates.dtype).min)
+    numerator = torch.where(is_phrase, right, gold_logits)
+    return torch.logaddexp(tokens, candidates) - numerator
+
+
+def phrase_mass(gold_logits: Tensor, rest: Tensor, candidates: Tensor) -> Tensor:
+    """Probability that a phrase of any kind is chosen.
+
+    :param gold_logits: Logits of the next tokens. *Shape:* ``(num_queries,)``
+    :param rest: Log-sum-exp of the other tokens. *Shape:* ``(num_queries,)``
+    :param candidates: Log-sum-exp over all candidate spans. *Shape:* ``(num_queries,)``
+    :returns: *Shape:* ``(num_queries,)``
+    """
+    return torch.sigmoid(candidates - torch.logaddexp(gold_logits, rest))
+
+
+def surprise_weights(first_token_losses: Tensor, is_phrase: Tensor) -> Tensor:
+    """Weigh phrases by how little the token model expected them: ``1 - p(first token | prefix)``.
+
+    A phrase that begins with what the token model writes anyway teaches little; positions whose
+    label is a token keep weight 1.
+
+    :param first_token_losses: Token loss at each query. *Shape:* ``(num_queries,)``
+    :param is_phrase: Whether a phrase is the label. *Shape:* ``(num_queries,)``
+    :returns: Weights without a gradient. *Shape:* ``(num_queries,)``
+    """
+    surprise = -torch.expm1(-first_token_losses.detach())
+    return torch.where(is_phrase, surprise, torch.ones_like(surprise))
+
+
+def weighted_mean(losses: Tensor, weights: Tensor) -> Tensor:
+    """Average losses by weight; 0 where the weights add up to nothing.
+
+    :param losses: *Shape:* ``(num_queries,)``
+    :param weights: Weights from 0. *Shape:* ``(num_queries,)``
+    :returns: A number. *Shape:* ``()``
+    """
+    tiny = torch.finfo(losses.dtype).tiny
+    return (losses * weights).sum() / weights.sum().clamp_min(tiny)

@@ -1,0 +1,187 @@
+"""Scores of all admissible spans: queries and word vectors go in, log-sum-exps come out.
+
+No phrase vector is ever built: the score of a span is one number of a start product plus one of
+an end product, summed along a band, for a few queries at a time.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.autograd.function import FunctionCtx, once_differentiable
+
+MAX_ELEMENTS = 2**25  # span scores that exist at once
+
+
+@dataclass(frozen=True, slots=True)
+class SpanLabels:
+    """Which spans a query may choose, and which are right; a span is (word, k): ``k + 2`` words.
+
+    :param span_mask: Whether a span is admissible. *Shape:* ``(num_words, band)``
+    :param word_chunks: Chunk of each word. *Shape:* ``(num_words,)``
+    :param query_chunks: Chunk of each query, whose spans are left out. *Shape:* ``(num_queries,)``
+    :param source_chunks: The only chunk whose spans count for a query, -1 for all; None for all of
+        every query. *Shape:* ``(num_queries,)``
+    :param positive_queries: Query of each right span, ascending. *Shape:* ``(num_positives,)``
+    :param positive_spans: Flat id ``word * band + k``. *Shape:* ``(num_positives,)``
+    :param positive_offsets: Right spans of query ``i`` are ``[offsets[i], offsets[i + 1])``; a
+        list, so that no pass waits for the device.
+    :param neutral_queries: Query of each span that is left out. *Shape:* ``(num_neutrals,)``
+    :param neutral_spans: Flat ids. *Shape:* ``(num_neutrals,)``
+    :param neutral_offsets: As ``positive_offsets``.
+    """
+
+    span_mask: Tensor
+    word_chunks: Tensor
+    query_chunks: Tensor
+    source_chunks: Tensor | None
+    positive_queries: Tensor
+    positive_spans: Tensor
+    positive_offsets: list[int]
+    neutral_queries: Tensor
+    neutral_spans: Tensor
+    neutral_offsets: list[int]
+
+
+class _Spans(torch.autograd.Function):
+    # For every query i: all_i = log sum of exp s over its candidates, right_i = the same over its
+    # right spans. With s[w, k] = a . S[w] + b . E[w + 1 + k],
+    # ds = dall * exp(s - all) + dright * exp(s - right), summed over k for the start products and
+    # along the band for the end products.
+
+    @staticmethod
+    def forward(
+        ctx: FunctionCtx,
+        start_queries: Tensor,
+        end_queries: Tensor,
+        start_vectors: Tensor,
+        end_vectors: Tensor,
+        labels: SpanLabels,
+        max_elements: int,
+    ) -> tuple[Tensor, Tensor]:
+        every = start_queries.new_full((len(start_queries),), -torch.inf)
+        right = every.clone()
+        inputs = (start_queries, end_queries, start_vectors, end_vectors)
+        for rows in _query_slices(labels, max_elements):
+            band = _score_band(rows, inputs, labels)
+            owners, at = _locate(rows, labels.positive_offsets, labels, right=True)
+            every[rows] = _log_sum(band)
+            right[rows] = _log_sum_by(owners, band[at], num_rows=band.shape[1])
+        ctx.save_for_backward(*inputs, every, right)
+        ctx.labels = labels  # type: ignore[attr-defined]
+        ctx.max_elements = max_elements  # type: ignore[attr-defined]
+        return every, right
+
+    @staticmethod
+    @once_differentiable
+    def backward(
+        ctx: FunctionCtx, grad_every: Tensor, grad_right: Tensor
+    ) -> tuple[Tensor | None, ...]:
+        *inputs, every, right = ctx.saved_tensors  # type: ignore[attr-defined]
+        labels: SpanLabels = ctx.labels  # type: ignore[attr-defined]
+        start_queries, end_queries, start_vectors, end_vectors = inputs
+        grads = [torch.zeros_like(tensor) for tensor in inputs]
+        finite = every.clamp_min(torch.finfo(every.dtype).min)  # a query without any candidate
+        for rows in _query_slices(labels, ctx.max_elements):  # type: ignore[attr-defined]
+            band = _score_band(
+                rows, (start_queries, end_queries, start_vectors, end_vectors), labels
+            )
+            owners, at = _locate(rows, labels.positive_offsets, labels, right=True)
+            shares = (band[at] - right[rows][owners]).exp_() * grad_right[rows][owners]
+            band.sub_(finite[rows, None]).exp_().mul_(grad_every[rows, None])
+            band[at] += shares
+            grad_start = band.sum(0)  # (num_rows, num_words)
+            grad_end = torch.zeros_like(grad_start)
+            for k, reach in _band_lengths(band):
+                grad_end[:, k + 1 :] += band[k, :, :reach]
+            grads[0][rows] = grad_start @ start_vectors
+            grads[1][rows] = grad_end @ end_vectors
+            grads[2].addmm_(grad_start.T, start_queries[rows])
+            grads[3].addmm_(grad_end.T, end_queries[rows])
+        return (*grads, None, None)
+
+
+def score_spans(
+    queries: tuple[Tensor, Tensor],
+    vectors: tuple[Tensor, Tensor],
+    labels: SpanLabels,
+    *,
+    max_elements: int = MAX_ELEMENTS,
+) -> tuple[Tensor, Tensor]:
+    """Sum the exponentiated scores of all candidates, and of the right ones (CoG, eq. 1 and 2).
+
+    ``s_i[w, k] = a_i · S[w] + b_i · E[w + 1 + k]`` where the query is ``[a_i; b_i]`` and the phrase
+    vector ``[S[w]; E[w + 1 + k]]``.
+
+    :param queries: Start and end halves of the queries. *Shape:* twice ``(num_queries, dim / 2)``
+    :param vectors: Start and end vectors of words. *Shape:* twice ``(num_words, dim / 2)``
+    :param labels: Candidates and right spans.
+    :param max_elements: Number of span scores that exist at once.
+    :returns: Log-sum-exp over a query's candidates and over its right spans; minus infinity where
+        there is none. *Shape:* twice ``(num_queries,)``
+    """
+    every, right = _Spans.apply(*queries, *vectors, labels, max_elements)  # type: ignore[no-untyped-call]
+    return every, right
+
+
+def _query_slices(labels: SpanLabels, max_elements: int) -> Iterator[slice]:
+    num_queries = len(labels.query_chunks)
+    step = max(1, max_elements // max(1, labels.span_mask.numel()))
+    for begin in range(0, num_queries, step):
+        yield slice(begin, min(begin + step, num_queries))
+
+
+def _score_band(
+    rows: slice, inputs: tuple[Tensor, Tensor, Tensor, Tensor], labels: SpanLabels
+) -> Tensor:
+    # (band, num_rows, num_words), minus infinity at what is no candidate
+    start_queries, end_queries, start_vectors, end_vectors = inputs
+    start = start_queries[rows] @ start_vectors.T  # (num_rows, num_words)
+    end = end_queries[rows] @ end_vectors.T
+    start.masked_fill_(_bar_words(rows, labels), -torch.inf)
+    band = start.new_full((labels.span_mask.shape[1], *start.shape), -torch.inf)
+    for k, reach in _band_lengths(band):
+        torch.add(start[:, :reach], end[:, k + 1 :], out=band[k, :, :reach])
+    band.masked_fill_(~labels.span_mask.T.unsqueeze(1), -torch.inf)
+    _, at = _locate(rows, labels.neutral_offsets, labels, right=False)
+    band[at] = -torch.inf
+    return band
+
+
+def _bar_words(rows: slice, labels: SpanLabels) -> Tensor:
+    chunks = labels.word_chunks.unsqueeze(0)
+    barred = chunks == labels.query_chunks[rows, None]
+    if labels.source_chunks is not None:
+        source = labels.source_chunks[rows, None]
+        barred |= (source >= 0) & (chunks != source)
+    return barred
+
+
+def _band_lengths(band: Tensor) -> Iterator[tuple[int, int]]:
+    for k in range(band.shape[0]):
+        if (reach := band.shape[2] - 1 - k) > 0:
+            yield k, reach
+
+
+def _locate(
+    rows: slice, offsets: list[int], labels: SpanLabels, *, right: bool
+) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor]]:
+    # row of each labelled span, and its place in the band
+    part = slice(offsets[rows.start], offsets[rows.stop])
+    queries = labels.positive_queries if right else labels.neutral_queries
+    spans = labels.positive_spans if right else labels.neutral_spans
+    owners = queries[part] - rows.start
+    width = labels.span_mask.shape[1]
+    flat = spans[part]
+    return owners, (flat % width, owners, flat // width)
+
+
+def _log_sum(band: Tensor) -> Tensor:
+    return band.logsumexp((0, 2))
+
+
+def _log_sum_by(owners: Tensor, scores: Tensor, *, num_rows: int) -> Tensor:
+    highest = scores.new_full((num_rows,), -torch.inf).scatter_reduce_(0, owners, scores, "amax")
+    sums = torch.zeros_like(highest).index_add_(0, owners, (scores - highest[owners]).exp_())
+    return highest + sums.log_()

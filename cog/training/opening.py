@@ -1,0 +1,217 @@
+"""The model of a run: a recipe or a model folder goes in, the model to train comes out."""
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from cog.model.base import get_base_folder
+from cog.model.config import FORMAT_VERSION, Base, HubBase, ModelConfig, load_config
+from cog.model.load import hush_transformers, load_bidirectional, load_causal
+from cog.model.random_base import RandomBase, make_random_base
+from cog.model.weights import Weights, load_weights
+from cog.training.batches import NumberedBatch, PhraseLengths
+from cog.training.building import ExampleSettings, TrainingText
+from cog.training.model import TrainableModel
+from cog.training.output import write_model
+from cog.training.preparing import TextReader
+from cog.training.recipe import Recipe
+
+ROLES = ("prefix", "phrase", "retriever")
+BASES_FOLDER = "bases"  # in a model folder: bases that are made or copied, not fetched
+NUM_TEXTS = 2000  # from which a small base's tokenizer is learnt
+
+
+@dataclass(frozen=True, slots=True)
+class Bases:
+    """Where a model begins.
+
+    :param config: What the model folder will say, weights aside.
+    :param prefix: Folder of the prefix encoder's base.
+    :param phrase: Folder of the phrase encoder's base.
+    :param weights: Trained weights to begin with; empty for none.
+    :param reader: How the model reads text.
+    """
+
+    config: ModelConfig
+    prefix: Path
+    phrase: Path
+    weights: Weights
+    reader: TextReader
+
+
+def find_bases(
+    recipe: Recipe, source: Path | None, *, out: Path, text: TrainingText, seed: int
+) -> Bases:
+    """Find, fetch or make what a model begins with.
+
+    :param recipe: The profile.
+    :param source: Folder of a model to go on from; its config then counts, not the profile's.
+    :param out: Folder of the model to be; bases that are made or lie in ``source`` go there.
+    :param text: What small bases' tokenizers are learnt from.
+    :param seed: Seed of small bases' weights.
+    :returns: The bases.
+    """
+    if source is None:
+        config = _make_config(recipe, out, text=text, seed=seed)
+        weights: Weights = {}
+    else:
+        config = _copy_bases(load_config(source), source, out)
+        weights = load_weights(source, load_config(source))
+    folders = {
+        role: get_base_folder(getattr(config, f"{role}_base"), model_folder=out) for role in ROLES
+    }
+    return Bases(
+        config=replace(config, name=out.name),
+        prefix=folders["prefix"],
+        phrase=folders["phrase"],
+        weights=weights,
+        reader=TextReader(
+            examples=ExampleSettings(
+                prefix_base=folders["prefix"],
+                phrase_base=folders["phrase"],
+                max_chunk_tokens=config.max_chunk_tokens,
+                min_chunk_tokens=config.min_chunk_tokens,
+                max_pieces=config.max_pieces,
+            ),
+            retriever_base=folders["retriever"],
+            begin_token_id=config.begin_token_id,
+            lengths=PhraseLengths(config.min_phrase_words, config.max_phrase_words),
+        ),
+    )
+
+
+def _make_config(recipe: Recipe, out: Path, *, text: TrainingText, seed: int) -> ModelConfig:
+    model = recipe.model
+    bases: dict[str, Base] = {}
+    made: dict[RandomBase, HubBase] = {}
+    for role in ROLES:
+        base = getattr(model, f"{role}_base")
+        if isinstance(base, RandomBase):
+            if base not in made:
+                made[base] = _make_base(base, out, role, text=text, seed=seed)
+            base = made[base]
+        bases[f"{role}_base"] = base
+    return ModelConfig(
+        format_version=FORMAT_VERSION,
+        name=out.name,
+        weights=(),
+        begin_token_id=model.begin_token_id,
+        lora_scale=model.lora_scale,
+        max_pieces=model.max_pieces,
+        max_chunk_tokens=model.max_chunk_tokens,
+        min_chunk_tokens=model.min_chunk_tokens,
+        min_phrase_words=model.min_phrase_words,
+        max_phrase_words=model.max_phrase_words,
+        **bases,
+    )
+
+
+def _make_base(base: RandomBase, out: Path, role: str, *, text: TrainingText, seed: int) -> HubBase:
+    folder = out / BASES_FOLDER / role
+    if not (folder / "model.safetensors").is_file():
+        hush_transformers()
+        texts = (document.text for document in islice(text.read(), NUM_TEXTS))
+        unfinished = folder.with_name(f".{role}~")
+        shutil.rmtree(unfinished, ignore_errors=True)
+        make_random_base(base, unfinished, texts=texts, seed=seed)
+        shutil.rmtree(folder, ignore_errors=True)
+        unfinished.replace(folder)
+    return HubBase(f"{BASES_FOLDER}/{role}", "main")
+
+
+def _copy_bases(config: ModelConfig, source: Path, out: Path) -> ModelConfig:
+    changed: dict[str, Base] = {}
+    for role in ROLES:
+        base = getattr(config, f"{role}_base")
+        if isinstance(base, HubBase) and (local := source / base.name).is_dir():
+            folder = out / BASES_FOLDER / Path(base.name).name
+            if not folder.is_dir():
+                shutil.copytree(local, folder)
+            changed[f"{role}_base"] = HubBase(f"{BASES_FOLDER}/{folder.name}", base.revision)
+    return replace(config, **changed)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedModel:
+    """A model that is trained.
+
+    :param model: The network.
+    :param config: What its folder will say, weights aside.
+    :param architecture: What decides the shapes of its trained weights, by field.
+    """
+
+    model: TrainableModel
+    config: ModelConfig
+    architecture: dict[str, Any]
+
+    def count_operations(self, numbered: NumberedBatch) -> float:
+        """Count the floating point operations of a step on a batch.
+
+        Two per weight and position forward, two backward for what comes before, two more where the
+        weight itself is trained (Kaplan et al. 2020, section 2.1); attention's own products and
+        those of spans are left out, so the share of the peak is a little too low.
+
+        :param numbered: The batch.
+        :returns: The number.
+        """
+        batch = numbered.batch
+        positions = {
+            "lm": batch.token_ids.size,
+            "bert": batch.piece_ids.size,
+            "start": batch.num_words,
+            "end": batch.num_words,
+            "qproj": batch.num_queries,
+        }
+        total = 0.0
+        for name, parameter in self.model.named_parameters():
+            part = name.partition(".")[0]
+            if parameter.ndim < 2 or (part == "bert" and "embeddings" in name):
+                continue
+            total += (6 if parameter.requires_grad else 4) * parameter.numel() * positions[part]
+        return total
+
+    def write(self, folder: Path, *, facts: Mapping[str, str]) -> str:
+        """Write the model folder.
+
+        :param folder: The folder.
+        :param facts: Lines of the model card.
+        :returns: The model's fingerprint.
+        """
+        return write_model(folder, self.model.trained_weights(), self.config, facts)
+
+
+def open_model(
+    bases: Bases, recipe: Recipe, *, objective: str, device: torch.device
+) -> OpenedModel:
+    """Load the base models and put the trained parts on them.
+
+    :param bases: Where the model begins.
+    :param recipe: The profile.
+    :param objective: ``copy``, or ``tokens`` for the prefix encoder alone.
+    :param device: Where to.
+    :returns: The model.
+    """
+    is_copying = objective == "copy"
+    lm = load_causal(bases.prefix)
+    bert = load_bidirectional(bases.phrase) if is_copying else None
+    model = TrainableModel(lm, bert, profile=recipe.model, weights=bases.weights)
+    model.to(device)
+    names = ("prefix_lora_rank", "phrase_lora_rank", "head_width", "query_projection")
+    architecture = {
+        "prefix_base": _describe(bases.config.prefix_base, lm),
+        "phrase_base": "none" if bert is None else _describe(bases.config.phrase_base, bert),
+        **{name: getattr(recipe.model, name) for name in names},
+        "num_trained": sum(p.numel() for p in model.parameters() if p.requires_grad),
+    }
+    return OpenedModel(model, bases.config, architecture)
+
+
+def _describe(base: Base, network: Any) -> str:  # noqa: ANN401
+    name = base.name if isinstance(base, HubBase) else Path(base.member).name
+    sizes = network.config
+    return f"{name} ({sizes.model_type}, {sizes.num_hidden_layers} layers of {sizes.hidden_size})"

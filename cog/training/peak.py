@@ -1,0 +1,50 @@
+"""How fast a device can be: its name goes in, floating point operations per second come out."""
+
+import time
+
+import torch
+
+# dense bf16 tensor-core peaks from the makers' data sheets; the first name that fits counts
+KNOWN_PEAKS = {
+    "B200": 2250e12,
+    "H200": 989.4e12,
+    "GH200": 989.4e12,
+    "H100 PCIe": 756.5e12,
+    "H100": 989.4e12,
+    "L40S": 362e12,
+    "A100": 312e12,
+    "L40": 181e12,
+    "L4": 121e12,
+}
+MEASURED_SIZE = {"cpu": 768, "cuda": 8192}
+MEASURED_ROUNDS = 5
+
+
+def get_peak(device: torch.device) -> tuple[float, str]:
+    """Find the peak of a device.
+
+    :param device: The device.
+    :returns: Operations per second, and where the figure is from.
+    """
+    if device.type == "cuda":
+        name = torch.cuda.get_device_name(device)
+        for known, peak in KNOWN_PEAKS.items():
+            if known in name:
+                return peak, f"{name}, data sheet, dense bf16"
+    return _measure_peak(device), "matrix product, measured"
+
+
+def _measure_peak(device: torch.device) -> float:
+    # the best of a few products of square matrices, which no real step can beat by much
+    size = MEASURED_SIZE.get(device.type, 1024)
+    kind = torch.bfloat16 if device.type == "cuda" else torch.float32
+    left = torch.ones(size, size, dtype=kind, device=device)
+    best = float("inf")
+    for _ in range(MEASURED_ROUNDS):
+        started = time.perf_counter()
+        product = left @ left
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        del product
+        best = min(best, time.perf_counter() - started)
+    return 2.0 * size**3 / best

@@ -1,0 +1,188 @@
+"""What a run learns from: text goes in, the sources of its batches come out, checked."""
+
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from cog.errors import TrainingError
+from cog.progress import Progress
+from cog.training.batches import (
+    BatchRules,
+    BatchSource,
+    NumberedBatch,
+    PhraseLengths,
+    iter_batches,
+)
+from cog.training.building import ExampleSettings, TrainingText, build_examples
+from cog.training.examples import ExampleStore
+from cog.training.recipe import LoopProfile
+from cog.training.sampler import SamplerSettings, split_documents
+from cog.training.vectors import encode_vectors
+
+MIN_HELD_OUT = 2  # what is copied comes from another document
+NUM_LOOKED_AT = 8  # batches in which there must be a phrase to copy
+NUM_NAMED = 4
+SAID_SECONDS = 10.0
+
+
+class _Spoken:
+    # what comes before the first step says lines, and leaves the bar of the steps alone
+    def __init__(self, progress: Progress, label: str) -> None:
+        self._progress, self._label = progress, label
+        self._num = 0
+        self._said = time.monotonic()
+
+    def advance(self, amount: int) -> None:
+        self._num += amount
+        if time.monotonic() - self._said > SAID_SECONDS:
+            self._said = time.monotonic()
+            self._progress.say(f"{self._label}: {self._num:,}")
+
+    def say(self, message: str) -> None:
+        self._progress.say(message)
+
+
+@dataclass(frozen=True, slots=True)
+class TextReader:
+    """How a model reads text; part of what it is.
+
+    :param examples: How text becomes examples.
+    :param retriever_base: Folder of the retriever.
+    :param begin_token_id: Token put before every chunk; None for none.
+    :param lengths: How long phrases are.
+    """
+
+    examples: ExampleSettings
+    retriever_base: Path
+    begin_token_id: int | None
+    lengths: PhraseLengths
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingData:
+    """What a run learns from.
+
+    :param store: The examples.
+    :param train: Source of the batches.
+    :param held_out: Source of the batches for validation; None if nothing is held out.
+    :param num_documents: Number of documents trained on.
+    """
+
+    store: ExampleStore
+    train: BatchSource
+    held_out: BatchSource | None
+    num_documents: int
+
+    def name_documents(self, numbered: NumberedBatch) -> str:
+        """Name the documents of a batch.
+
+        :param numbered: The batch.
+        :returns: The first few of their names.
+        """
+        names = self.store.load_names()
+        chosen = [str(names[number]) for number in numbered.documents.tolist()]
+        rest = len(chosen) - NUM_NAMED
+        return ", ".join(chosen[:NUM_NAMED]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def prepare_data(
+    text: TrainingText,
+    reader: TextReader,
+    loop: LoopProfile,
+    *,
+    folder: Path,
+    device: str,
+    num_workers: int,
+    seed: int,
+    progress: Progress,
+) -> TrainingData:
+    """Tokenise text, set documents aside for validation and encode chunks for retrieval.
+
+    :param text: The documents.
+    :param reader: How the model reads text.
+    :param loop: How batches are drawn and labelled.
+    :param folder: Where examples are kept between runs.
+    :param device: ``cpu`` or ``cuda``, for the retriever.
+    :param num_workers: Number of processes that tokenise; 0 for this one.
+    :param seed: Seed of the choices.
+    :param progress: Told of what is done.
+    :returns: The sources of batches.
+    :raises TrainingError: If there is too little text.
+    """
+    store = build_examples(
+        text,
+        settings=reader.examples,
+        folder=folder,
+        num_workers=num_workers,
+        progress=_Spoken(progress, "documents tokenised"),
+    )
+    progress.say(
+        f"{store.num_documents:,} documents, {store.num_chunks:,} chunks, "
+        f"{store.num_tokens:,} tokens"
+    )
+    used = np.unique(store.documents)
+    if len(used) < 2:
+        raise TrainingError(
+            "training needs two documents or more: a phrase is copied from another one",
+            found=f"{len(used)} with words in it",
+            run="name more files, or separate documents by blank lines",
+        )
+    num_held_out = int(len(used) * loop.held_out_share)
+    if loop.validation_batches == 0 or num_held_out < MIN_HELD_OUT:
+        num_held_out = 0
+        progress.say("no validation: too few documents, or the profile wants none")
+    chunks, held_out = split_documents(store.documents, num_held_out=num_held_out, seed=seed)
+    is_random = loop.seeds_per_batch >= loop.chunks_per_batch
+    vectors_path = None
+    if not is_random:
+        vectors_path = encode_vectors(
+            store,
+            base=reader.retriever_base,
+            max_pieces=reader.examples.max_pieces,
+            device=device,
+            progress=_Spoken(progress, "chunks encoded for retrieval"),
+        )
+    train = BatchSource(
+        folder=store.folder,
+        chunks=chunks,
+        vectors_path=vectors_path,
+        sampler=SamplerSettings(
+            num_chunks=loop.chunks_per_batch,
+            num_seeds=loop.seeds_per_batch,
+            max_of_document=loop.max_of_document,
+            seed=seed,
+        ),
+        rules=BatchRules(
+            begin_token_id=reader.begin_token_id,
+            lengths=reader.lengths,
+            min_prefix_tokens=loop.min_prefix_tokens,
+            inner_share=loop.inner_share,
+            common_weight=loop.common_weight,
+        ),
+    )
+    # every position is looked at, so that what is measured is the text and not a sample of it
+    measured = replace(train.rules, inner_share=1.0, common_weight=1.0)
+    return TrainingData(
+        store=store,
+        train=train,
+        held_out=replace(train, chunks=held_out, rules=measured) if num_held_out else None,
+        num_documents=len(used) - num_held_out,
+    )
+
+
+def check_phrases(data: TrainingData) -> None:
+    """Refuse text in which nothing is said twice.
+
+    :param data: What the run learns from.
+    :raises TrainingError: If no phrase of the first batches occurs in two documents.
+    """
+    for numbered in iter_batches(data.train, range(NUM_LOOKED_AT), num_workers=0):
+        if numbered.batch.is_phrase.any():
+            return
+    raise TrainingError(
+        "learning to copy needs phrases that occur in two documents",
+        found=f"none in {NUM_LOOKED_AT} batches of {len(data.train.chunks)} chunks",
+        run="name more text, or learn the next token only: --objective tokens",
+    )

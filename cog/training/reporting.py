@@ -1,0 +1,147 @@
+"""What a run tells while it runs: steps go in, lines, bars and a file of metrics come out."""
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TextIO
+
+from cog.progress import Progress
+from cog.training.schedule import Budget
+
+LogMetrics = Callable[[int, Mapping[str, float]], None]
+EARLY_STEPS = 10
+SAID_SECONDS = 20.0
+
+
+class MetricsFile:
+    """A file of metrics, one JSON object a step; a run that goes on cuts what it will do again.
+
+    :param path: The file.
+    :param step: Number of steps that are kept.
+    """
+
+    def __init__(self, path: Path, *, step: int) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        kept = []
+        if step > 0 and path.is_file():
+            for line in path.read_text(encoding="utf-8").splitlines():
+                try:
+                    if json.loads(line)["step"] <= step:
+                        kept.append(line + "\n")
+                except (ValueError, KeyError):
+                    break  # the line that a killed run was writing
+        path.write_text("".join(kept), encoding="utf-8")
+        self._file: TextIO = path.open("a", encoding="utf-8")
+
+    def write(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Append one line.
+
+        :param step: Number of steps taken.
+        :param metrics: Values by name.
+        """
+        self._file.write(json.dumps({"step": step, **metrics}) + "\n")
+        self._file.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+class Meter:
+    """Measures the speed of a run and says how it goes.
+
+    :param budget: When the run ends.
+    :param progress: Where to say it.
+    :param peak: Operations per second that the devices can do.
+    :param first_step: Number of steps taken before.
+    :param used_seconds: Number of seconds used before.
+    """
+
+    def __init__(
+        self,
+        budget: Budget,
+        progress: Progress,
+        *,
+        peak: float,
+        first_step: int,
+        used_seconds: float,
+    ) -> None:
+        self._budget, self._progress, self._peak = budget, progress, peak
+        self._first_step, self._used_seconds = first_step, used_seconds
+        self._started = self._said = self._marked = time.monotonic()
+        self._shown = used_seconds
+        self._step = first_step
+        self._since = (first_step, 0.0, 0.0)  # steps, tokens, operations since the last line
+        self._tokens = self._operations = 0.0
+        self.steps_per_second = self.tokens_per_second = self.peak_share = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """Seconds used, those of the time before included.
+
+        :returns: The seconds.
+        """
+        return self._used_seconds + time.monotonic() - self._started
+
+    def count(self, *, step: int, num_tokens: int, operations: float) -> None:
+        """Count a step, and show it.
+
+        :param step: Number of steps taken.
+        :param num_tokens: Tokens learnt from in this step.
+        :param operations: Floating point operations of this step.
+        """
+        self._step = step
+        self._tokens += num_tokens
+        self._operations += operations
+        now = time.monotonic()
+        elapsed = max(now - self._marked, 1e-9)
+        steps, tokens, done = self._since
+        self.steps_per_second = (step - steps) / elapsed
+        self.tokens_per_second = (self._tokens - tokens) / elapsed
+        self.peak_share = (self._operations - done) / elapsed / self._peak
+        if self._budget.max_steps is not None:
+            self._progress.advance(1)
+        else:
+            whole = int(self.seconds) - int(self._shown)
+            self._shown = self.seconds
+            self._progress.advance(whole)
+
+    def say(self, metrics: Mapping[str, float]) -> None:
+        """Say how it goes: early, then every now and then.
+
+        :param metrics: Values by name, of the last step.
+        """
+        taken = self._step - self._first_step
+        now = time.monotonic()
+        if taken == EARLY_STEPS:
+            self._progress.say(
+                f"first {EARLY_STEPS} steps: {self.steps_per_second:.2f} steps per second"
+            )
+        elif taken not in (1, EARLY_STEPS) and now - self._said < SAID_SECONDS:
+            return
+        self._said = now
+        losses = " ".join(
+            f"{name} {metrics[name]:.3f}"
+            for name in ("loss", "token_loss", "phrase_loss")
+            if name in metrics
+        )
+        self._progress.say(
+            f"step {self._step}: {losses} · {self.steps_per_second:.2f} steps/s · "
+            f"{self.tokens_per_second:,.0f} tokens/s · {self.peak_share:.1%} of peak · "
+            f"{self.seconds_left():,.0f} s left"
+        )
+        if taken != 1:
+            self._marked, self._since = now, (self._step, self._tokens, self._operations)
+
+    def seconds_left(self) -> float:
+        """Seconds until the budget is used, at the speed so far.
+
+        :returns: The seconds.
+        """
+        left = []
+        if self._budget.max_seconds is not None:
+            left.append(self._budget.max_seconds - self.seconds)
+        if self._budget.max_steps is not None and self.steps_per_second > 0:
+            left.append((self._budget.max_steps - self._step) / self.steps_per_second)
+        return max(0.0, min(left, default=0.0))

@@ -1,0 +1,135 @@
+"""Which chunks form which batch: a step's number goes in, chunk numbers come out (no torch).
+
+A batch is a pure function of the seed and the number of its step, so that any number of workers
+gives the same batches, and a run that goes on after a break needs nothing but its step.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+DIGITS = 5  # of similarities, so that the order of sums does not decide
+
+
+@dataclass(frozen=True, slots=True)
+class SamplerSettings:
+    """How batches are drawn.
+
+    :param num_chunks: Number of chunks of a batch.
+    :param num_seeds: Number of chunks drawn at random; the rest are their nearest neighbours. As
+        many as ``num_chunks`` for random batches.
+    :param max_of_document: Number of chunks of one document among the neighbours of a seed, at
+        most.
+    :param seed: Seed of the drawing.
+    """
+
+    num_chunks: int
+    num_seeds: int
+    max_of_document: int
+    seed: int
+
+
+class BatchSampler:
+    """Draws batches from a set of chunks.
+
+    :param chunks: The chunks that may be drawn. *Shape:* ``(num_candidates,)``, int64
+    :param documents: Document of each of them. *Shape:* ``(num_candidates,)``
+    :param vectors: Retriever vectors of all chunks, of unit length; None for random batches.
+        *Shape:* ``(num_all, dim)``
+    :param settings: How batches are drawn.
+    """
+
+    def __init__(
+        self,
+        chunks: NDArray[np.int64],
+        documents: NDArray[np.int32],
+        vectors: NDArray[np.float32] | None,
+        *,
+        settings: SamplerSettings,
+    ) -> None:
+        self._chunks, self._documents, self._vectors = chunks, documents, vectors
+        self._settings = settings
+        self._size = min(settings.num_chunks, len(chunks))
+        is_random = vectors is None or settings.num_seeds >= settings.num_chunks
+        self._num_seeds = self._size if is_random else min(settings.num_seeds, self._size)
+        self._pass: tuple[int, NDArray[np.int64]] = (-1, np.zeros(0, dtype=np.int64))
+
+    def draw(self, number: int) -> NDArray[np.int64]:
+        """Draw one batch.
+
+        :param number: Number of the batch, from 0.
+        :returns: Its chunks, each once. *Shape:* ``(num_chunks,)``
+        """
+        seeds = self._draw_seeds(number)
+        taken = list(dict.fromkeys(seeds.tolist()))
+        is_taken = np.zeros(len(self._chunks), dtype=bool)
+        is_taken[taken] = True
+        num_each = -(-(self._size - len(taken)) // len(taken))
+        for seed in list(taken) if self._vectors is not None else []:
+            wanted = min(num_each, self._size - len(taken))
+            found = self._find_neighbours(seed, is_taken, num_wanted=wanted)
+            is_taken[found] = True
+            taken += found
+        if len(taken) < self._size:  # documents ran out of chunks, or a seed came twice
+            free = np.flatnonzero(~is_taken)
+            random = np.random.default_rng([self._settings.seed, 1, number])
+            taken += random.choice(free, self._size - len(taken), replace=False).tolist()
+        drawn: NDArray[np.int64] = self._chunks[np.array(taken)]
+        return drawn
+
+    def _draw_seeds(self, number: int) -> NDArray[np.int64]:
+        # every chunk is a seed once in a pass over the data
+        first = number * self._num_seeds
+        places = np.arange(first, first + self._num_seeds)
+        passes, offsets = np.divmod(places, len(self._chunks))
+        seeds = [
+            self._permutation(int(a))[offset] for a, offset in zip(passes, offsets, strict=True)
+        ]
+        return np.array(seeds, dtype=np.int64)
+
+    def _permutation(self, number: int) -> NDArray[np.int64]:
+        if self._pass[0] != number:
+            random = np.random.default_rng([self._settings.seed, 0, number])
+            self._pass = (number, random.permutation(len(self._chunks)))
+        return self._pass[1]
+
+    def _find_neighbours(
+        self, seed: int, is_taken: NDArray[np.bool_], *, num_wanted: int
+    ) -> list[int]:
+        assert self._vectors is not None
+        all_similarities = self._vectors @ self._vectors[self._chunks[seed]]  # (num_all,)
+        similarities = np.round(all_similarities[self._chunks], DIGITS)
+        similarities[is_taken] = -np.inf
+        kept = min(len(similarities), 8 * num_wanted)
+        best = np.argpartition(-similarities, kept - 1)[:kept] if kept else np.zeros(0, dtype=int)
+        # ties at the edge of the partition are taken by number
+        edge = similarities[best].min(initial=np.inf)
+        best = np.flatnonzero((similarities >= edge) & np.isfinite(similarities))
+        best = best[np.lexsort((best, -similarities[best]))]
+        found: list[int] = []
+        counts: dict[int, int] = {int(self._documents[seed]): 1}
+        for place in best.tolist():
+            document = int(self._documents[place])
+            if len(found) == num_wanted:
+                break
+            if counts.get(document, 0) < self._settings.max_of_document:
+                counts[document] = counts.get(document, 0) + 1
+                found.append(place)
+        return found
+
+
+def split_documents(
+    documents: NDArray[np.int32], *, num_held_out: int, seed: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Set whole documents aside for validation.
+
+    :param documents: Document of each chunk. *Shape:* ``(num_chunks,)``
+    :param num_held_out: Number of documents set aside.
+    :param seed: Seed of the choice.
+    :returns: Numbers of the chunks to train on, and of those set aside.
+    """
+    numbers = np.unique(documents)
+    chosen = np.random.default_rng([seed, 2]).permutation(numbers)[:num_held_out]
+    is_held_out = np.isin(documents, chosen)
+    return np.flatnonzero(~is_held_out), np.flatnonzero(is_held_out)

@@ -1,0 +1,1 @@
+"""Segmentation: documents go in; which phrases of others they can be copied from comes out."""

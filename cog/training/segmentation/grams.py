@@ -1,0 +1,148 @@
+"""Exact n-grams: hashed words go in, numbers of words and of their runs come out.
+
+Two have the same number if and only if they have the same text.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class WordTexts:
+    """The texts of words that lie side by side.
+
+    :param text: All words, joined, UTF-8.
+    :param bounds: Word ``i`` is bytes ``[bounds[i], bounds[i + 1])``. *Shape:* ``(num_words + 1,)``
+    """
+
+    text: bytes
+    bounds: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class GramLevel:
+    """All runs of one number of words whose text occurs more than once.
+
+    :param num_words: Number of words of a run.
+    :param firsts: First word of each run; those of one text side by side, ascending.
+        *Shape:* ``(num_runs,)``
+    :param grams: Number of each run's text, ascending. *Shape:* ``(num_runs,)``
+    :param offsets: Runs of text ``g`` are ``firsts[offsets[g]:offsets[g + 1]]``.
+        *Shape:* ``(num_grams + 1,)`` int64
+    """
+
+    num_words: int
+    firsts: NDArray[Any]
+    grams: NDArray[Any]
+    offsets: NDArray[np.int64]
+
+    @property
+    def num_grams(self) -> int:
+        """Number of different texts.
+
+        :returns: The count.
+        """
+        return len(self.offsets) - 1
+
+
+def number_words(hashes: NDArray[np.uint64], texts: WordTexts) -> NDArray[np.int64]:
+    """Number words so that two have the same number if and only if they have the same text.
+
+    Hashes do the work, texts are compared: words of one hash that differ are told apart.
+
+    :param hashes: A hash of each word; equal texts have equal hashes. *Shape:* ``(num_words,)``
+    :param texts: The words' texts.
+    :returns: Numbers from 0. *Shape:* ``(num_words,)``
+    """
+    _, first, numbers = np.unique(hashes, return_index=True, return_inverse=True)
+    if _same_texts(texts, np.arange(len(hashes)), first[numbers]).all():
+        return numbers.astype(np.int64)
+    known: dict[bytes, int] = {}
+    bounds = texts.bounds.tolist()
+    exact = [
+        known.setdefault(texts.text[start:end], len(known))
+        for start, end in zip(bounds, bounds[1:], strict=False)
+    ]
+    return np.array(exact, dtype=np.int64)
+
+
+def iter_levels(
+    words: NDArray[Any],
+    run_ends: NDArray[Any],
+    groups: NDArray[Any],
+    *,
+    min_words: int,
+    max_words: int,
+    firsts: NDArray[Any] | None = None,
+) -> Iterator[GramLevel]:
+    """Find the runs of 1, 2, … words whose text occurs in more than one group, exactly.
+
+    A run of ``n`` words is numbered by the pair (its first ``n - 1`` words, its last word), so no
+    hash of a run is ever relied on. Runs that occur in one group only are dropped from level to
+    level: few are left after four words.
+
+    :param words: Number of each word; int32 halves the memory. *Shape:* ``(num_words,)``
+    :param run_ends: For each word, one past the last word that a run from it may hold.
+        *Shape:* ``(num_words,)``
+    :param groups: Group of each word (its chunk, or its document), ascending.
+        *Shape:* ``(num_words,)``
+    :param min_words: Number of words of the first level, 1 or 2.
+    :param max_words: Number of words of the last level, at most.
+    :param firsts: Words that a run may begin with, ascending; None for all. *Shape:* ``(num,)``
+    :yields: One level per number of words, until none is left.
+    """
+    if firsts is None:
+        firsts = np.arange(len(words), dtype=words.dtype)
+    grams = np.zeros_like(firsts) if min_words == 1 else words[firsts]
+    vocab_size = int(words.max()) + 1 if len(words) else 1
+    for num_words in range(min_words, max_words + 1):
+        is_inside = firsts + num_words <= run_ends[firsts]
+        firsts, grams = firsts[is_inside], grams[is_inside]
+        keys = grams.astype(np.int64)
+        keys *= vocab_size
+        keys += words[firsts + (num_words - 1)]
+        order = np.argsort(keys, kind="stable")
+        keys, firsts = keys[order], firsts[order]
+        del order
+        starts = np.flatnonzero(np.diff(keys, prepend=-1))
+        del keys
+        if not len(starts):
+            return
+        sizes = np.diff(starts, append=len(firsts))
+        is_shared = groups[firsts[starts]] != groups[firsts[starts + sizes - 1]]
+        firsts, sizes = firsts[np.repeat(is_shared, sizes)], sizes[is_shared]
+        if not len(sizes):
+            return
+        grams = np.repeat(np.arange(len(sizes), dtype=words.dtype), sizes)
+        yield GramLevel(num_words, firsts, grams, np.append(0, np.cumsum(sizes)))
+
+
+def expand_ranges(starts: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Write out ranges of integers one after another.
+
+    :param starts: First integer of each range. *Shape:* ``(num_ranges,)``
+    :param sizes: How many integers each has. *Shape:* ``(num_ranges,)``
+    :returns: The integers. *Shape:* ``(sizes.sum(),)``
+    """
+    offsets = np.cumsum(sizes) - sizes
+    return np.repeat(starts - offsets, sizes) + np.arange(int(sizes.sum()))
+
+
+def _same_texts(
+    texts: WordTexts, left: NDArray[np.int64], right: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    sizes = np.diff(texts.bounds)
+    same: NDArray[np.bool_] = sizes[left] == sizes[right]
+    rows = np.flatnonzero(same & (left != right))
+    raw = np.frombuffer(texts.text, dtype=np.uint8)
+    sizes = sizes[left[rows]]
+    differs = (
+        raw[expand_ranges(texts.bounds[left[rows]], sizes)]
+        != raw[expand_ranges(texts.bounds[right[rows]], sizes)]
+    )
+    same[rows[np.repeat(np.arange(len(rows)), sizes)[differs]]] = False
+    return same

@@ -1,0 +1,316 @@
+"""In-batch segmentation: the chunks of a batch go in, the label of every query comes out.
+
+Every chunk is at once a prefix to predict and a source to copy from, so nothing has to be stored
+and hard negatives come free. Forward maximum matching (CoG, appendix B) against the chunks of other
+documents; exact, since runs of words are compared, never only their hashes.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cog.model.words import CAN_END, CAN_START
+from cog.training.segmentation.grams import (
+    GramLevel,
+    WordTexts,
+    expand_ranges,
+    iter_levels,
+    number_words,
+)
+from cog.training.segmentation.records import BatchLabels, ChunkWords
+from cog.training.segmentation.spans import mark_spans
+
+
+class PhraseLimits(Protocol):
+    """How long phrases are; the model's config."""
+
+    @property
+    def min_phrase_words(self) -> int:
+        """Number of words of a phrase, at least.
+
+        :returns: The number.
+        """
+
+    @property
+    def max_phrase_words(self) -> int:
+        """Number of words of a phrase, at most.
+
+        :returns: The number.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class QueryRules:
+    """Which positions are queries, and how much each counts.
+
+    :param num_begin_tokens: Number of tokens before a chunk's own in its row, 0 or 1.
+    :param min_prefix_tokens: Number of the chunk's tokens before a query, at least.
+    :param inner_share: Share of the positions inside words that are queries too.
+    :param common_words: Ascending hashes of words that carry little meaning. *Shape:* ``(num,)``
+    :param common_weight: Weight of a phrase that holds no other words; 1 is the weight of the rest.
+    """
+
+    num_begin_tokens: int
+    min_prefix_tokens: int
+    inner_share: float
+    common_words: NDArray[np.uint64]
+    common_weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class _BatchWords:
+    # the words of all chunks side by side
+    numbers: NDArray[np.int64]  # equal if and only if the texts are
+    hashes: NDArray[np.uint64]
+    flags: NDArray[np.uint8]
+    chunks: NDArray[np.int64]
+    documents: NDArray[np.int64]
+    ends: NDArray[np.int64]  # one past the last word of the word's chunk
+    first_tokens: NDArray[np.int64]  # in the chunk
+    num_tokens: NDArray[np.int64]
+    tokens: NDArray[np.int64]  # of all chunks
+    token_starts: NDArray[np.int64]  # of each chunk in `tokens`
+
+
+@dataclass(frozen=True, slots=True)
+class _Queries:
+    chunks: NDArray[np.int64]
+    tokens: NDArray[np.int64]  # the position in the chunk of the token to predict
+    words: NDArray[np.int64]  # -1 inside words
+
+
+def segment_in_batch(
+    chunks: Sequence[ChunkWords],
+    *,
+    limits: PhraseLimits,
+    rules: QueryRules,
+    random: np.random.Generator,
+) -> BatchLabels:
+    """Segment each chunk against the chunks of other documents, and label its queries.
+
+    From left to right: the longest admissible phrase that another document of the batch holds is
+    one segment, else the next word is written token by token. Queries are the beginnings of
+    segments, and some positions inside words.
+
+    :param chunks: The chunks of the batch.
+    :param limits: How long phrases are.
+    :param rules: Which positions are queries.
+    :param random: Chooses the positions inside words.
+    :returns: The labels; every phrase is equal to each of its positives, word for word.
+    """
+    words = _join_words(chunks)
+    span_mask = mark_spans(
+        words.flags,
+        words.ends,
+        min_words=limits.min_phrase_words,
+        max_words=limits.max_phrase_words,
+    )
+    levels = list(
+        iter_levels(
+            words.numbers, words.ends, words.chunks, min_words=1, max_words=limits.max_phrase_words
+        )
+    )
+    best = _find_longest(words, span_mask, levels)
+    queries = _place_queries(words, best, rules=rules, random=random)
+    at_word = np.flatnonzero(queries.words >= 0)
+    positives, neutrals = _label_spans(
+        words, span_mask, levels, queried=queries.words[at_word], best=best
+    )
+    num_queries, width = len(queries.chunks), span_mask.shape[1]
+    positive_offsets, positive_spans = _group_spans(positives, at_word, num_queries, span_mask.size)
+    neutral_offsets, neutral_spans = _group_spans(neutrals, at_word, num_queries, span_mask.size)
+    phrase_words = np.where(queries.words >= 0, best[queries.words], 0)
+    labels = BatchLabels(
+        word_chunks=words.chunks,
+        span_mask=span_mask,
+        query_chunks=queries.chunks,
+        query_positions=queries.tokens + rules.num_begin_tokens - 1,
+        query_words=queries.words,
+        gold_tokens=words.tokens[words.token_starts[queries.chunks] + queries.tokens],
+        is_phrase=phrase_words > 0,
+        phrase_words=phrase_words,
+        positive_offsets=positive_offsets,
+        positive_spans=positive_spans,
+        neutral_offsets=neutral_offsets,
+        neutral_spans=neutral_spans,
+        weights=_weigh(words, queries.words, phrase_words, rules=rules),
+    )
+    _check_labels(labels, words, width)
+    return labels
+
+
+def _join_words(chunks: Sequence[ChunkWords]) -> _BatchWords:
+    counts = np.array([chunk.num_words for chunk in chunks], dtype=np.int64)
+    ends = np.cumsum(counts)
+    sizes = np.array([len(chunk.text) for chunk in chunks], dtype=np.int64)
+    text_starts = np.cumsum(sizes) - sizes
+    bounds = [c.word_bytes[:-1] + s for c, s in zip(chunks, text_starts.tolist(), strict=True)]
+    hashes = np.concatenate([chunk.word_hashes for chunk in chunks])
+    texts = WordTexts(
+        b"".join(chunk.text for chunk in chunks),
+        np.append(np.concatenate(bounds), sizes.sum()).astype(np.int64),
+    )
+    token_counts = np.array([len(chunk.token_ids) for chunk in chunks], dtype=np.int64)
+    word_chunks = np.repeat(np.arange(len(chunks)), counts)
+    return _BatchWords(
+        numbers=number_words(hashes, texts),
+        hashes=hashes,
+        flags=np.concatenate([chunk.word_flags for chunk in chunks]),
+        chunks=word_chunks,
+        documents=np.array([chunk.document for chunk in chunks], dtype=np.int64)[word_chunks],
+        ends=ends[word_chunks],
+        first_tokens=np.concatenate([c.word_tokens[:-1] for c in chunks]).astype(np.int64),
+        num_tokens=np.concatenate([np.diff(c.word_tokens) for c in chunks]).astype(np.int64),
+        tokens=np.concatenate([chunk.token_ids for chunk in chunks]).astype(np.int64),
+        token_starts=np.cumsum(token_counts) - token_counts,
+    )
+
+
+def _find_longest(
+    words: _BatchWords, span_mask: NDArray[np.bool_], levels: Sequence[GramLevel]
+) -> NDArray[np.int64]:
+    # number of words of the longest phrase at each word that another document holds; 0 for none
+    best = np.zeros(len(words.numbers), dtype=np.int64)
+    for level in levels[1:]:
+        is_source = span_mask[level.firsts, level.num_words - 2]
+        documents = words.documents[level.firsts]
+        lowest = np.full(level.num_grams, np.iinfo(np.int64).max)
+        highest = np.full(level.num_grams, -1)
+        np.minimum.at(lowest, level.grams[is_source], documents[is_source])
+        np.maximum.at(highest, level.grams[is_source], documents[is_source])
+        is_found = (highest[level.grams] >= 0) & (
+            (lowest[level.grams] != documents) | (highest[level.grams] != documents)
+        )
+        best[level.firsts[is_found]] = level.num_words
+    return best
+
+
+def _place_queries(
+    words: _BatchWords,
+    best: NDArray[np.int64],
+    *,
+    rules: QueryRules,
+    random: np.random.Generator,
+) -> _Queries:
+    # the beginnings of segments, and a share of the positions inside words
+    steps = np.maximum(best, 1).tolist()
+    visited = []
+    word = 0
+    while word < len(steps):
+        visited.append(word)
+        word += steps[word]
+    starts = np.array(visited, dtype=np.int64)
+    num_inner = words.num_tokens - 1
+    owners = np.repeat(np.arange(len(num_inner)), num_inner)
+    inner = expand_ranges(words.first_tokens + 1, num_inner)
+    is_chosen = random.random(len(inner)) < rules.inner_share
+    owners, inner = owners[is_chosen], inner[is_chosen]
+    all_words = np.concatenate([starts, owners])
+    tokens = np.concatenate([words.first_tokens[starts], inner])
+    shown = np.concatenate([starts, np.full(len(owners), -1)])
+    order = np.argsort(words.token_starts[words.chunks[all_words]] + tokens, kind="stable")
+    order = order[tokens[order] >= max(rules.min_prefix_tokens, 1 - rules.num_begin_tokens)]
+    return _Queries(words.chunks[all_words[order]], tokens[order], shown[order])
+
+
+_Pairs = list[tuple[NDArray[np.int64], NDArray[np.int64]]]
+
+
+def _label_spans(
+    words: _BatchWords,
+    span_mask: NDArray[np.bool_],
+    levels: Sequence[GramLevel],
+    *,
+    queried: NDArray[np.int64],
+    best: NDArray[np.int64],
+) -> tuple[_Pairs, _Pairs]:
+    # (row in `queried`, span id) of all positives, and of all neutrals
+    width = span_mask.shape[1]
+    positives: _Pairs = []
+    neutrals: _Pairs = []
+    for level in levels:
+        gram_of = np.full(len(words.numbers), -1)
+        gram_of[level.firsts] = level.grams
+        grams = gram_of[queried]
+        num_left = words.ends[queried] - queried
+        if level.num_words >= 2:
+            k = level.num_words - 2
+            rows, sources = _pair(level, span_mask[level.firsts, k], grams, rows_of=grams >= 0)
+            is_other = words.documents[sources] != words.documents[queried[rows]]
+            is_right = is_other & (best[queried[rows]] == level.num_words)
+            is_near = words.chunks[sources] == words.chunks[queried[rows]]
+            spans = sources * width + k
+            positives.append((rows[is_right], spans[is_right]))
+            neutrals.append((rows[~is_right & ~is_near], spans[~is_right & ~is_near]))
+        # what follows the chunk is not known: nothing longer is wrong
+        ends_here = (grams >= 0) & (num_left == level.num_words)
+        rows, sources = _pair(level, np.ones(len(level.firsts), bool), grams, rows_of=ends_here)
+        is_near = words.chunks[sources] == words.chunks[queried[rows]]
+        rows, sources = rows[~is_near], sources[~is_near]
+        pairs, longer = np.nonzero(span_mask[sources, max(level.num_words - 1, 0) :])
+        neutrals.append(
+            (rows[pairs], sources[pairs] * width + longer + max(level.num_words - 1, 0))
+        )
+    return positives, neutrals
+
+
+def _pair(
+    level: GramLevel,
+    is_source: NDArray[np.bool_],
+    grams: NDArray[np.int64],
+    *,
+    rows_of: NDArray[np.bool_],
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    # every chosen row with every source of the same text
+    rows = np.flatnonzero(rows_of)
+    counts = np.bincount(level.grams[is_source], minlength=level.num_grams)
+    offsets = np.cumsum(counts) - counts
+    sizes = counts[grams[rows]]
+    sources = level.firsts[is_source][expand_ranges(offsets[grams[rows]], sizes)]
+    return np.repeat(rows, sizes), sources
+
+
+def _group_spans(
+    pairs: _Pairs, at_word: NDArray[np.int64], num_queries: int, num_spans: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    # offsets per query, and the spans, ascending in each
+    keys = [at_word[rows] * num_spans + spans for rows, spans in pairs]
+    joined = np.sort(np.concatenate([np.zeros(0, dtype=np.int64), *keys]))
+    queries, spans = np.divmod(joined, max(num_spans, 1))
+    return np.searchsorted(queries, np.arange(num_queries + 1)), spans
+
+
+def _weigh(
+    words: _BatchWords,
+    query_words: NDArray[np.int64],
+    phrase_words: NDArray[np.int64],
+    *,
+    rules: QueryRules,
+) -> NDArray[np.float32]:
+    # less for a phrase whose words are all common, or marks
+    weights = np.ones(len(query_words), dtype=np.float32)
+    is_common = np.isin(words.hashes, rules.common_words) | (
+        (words.flags & (CAN_START | CAN_END)) == 0
+    )
+    before = np.append(0, np.cumsum(~is_common))
+    rows = np.flatnonzero(phrase_words > 0)
+    first, last = query_words[rows], query_words[rows] + phrase_words[rows]
+    weights[rows[before[first] == before[last]]] = rules.common_weight
+    return weights
+
+
+def _check_labels(labels: BatchLabels, words: _BatchWords, width: int) -> None:
+    # every phrase is equal to the slice that each of its labels points to
+    rows = np.repeat(np.arange(len(labels.query_words)), np.diff(labels.positive_offsets))
+    sources, lengths = labels.positive_spans // width, labels.positive_spans % width + 2
+    firsts = labels.query_words[rows]
+    assert (lengths == labels.phrase_words[rows]).all()
+    assert (words.documents[firsts] != words.documents[sources]).all()
+    assert ((np.diff(labels.positive_offsets) > 0) == labels.is_phrase).all()
+    for step in range(int(lengths.max(initial=0))):
+        inside = lengths > step
+        left, right = firsts[inside] + step, sources[inside] + step
+        assert (words.numbers[left] == words.numbers[right]).all()

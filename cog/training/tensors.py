@@ -1,0 +1,171 @@
+"""Batches on a device: numpy arrays go in, the tensors that one training step needs come out."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from cog.training.batch import Batch
+from cog.training.losses.factorised import EdgeLabels
+from cog.training.losses.spans import SpanLabels
+from cog.training.profiles import LossProfile
+
+
+@dataclass(frozen=True, slots=True)
+class BatchTensors:
+    """A batch as a training step reads it; rows of flattened tables instead of masks.
+
+    :param token_ids: *Shape:* ``(num_chunks, prefix_len)``
+    :param target_rows: Rows of the flattened hidden states that predict a token. *Shape:*
+        ``(num_tokens,)``
+    :param targets: The tokens. *Shape:* ``(num_tokens,)``
+    :param piece_ids: *Shape:* ``(num_chunks, num_pieces)``
+    :param piece_mask: *Shape:* ``(num_chunks, num_pieces)``
+    :param start_rows: Row of the flattened pieces where each word starts. *Shape:*
+        ``(num_words,)``
+    :param end_rows: The same for ends. *Shape:* ``(num_words,)``
+    :param query_targets: Rows of ``target_rows`` that are queries. *Shape:* ``(num_queries,)``
+    :param is_phrase: Whether a phrase is the label. *Shape:* ``(num_queries,)``
+    :param weights: *Shape:* ``(num_queries,)``
+    :param spans: Candidates and right spans.
+    :param start_labels: The same for the start alone.
+    :param end_labels: The same for the end alone.
+    :param num_phrases: Number of queries whose label is a phrase.
+    """
+
+    token_ids: Tensor
+    target_rows: Tensor
+    targets: Tensor
+    piece_ids: Tensor
+    piece_mask: Tensor
+    start_rows: Tensor
+    end_rows: Tensor
+    query_targets: Tensor
+    is_phrase: Tensor
+    weights: Tensor
+    spans: SpanLabels
+    start_labels: EdgeLabels
+    end_labels: EdgeLabels
+    num_phrases: int
+
+
+def to_tensors(batch: Batch, losses: LossProfile, device: torch.device) -> BatchTensors:
+    """Turn a batch into tensors on a device.
+
+    :param batch: The batch.
+    :param losses: Which labels count.
+    :param device: Where to.
+    :returns: The tensors; copies to a GPU do not wait.
+    :raises ValueError: If a query stands where no token follows, or another one than its gold.
+    """
+
+    def move(array: NDArray[np.generic]) -> Tensor:
+        tensor = torch.from_numpy(np.ascontiguousarray(array))
+        if device.type == "cuda":
+            return tensor.pin_memory().to(device, non_blocking=True)
+        return tensor.to(device)
+
+    prefix_len, num_pieces = batch.token_ids.shape[1], batch.piece_ids.shape[1]
+    followed = np.zeros_like(batch.token_mask)
+    followed[:, :-1] = batch.token_mask[:, 1:]
+    target_rows = np.flatnonzero(followed)
+    query_rows = batch.query_chunks * prefix_len + batch.query_positions
+    if not followed.reshape(-1)[query_rows].all():
+        raise ValueError("a query stands where no token follows")
+    targets = batch.token_ids.reshape(-1)[target_rows + 1]
+    query_targets = np.searchsorted(target_rows, query_rows)
+    if not np.array_equal(targets[query_targets], batch.gold_tokens):
+        raise ValueError("gold_tokens must be the tokens that follow")
+    pieces = batch.word_chunks * num_pieces
+    first = _first_positives(batch)
+    word_chunks, query_chunks = move(batch.word_chunks), move(batch.query_chunks)
+    return BatchTensors(
+        token_ids=move(batch.token_ids),
+        target_rows=move(target_rows),
+        targets=move(targets),
+        piece_ids=move(batch.piece_ids),
+        piece_mask=move(batch.piece_mask),
+        start_rows=move(pieces + batch.start_pieces),
+        end_rows=move(pieces + batch.end_pieces),
+        query_targets=move(query_targets),
+        is_phrase=move(batch.is_phrase),
+        weights=move(batch.weights),
+        spans=_span_labels(batch, losses, first, move, (word_chunks, query_chunks)),
+        start_labels=EdgeLabels(
+            move(np.any(batch.span_mask, axis=1)),
+            word_chunks,
+            query_chunks,
+            move(_edge(batch, first)),
+        ),
+        end_labels=EdgeLabels(
+            move(_may_end(batch.span_mask)),
+            word_chunks,
+            query_chunks,
+            move(_edge(batch, first, is_end=True)),
+        ),
+        num_phrases=int(batch.is_phrase.sum()),
+    )
+
+
+def _span_labels(
+    batch: Batch,
+    losses: LossProfile,
+    first: NDArray[np.int64],
+    move: Callable[[NDArray[np.generic]], Tensor],
+    words_and_queries: tuple[Tensor, Tensor],
+) -> SpanLabels:
+    # with candidates of one chunk only, occurrences elsewhere cannot count as right
+    offsets, spans = batch.positive_offsets, batch.positive_spans
+    source = losses.candidates == "source"
+    if source or losses.positives == "first":
+        offsets = np.concatenate([[0], np.cumsum(batch.is_phrase)])
+        spans = first[batch.is_phrase]
+    neutral_offsets, neutral_spans = batch.neutral_offsets, batch.neutral_spans
+    if losses.neutrals == "wrong":
+        neutral_offsets, neutral_spans = np.zeros_like(neutral_offsets), neutral_spans[:0]
+    chunks = np.full(batch.num_queries, -1)
+    chunks[batch.is_phrase] = batch.word_chunks[first[batch.is_phrase] // batch.span_mask.shape[1]]
+    return SpanLabels(
+        span_mask=move(batch.span_mask),
+        word_chunks=words_and_queries[0],
+        query_chunks=words_and_queries[1],
+        source_chunks=move(chunks) if source else None,
+        positive_queries=move(_owners(offsets)),
+        positive_spans=move(spans),
+        positive_offsets=offsets.tolist(),
+        neutral_queries=move(_owners(neutral_offsets)),
+        neutral_spans=move(neutral_spans),
+        neutral_offsets=neutral_offsets.tolist(),
+    )
+
+
+def _first_positives(batch: Batch) -> NDArray[np.int64]:
+    # flat id of the first occurrence of the right phrase; -1 where the label is a token
+    first = np.full(batch.num_queries, -1, dtype=np.int64)
+    first[batch.is_phrase] = batch.positive_spans[batch.positive_offsets[:-1][batch.is_phrase]]
+    return first
+
+
+def _edge(batch: Batch, first: NDArray[np.int64], *, is_end: bool = False) -> NDArray[np.int64]:
+    width = batch.span_mask.shape[1]
+    words = first // width + (first % width + 1 if is_end else 0)
+    return np.where(first < 0, -1, words)
+
+
+def _may_end(span_mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    may_end = np.zeros(len(span_mask), dtype=np.bool_)
+    words, k = np.nonzero(span_mask)
+    may_end[words + k + 1] = True
+    return may_end
+
+
+def _owners(offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+
+
+def _may_start(span_mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    may_start: NDArray[np.bool_] = np.asarray(span_mask.any(axis=1))
+    return may_start

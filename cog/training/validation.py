@@ -1,0 +1,92 @@
+"""Validation: a model goes in, what it makes of held-out documents comes out.
+
+The batches are the same every time, made once: chunks of documents that are never trained on,
+segmented against each other.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import torch
+from torch import nn
+
+from cog.training.batches import BatchSource, NumberedBatch, iter_batches
+from cog.training.profiles import LossProfile
+from cog.training.tensors import to_tensors
+
+
+def make_validation(
+    source: BatchSource, *, num_batches: int, losses: LossProfile, device: torch.device
+) -> Callable[[nn.Module], Mapping[str, float]]:
+    """Make what measures a model on held-out documents.
+
+    :param source: The chunks of the held-out documents.
+    :param num_batches: Number of batches that are looked at, at most.
+    :param losses: What the model learns by.
+    :param device: Where it lies.
+    :returns: A function of the model.
+    """
+    size = min(source.sampler.num_chunks, len(source.chunks))
+    num_different = max(1, len(source.chunks) // size)
+    numbers = range(min(num_batches, num_different))
+    batches = list(iter_batches(source, numbers, num_workers=0))
+
+    def validate(model: nn.Module) -> Mapping[str, float]:
+        return measure(model, batches, losses=losses, device=device)
+
+    return validate
+
+
+@torch.no_grad()
+def measure(
+    model: nn.Module,
+    batches: Sequence[NumberedBatch],
+    *,
+    losses: LossProfile,
+    device: torch.device,
+) -> dict[str, float]:
+    """Measure a model on batches.
+
+    :param model: The model; it is left in evaluation mode.
+    :param batches: The batches.
+    :param losses: What the model learns by.
+    :param device: Where it lies.
+    :returns: ``token_loss`` per token; ``phrase_loss`` per choice, as it is learnt;
+        ``segment_log_probability`` of the text along its segmentation, per token of text, in one
+        softmax that leaves nothing out; ``phrase_share`` of the choices that are phrases.
+    """
+    model.eval()
+    plain = replace(
+        losses,
+        phrase="joint",
+        candidates="batch",
+        positives="all",
+        neutrals="wrong",
+        weights="none",
+    )
+    sums = torch.zeros(3, dtype=torch.float64)
+    num_tokens = num_queries = num_phrases = 0
+    for numbered in batches:
+        batch = numbered.batch
+        learnt = model(to_tensors(batch, losses, device))
+        model.losses = plain  # type: ignore[assignment]
+        try:
+            whole = model(to_tensors(batch, plain, device))
+        finally:
+            model.losses = losses  # type: ignore[assignment]
+        sums[0] += float(learnt.token) * batch.num_tokens
+        sums[1] += float(learnt.phrase) * batch.num_queries
+        sums[2] += float(whole.phrase) * batch.num_queries
+        num_tokens += batch.num_tokens
+        num_queries += batch.num_queries
+        num_phrases += int(batch.is_phrase.sum())
+    token, phrase, segments = sums.tolist()
+    found = {"token_loss": token / max(1, num_tokens)}
+    if getattr(model, "bert", None) is None:  # never copies: its segments are its tokens
+        return {**found, "segment_log_probability": -found["token_loss"]}
+    return {
+        **found,
+        "phrase_loss": phrase / max(1, num_queries),
+        "segment_log_probability": -segments / max(1, num_tokens),
+        "phrase_share": num_phrases / max(1, num_queries),
+    }

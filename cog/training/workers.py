@@ -1,0 +1,112 @@
+"""Work in other processes: arguments go in, results come out in the same order, bounded.
+
+Processes are spawned, so that nothing of a parent with threads or a GPU is copied; each ends when
+its parent does, however that ends.
+"""
+
+import os
+import signal
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from multiprocessing import connection, get_context, parent_process
+from typing import Any, TypeVar
+
+from cog.errors import TrainingError
+
+Argument = TypeVar("Argument")
+Result = TypeVar("Result")
+
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+
+def iter_in_workers(
+    make: Callable[..., Callable[[Argument], Result]],
+    make_arguments: tuple[Any, ...],
+    arguments: Iterable[Argument],
+    *,
+    num_workers: int,
+    ahead: int,
+) -> Generator[Result, None, None]:
+    """Apply a function to arguments, in this process or in others.
+
+    :param make: Makes the function, once in each process; found by name in a worker.
+    :param make_arguments: Its arguments.
+    :param arguments: Taken one at a time, as results are asked for.
+    :param num_workers: Number of processes; 0 for this one.
+    :param ahead: Number of results that may be under way or waiting, at most.
+    :yields: Results in the order of the arguments.
+    :raises TrainingError: If a worker dies, as when memory runs out.
+    """
+    if num_workers == 0:
+        yield from map(make(*make_arguments), arguments)
+        return
+    with _single_threaded():
+        executor = ProcessPoolExecutor(
+            num_workers,
+            mp_context=get_context("spawn"),
+            initializer=_begin,
+            initargs=(make, make_arguments),
+        )
+    waiting: deque[Future[Result]] = deque()
+    source = iter(arguments)
+    try:
+        while True:
+            with _single_threaded():  # processes are started as work comes in
+                while len(waiting) < ahead:
+                    try:
+                        argument = next(source)
+                    except StopIteration:
+                        break
+                    waiting.append(executor.submit(_apply, argument))
+            if not waiting:
+                return
+            yield waiting.popleft().result()
+    except BrokenProcessPool as error:
+        raise TrainingError(
+            "the worker processes must stay alive",
+            found="one died; memory may have run out",
+            run="try again with fewer --workers",
+        ) from error
+    finally:
+        executor.shutdown(wait=False, cancel_futures=True)
+
+
+@contextmanager
+def _single_threaded() -> Iterator[None]:
+    # libraries read these when they are loaded, which in a worker is before any function runs
+    before = {name: os.environ.get(name) for name in THREAD_VARIABLES}
+    os.environ.update(dict.fromkeys(THREAD_VARIABLES, "1"))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+_FUNCTIONS: list[Callable[[Any], Any]] = []  # of a worker process: the one it was started for
+
+
+def _begin(make: Callable[..., Callable[[Any], Any]], arguments: tuple[Any, ...]) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when to end
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    threading.Thread(target=_follow_parent, daemon=True).start()
+    _FUNCTIONS.append(make(*arguments))
+
+
+def _apply(argument: Any) -> Any:  # noqa: ANN401
+    return _FUNCTIONS[0](argument)
+
+
+def _follow_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
+        connection.wait([parent.sentinel])
+        os._exit(1)

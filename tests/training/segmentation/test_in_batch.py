@@ -1,0 +1,203 @@
+"""In-batch segmentation against a plain loop over all pairs of words."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from cog.model.words import BARRED
+from cog.training.segmentation.in_batch import QueryRules, segment_in_batch
+from cog.training.segmentation.records import BatchLabels, ChunkWords
+from tests.training.segmentation.making import Limits, make_chunk, random_words, spans_of
+
+LIMITS = Limits()
+NO_WORDS = np.zeros(0, dtype=np.uint64)
+RULES = QueryRules(
+    num_begin_tokens=1,
+    min_prefix_tokens=0,
+    inner_share=0.0,
+    common_words=NO_WORDS,
+    common_weight=1.0,
+)
+
+
+def segment(
+    chunks: Sequence[ChunkWords], rules: QueryRules = RULES, limits: Limits = LIMITS
+) -> BatchLabels:
+    return segment_in_batch(chunks, limits=limits, rules=rules, random=np.random.default_rng(0))
+
+
+Label = tuple[int, int, int, set[tuple[int, int, int]], set[tuple[int, int, int]]]
+
+
+def segment_plainly(chunks: Sequence[ChunkWords], limits: Limits) -> list[Label]:
+    """(chunk, word, phrase words, positives, neutrals); a span is (chunk, word, words)."""
+    labels = []
+    for number, chunk in enumerate(chunks):
+        word = 0
+        while word < chunk.num_words:
+            right, other = set(), set()
+            left = chunk.num_words - word
+            for source_number, source in enumerate(chunks):
+                if source_number == number:
+                    continue
+                for first in range(source.num_words):
+                    for size in range(limits.min_phrase_words, limits.max_phrase_words + 1):
+                        if not spans_of(source.word_flags, first, size, source.num_words):
+                            continue
+                        span = (source_number, first, size)
+                        text = source.phrase_text(first, size)
+                        if size <= left and chunk.phrase_text(word, size) == text:
+                            (right if source.document != chunk.document else other).add(span)
+                        elif size > left and source.phrase_text(first, left) == (
+                            chunk.phrase_text(word, left)
+                        ):
+                            other.add(span)
+            longest = max((size for _, _, size in right), default=0)
+            positives = {span for span in right if span[2] == longest}
+            labels.append((number, word, longest, positives, other | (right - positives)))
+            word += max(longest, 1)
+    return labels
+
+
+def read_labels(labels: BatchLabels, chunks: Sequence[ChunkWords]) -> list[Label]:
+    """The same form, of the labels at word boundaries."""
+    width = labels.span_mask.shape[1]
+    starts = np.cumsum([0, *(chunk.num_words for chunk in chunks)])
+
+    def span(flat: int) -> tuple[int, int, int]:
+        word = flat // width
+        chunk = int(labels.word_chunks[word])
+        return chunk, word - int(starts[chunk]), flat % width + 2
+
+    found = []
+    for query, word in enumerate(labels.query_words.tolist()):
+        if word < 0:
+            continue
+        chunk = int(labels.query_chunks[query])
+        lists = []
+        for offsets, spans in (
+            (labels.positive_offsets, labels.positive_spans),
+            (labels.neutral_offsets, labels.neutral_spans),
+        ):
+            part = spans[offsets[query] : offsets[query + 1]].tolist()
+            assert part == sorted(set(part))
+            lists.append({span(flat) for flat in part})
+        length = int(labels.phrase_words[query])
+        found.append((chunk, word - int(starts[chunk]), length, lists[0], lists[1]))
+    return found
+
+
+def random_chunks(seed: int, *, hash_bits: int = 64) -> list[ChunkWords]:
+    random = np.random.default_rng(seed)
+    vocab_size = int(random.integers(2, 11))
+    return [
+        make_chunk(
+            random_words(random, num_words=int(random.integers(1, 25)), vocab_size=vocab_size),
+            document=int(random.integers(0, 4)),
+            hash_bits=hash_bits,
+        )
+        for _ in range(int(random.integers(1, 8)))
+    ]
+
+
+@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("limits", [LIMITS, Limits(3, 5), Limits(2, 2)], ids=str)
+def test_labels_equal_a_plain_loop(seed: int, limits: Limits) -> None:
+    chunks = random_chunks(seed)
+    labels = segment(chunks, limits=limits)
+    assert read_labels(labels, chunks) == segment_plainly(chunks, limits)
+
+
+def test_the_made_batches_hold_every_kind_of_label() -> None:
+    found = [
+        label for seed in range(25) for label in segment_plainly(random_chunks(seed), Limits())
+    ]
+    assert {label[2] for label in found} >= {0, 2, 3, 4, 5}
+    assert any(len(label[3]) > 1 for label in found)
+    assert any(label[4] for label in found)
+
+
+@pytest.mark.parametrize("bits", [0, 1, 2])
+def test_words_of_one_hash_are_told_apart_by_their_texts(bits: int) -> None:
+    for seed in range(8):
+        exact, collided = random_chunks(seed), random_chunks(seed, hash_bits=bits)
+        assert read_labels(segment(collided), collided) == read_labels(segment(exact), exact)
+
+
+def test_a_word_that_the_encoder_does_not_see_is_no_source_but_can_be_written() -> None:
+    words = [" the", " old", " mill"]
+    seen, unseen = make_chunk(words, document=0), make_chunk(words, document=1)
+    unseen = replace(unseen, word_flags=unseen.word_flags | BARRED)
+    labels = segment([seen, unseen])
+    assert read_labels(labels, [seen, unseen]) == segment_plainly([seen, unseen], LIMITS)
+    assert labels.query_chunks[labels.is_phrase].tolist() == [1]
+
+
+def test_queries_name_the_column_and_the_token_that_follows() -> None:
+    chunks = random_chunks(3)
+    all_rules = replace(RULES, inner_share=1.0)
+    for num_begin_tokens in (0, 1):
+        labels = segment(chunks, replace(all_rules, num_begin_tokens=num_begin_tokens))
+        seen = list(zip(labels.query_chunks, labels.query_positions, strict=True))
+        assert seen == sorted(set(seen))
+        for chunk, position, token in zip(
+            *zip(*seen, strict=True), labels.gold_tokens, strict=True
+        ):
+            row = [-1] * num_begin_tokens + chunks[chunk].token_ids.tolist()
+            assert row[position + 1] == token
+    no_phrases = [make_chunk([" a", " bcd", " efghi"], document=i) for i in range(1)]
+    labels = segment(no_phrases, all_rules)
+    assert labels.query_positions.tolist() == list(range(len(no_phrases[0].token_ids)))
+    assert not labels.is_phrase.any()
+
+
+def test_a_share_of_the_positions_inside_words_is_queried() -> None:
+    chunks = [make_chunk([" ab"] * 4000, document=0)]
+    num_inner = len(chunks[0].token_ids) - chunks[0].num_words
+    assert num_inner == 4000
+    labels = segment(chunks, replace(RULES, inner_share=0.25))
+    assert 900 < (labels.query_words < 0).sum() < 1100
+    assert (segment(chunks).query_words >= 0).all()
+
+
+def test_the_first_tokens_are_no_queries_where_a_prefix_is_wanted() -> None:
+    chunks = random_chunks(5)
+    everything = segment(chunks)
+    later = segment(chunks, replace(RULES, min_prefix_tokens=6))
+    assert later.query_positions.min() == 6
+    kept = everything.query_positions >= 6
+    assert np.array_equal(everything.gold_tokens[kept], later.gold_tokens)
+    assert np.array_equal(everything.phrase_words[kept], later.phrase_words)
+
+
+def test_phrases_of_common_words_weigh_less() -> None:
+    chunks = [
+        make_chunk([" of", " the", "!", " of", " mills"], document=0),
+        make_chunk([" of", " the", "?", " of", " mills"], document=1),
+    ]
+    common = np.sort(chunks[0].word_hashes[:2])
+    labels = segment(chunks, replace(RULES, common_words=common, common_weight=0.25))
+    assert labels.phrase_words.tolist() == [2, 0, 2] * 2
+    assert labels.weights.tolist() == [0.25, 1.0, 1.0] * 2
+
+
+def test_labels_fit_the_batch() -> None:
+    chunks = random_chunks(7)
+    labels = segment(chunks)
+    num_words = sum(chunk.num_words for chunk in chunks)
+    assert labels.span_mask.shape == (num_words, 7)
+    for name in ("word_chunks", "query_chunks", "gold_tokens", "positive_spans", "neutral_offsets"):
+        assert getattr(labels, name).dtype == np.int64
+    assert labels.weights.dtype == np.float32
+    assert labels.span_mask.reshape(-1)[labels.positive_spans].all()
+    assert labels.span_mask.reshape(-1)[labels.neutral_spans].all()
+
+
+def test_one_document_has_nothing_to_copy() -> None:
+    chunks = [make_chunk([" the", " old", " mill"], document=0) for _ in range(3)]
+    labels = segment(chunks)
+    assert not labels.is_phrase.any()
+    assert not len(labels.positive_spans)
+    assert len(labels.neutral_spans)  # the same text in the same document is not wrong

@@ -1,0 +1,84 @@
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+
+import numpy as np
+
+from cog.training.batch import Batch, check_batch
+from cog.training.batches import BatchRules, BatchSource, PhraseLengths, iter_batches
+from cog.training.examples import ExampleStore
+from cog.training.sampler import SamplerSettings
+from tests.training.making import make_store
+
+
+def make_source(store: ExampleStore, *, begin: int | None = 0, size: int = 12) -> BatchSource:
+    return BatchSource(
+        folder=store.folder,
+        chunks=np.arange(store.num_chunks),
+        vectors_path=None,
+        sampler=SamplerSettings(num_chunks=size, num_seeds=size, max_of_document=4, seed=1),
+        rules=BatchRules(begin, PhraseLengths(2, 8), 1, 0.5, 0.5),
+    )
+
+
+def is_equal(left: Batch, right: Batch) -> bool:
+    return all(
+        np.array_equal(getattr(left, field.name), getattr(right, field.name))
+        for field in fields(Batch)
+    )
+
+
+def test_batches_are_whole_and_every_label_is_the_text_that_follows(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    store = make_store(tiny_model, tmp_path)
+    source = make_source(store)
+    num_phrases = 0
+    for made in iter_batches(source, range(3), num_workers=0):
+        batch = made.batch
+        check_batch(batch)
+        assert len(made.documents) > 1
+        firsts = np.searchsorted(batch.word_chunks, np.arange(batch.num_chunks))
+        words = [
+            tuple(row[mask][1:])
+            for row, mask in zip(batch.token_ids, batch.token_mask, strict=True)
+        ]
+        by_tokens = {tuple(store.get(c).words.token_ids): c for c in range(store.num_chunks)}
+        for query in np.flatnonzero(batch.is_phrase):
+            num_phrases += 1
+            row, position = batch.query_chunks[query], batch.query_positions[query]
+            own = store.get(by_tokens[words[row]]).words
+            rest = own.text[own.word_bytes[np.searchsorted(own.word_tokens, position)] :]
+            spans = batch.positive_spans[
+                batch.positive_offsets[query] : batch.positive_offsets[query + 1]
+            ]
+            for span in spans:
+                word, k = divmod(int(span), 7)
+                chunk = batch.word_chunks[word]
+                other = store.get(by_tokens[words[chunk]]).words
+                assert other.document != own.document
+                assert rest.startswith(other.phrase_text(word - firsts[chunk], k + 2))
+    assert num_phrases > 30
+
+
+def test_number_of_workers_does_not_change_batches(tiny_model: Path, tmp_path: Path) -> None:
+    source = make_source(make_store(tiny_model, tmp_path))
+    here = list(iter_batches(source, range(4), num_workers=0))
+    there = list(iter_batches(source, range(4), num_workers=2))
+    assert [each.number for each in there] == [0, 1, 2, 3]
+    assert all(is_equal(a.batch, b.batch) for a, b in zip(here, there, strict=True))
+    assert not is_equal(here[0].batch, here[1].batch)
+
+
+def test_without_a_begin_token_the_first_column_is_text(tiny_model: Path, tmp_path: Path) -> None:
+    store = make_store(tiny_model, tmp_path)
+    made = next(iter_batches(make_source(store, begin=None), range(1), num_workers=0))
+    check_batch(made.batch)
+    lengths = {len(store.get(chunk).words.token_ids) for chunk in range(store.num_chunks)}
+    assert set(made.batch.token_mask.sum(1).tolist()) <= lengths
+
+
+def test_worker_needs_no_torch() -> None:
+    code = "import sys, cog.training.batches\nassert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)

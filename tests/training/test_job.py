@@ -1,0 +1,195 @@
+import os
+import signal
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from cog.errors import CheckpointError, TrainingError
+from cog.model.load import load_index_model, load_model
+from cog.progress import SilentProgress
+from cog.records import Document
+from cog.training import job as job_module
+from cog.training.building import TrainingText
+from cog.training.checkpoint import find_checkpoints
+from cog.training.job import TrainJob, TrainReport, train
+from cog.training.model import Losses
+from cog.training.opening import OpenedModel
+from tests.training.making import iter_village, make_job, make_recipe, read_losses
+from tests.training.test_reporting import Said
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COG_CACHE", str(tmp_path / "cache"))
+
+
+def run(job: TrainJob) -> TrainReport:
+    return train(job, progress=SilentProgress(), log=None)
+
+
+def is_loadable(folder: Path) -> bool:
+    load_index_model(folder)
+    return load_model(folder).fingerprint != ""
+
+
+class Crash(SilentProgress):
+    """Breaks off after some steps, as a lack of memory would."""
+
+    def __init__(self, *, at: int) -> None:
+        self._left = at
+
+    def advance(self, amount: int) -> None:
+        self._left -= amount
+        if self._left == 0:
+            raise MemoryError
+
+
+@pytest.mark.parametrize(("interval", "kept"), [(3, ["step-00000003"]), (6, [])])
+def test_run_that_goes_on_has_the_losses_of_one_that_never_stopped(
+    tmp_path: Path, interval: int, kept: list[str]
+) -> None:
+    recipe = make_recipe(checkpoint_steps=interval, accumulation_steps=2, validation_steps=2)
+    recipe = replace(recipe, model=replace(recipe.model, dropout=0.1))  # random states count too
+    whole, parts = tmp_path / "whole" / "model", tmp_path / "parts" / "model"
+    wanted = run(make_job(whole, recipe=recipe, steps=7))
+    with pytest.raises(MemoryError):
+        train(make_job(parts, recipe=recipe, steps=7), progress=Crash(at=5), log=None)
+    assert is_loadable(parts)
+    assert [each.name for each in find_checkpoints(parts / "run" / "checkpoints")] == kept
+    found = run(make_job(parts, recipe=recipe, steps=7, is_resumed=True))
+    assert read_losses(parts) == read_losses(whole)
+    assert list(read_losses(parts)) == [1, 2, 3, 4, 5, 6, 7]
+    assert found.fingerprint == wanted.fingerprint
+    assert found.validation == wanted.validation != {}
+
+
+def test_run_by_seconds_ends_with_a_model(tmp_path: Path) -> None:
+    report = run(make_job(tmp_path / "out", seconds=0.7))
+    assert report.reason == "budget"
+    assert 0.7 <= report.seconds < 10
+    assert report.steps > 0
+    assert report.metrics["rate_factor"] < 1
+    assert is_loadable(tmp_path / "out")
+
+
+def test_signal_ends_with_a_model_and_a_checkpoint(tmp_path: Path) -> None:
+    asked: list[int] = []
+
+    def ask(step: int, _metrics: Mapping[str, float]) -> None:
+        if step == 10 and not asked:
+            asked.append(step)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    job = make_job(tmp_path / "out", steps=1000)
+    report = train(job, progress=SilentProgress(), log=ask)
+    assert (report.reason, report.steps) == ("SIGTERM", 10)
+    assert is_loadable(tmp_path / "out")
+    newest = find_checkpoints(tmp_path / "out" / "run" / "checkpoints")[-1]
+    assert newest.name == "step-00000010"
+
+
+def spoil(monkeypatch: pytest.MonkeyPatch, *, at: int) -> None:
+    """Let the loss be undefined at one step."""
+    opening = job_module.open_model
+
+    def open_spoilt(*words: Any, **named: Any) -> OpenedModel:  # noqa: ANN401
+        opened = opening(*words, **named)
+        calls: list[int] = []
+
+        def change(_module: object, _inputs: object, losses: Losses) -> Losses:
+            calls.append(1)
+            factor = torch.nan if len(calls) == at else 1.0
+            return replace(losses, total=losses.total * factor)
+
+        opened.model.register_forward_hook(change)
+        return opened
+
+    monkeypatch.setattr(job_module, "open_model", open_spoilt)
+
+
+def test_undefined_loss_stops_names_the_documents_and_keeps_the_last_good_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = make_recipe(checkpoint_steps=2)
+    spoil(monkeypatch, at=4)
+    with pytest.raises(
+        TrainingError, match=r"finite at step 4; found: loss nan, .* on batch 3 of Title \d+ \(t:"
+    ):
+        run(make_job(tmp_path / "out", recipe=recipe, steps=4))
+    names = [path.name for path in find_checkpoints(tmp_path / "out" / "run" / "checkpoints")]
+    assert names == ["step-00000002"]
+    assert list(read_losses(tmp_path / "out")) == [1, 2, 3]
+    assert is_loadable(tmp_path / "out")
+    weights = load_index_model(tmp_path / "out").phrase_encoder.start.l1.weight
+    assert bool(weights.isfinite().all())
+
+
+def test_folder_of_another_run_or_model_is_refused(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    run(make_job(out, steps=1))
+    with pytest.raises(CheckpointError, match="free for a new run; found: step-00000001"):
+        run(make_job(out, steps=1))
+    recipe = make_recipe()
+    other = replace(recipe, model=replace(recipe.model, head_width=64))
+    with pytest.raises(
+        CheckpointError, match="with head_width 64, .*; found: .* with head_width 32"
+    ):
+        run(make_job(out, steps=2, recipe=other, is_resumed=True))
+    text = TrainingText(lambda: iter_village(20), "village-20")
+    with pytest.raises(CheckpointError, match="a run on this text"):
+        run(make_job(out, steps=2, text=text, is_resumed=True))
+    (out / "run").rename(tmp_path / "elsewhere")
+    with pytest.raises(CheckpointError, match="free for a new model; found: a model in it"):
+        run(make_job(out, steps=1))
+
+
+def test_resuming_nothing_begins(tmp_path: Path) -> None:
+    said = Said()
+    job = make_job(tmp_path / "out", steps=1, is_resumed=True)
+    assert train(job, progress=said, log=None).steps == 1
+    assert "nothing to resume: training begins at the start" in said.lines
+
+
+def test_model_goes_on_from_another(tmp_path: Path) -> None:
+    first = run(make_job(tmp_path / "first", steps=30))
+    second = run(make_job(tmp_path / "second", steps=1, source=tmp_path / "first"))
+    assert is_loadable(tmp_path / "second")
+    assert second.metrics["token_loss"] < read_losses(tmp_path / "first")[1]
+    assert second.metrics["loss"] == pytest.approx(first.metrics["loss"], rel=0.2)
+
+
+def test_tokens_alone_can_be_learnt(tmp_path: Path) -> None:
+    report = run(make_job(tmp_path / "out", steps=3, objective="tokens"))
+    assert report.metrics["phrase_loss"] == 0
+    assert report.metrics["loss"] == report.metrics["token_loss"]
+    assert load_model(tmp_path / "out").fingerprint == report.fingerprint
+
+
+def make_text(*texts: str) -> TrainingText:
+    documents = [Document(str(i), "", text, "", "", "") for i, text in enumerate(texts)]
+    return TrainingText(lambda: documents, repr(texts))
+
+
+def test_one_document_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match="two documents or more: .*; found: 1 with words"):
+        run(make_job(tmp_path / "out", steps=1, text=make_text("One text of a few words. " * 9)))
+
+
+def test_text_without_a_repeated_phrase_is_refused_unless_tokens_are_learnt(
+    tmp_path: Path,
+) -> None:
+    text = make_text("Bread is made from flour.", "Rain falls upon stones!", "Who sleeps there?")
+    with pytest.raises(TrainingError, match="occur in two documents; .*--objective tokens"):
+        run(make_job(tmp_path / "out", steps=1, text=text))
+    report = run(make_job(tmp_path / "tokens", steps=1, text=text, objective="tokens"))
+    assert report.steps == 1
+
+
+def test_documents_shorter_than_a_chunk_are_learnt_from(tmp_path: Path) -> None:
+    texts = [f"On day {i} we met the old miller again." for i in range(12)]
+    report = run(make_job(tmp_path / "out", steps=2, text=make_text(*texts)))
+    assert report.metrics["phrase_share"] > 0

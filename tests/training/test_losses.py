@@ -1,0 +1,198 @@
+"""Losses against plain loops over tiny tensors, and their gradients against finite differences."""
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from cog.training.batch import Batch
+from cog.training.losses.factorised import edge_losses
+from cog.training.losses.phrase import (
+    joint_losses,
+    phrase_mass,
+    surprise_weights,
+    weighted_mean,
+)
+from cog.training.losses.spans import score_spans
+from cog.training.losses.vocabulary import score_vocabulary, token_losses
+from cog.training.tensors import BatchTensors, to_tensors
+from tests.training.loss_cases import (
+    make_batch,
+    make_profile,
+    make_vectors,
+    plain_factorised,
+    plain_joint,
+)
+
+CPU = torch.device("cpu")
+SWITCHES = list(itertools.product(("batch", "source"), ("all", "first"), ("left-out", "wrong")))
+
+
+@pytest.fixture(scope="module")
+def batch() -> Batch:
+    return make_batch()
+
+
+def joint(
+    tensors: BatchTensors, gold: Tensor, parts: tuple[Tensor, ...], *, neutral: bool, size: int
+) -> Tensor:
+    states, queries, tokens, start, end = parts
+    scores = score_vocabulary(states, tokens, gold, max_elements=size)
+    halves = queries[:, :2].contiguous(), queries[:, 2:].contiguous()
+    spans = score_spans(halves, (start, end), tensors.spans, max_elements=size)
+    return joint_losses(*scores, spans, tensors.is_phrase, is_gold_neutral=neutral)
+
+
+@pytest.mark.parametrize("size", [1, 100, 10**6])
+def test_token_loss_equals_cross_entropy(size: int) -> None:
+    vectors = make_vectors(make_batch())
+    gold = torch.tensor([0, 3, 3, 10, 7])
+    found = token_losses(*score_vocabulary(vectors.states, vectors.tokens, gold, max_elements=size))
+    logits = vectors.states @ vectors.tokens.T
+    torch.testing.assert_close(
+        found, torch.nn.functional.cross_entropy(logits, gold, reduction="none")
+    )
+
+
+def test_token_loss_of_a_sure_model_keeps_a_gradient() -> None:
+    # 1 - p is below what float32 can tell from 1; the loss and its gradient are not
+    states = torch.tensor([[1.0]], requires_grad=True)
+    tokens = torch.tensor([[40.0], [0.0]])
+    loss = token_losses(*score_vocabulary(states, tokens, torch.tensor([0])))
+    loss.sum().backward()
+    assert loss.item() == pytest.approx(4.248e-18, rel=1e-3)
+    assert states.grad is not None
+    assert states.grad.item() == pytest.approx(-40 * 4.248e-18, rel=1e-3)
+
+
+def test_half_precision_logits_are_kept_in_float32() -> None:
+    vectors = make_vectors(make_batch())
+    gold = torch.tensor([0, 3, 3, 10, 7])
+    states, tokens = vectors.states.bfloat16(), vectors.tokens.bfloat16()
+    found, rest = score_vocabulary(states, tokens, gold)
+    assert found.dtype == rest.dtype == torch.float32
+
+
+def test_gradient_of_vocabulary_scores_is_right() -> None:
+    vectors = make_vectors(make_batch())
+    gold = torch.tensor([0, 3, 3, 10, 7])
+    states, tokens = vectors.states.requires_grad_(), vectors.tokens.requires_grad_()
+    for size in (22, 10**6):
+        assert torch.autograd.gradcheck(
+            lambda s, t, size=size: score_vocabulary(s, t, gold, max_elements=size),
+            (states, tokens),
+        )
+
+
+@pytest.mark.parametrize(("candidates", "positives", "neutrals"), SWITCHES)
+def test_joint_loss_equals_plain_loop(
+    batch: Batch, candidates: str, positives: str, neutrals: str
+) -> None:
+    profile = make_profile(candidates=candidates, positives=positives, neutrals=neutrals)
+    tensors = to_tensors(batch, profile, CPU)
+    vectors = make_vectors(batch)
+    parts = (vectors.states, vectors.queries, vectors.tokens, vectors.start, vectors.end)
+    gold = torch.from_numpy(batch.gold_tokens)
+    expected = plain_joint(batch, vectors, profile)
+    for size in (1, 100, 10**6):  # one query at a time, two, all
+        found = joint(tensors, gold, parts, neutral=neutrals == "left-out", size=size)
+        np.testing.assert_allclose(found.numpy(), expected, rtol=1e-10)
+
+
+@pytest.mark.parametrize("candidates", ["batch", "source"])
+def test_gradient_of_joint_loss_is_right(batch: Batch, candidates: str) -> None:
+    tensors = to_tensors(batch, make_profile(candidates=candidates), CPU)
+    vectors = make_vectors(batch)
+    parts = (vectors.states, vectors.queries, vectors.tokens, vectors.start, vectors.end)
+    gold = torch.from_numpy(batch.gold_tokens)
+    for part in parts:
+        part.requires_grad_()
+    assert torch.autograd.gradcheck(
+        lambda *parts: joint(tensors, gold, parts, neutral=True, size=100), parts
+    )
+
+
+def test_batch_without_a_candidate_costs_what_tokens_cost(batch: Batch) -> None:
+    # a batch of one chunk: every span is the query's own
+    tensors = to_tensors(make_batch(), make_profile(), CPU)
+    vectors = make_vectors(batch)
+    spans = torch.full((5,), -torch.inf, dtype=torch.double, requires_grad=True)
+    gold = torch.from_numpy(batch.gold_tokens)
+    scores = score_vocabulary(vectors.states.requires_grad_(), vectors.tokens, gold)
+    nothing = torch.zeros_like(tensors.is_phrase)
+    losses = joint_losses(*scores, (spans, spans), nothing, is_gold_neutral=True)
+    torch.testing.assert_close(losses, token_losses(*scores))
+    losses.sum().backward()
+    assert torch.isfinite(spans.grad).all()  # type: ignore[arg-type]
+    assert (phrase_mass(*scores, spans) == 0).all()
+
+
+def test_query_with_every_span_barred_has_a_finite_gradient(batch: Batch) -> None:
+    none = np.zeros(0, dtype=np.int64)
+    barren = replace(
+        batch,
+        span_mask=np.zeros_like(batch.span_mask),
+        is_phrase=np.zeros(5, dtype=bool),
+        positive_offsets=np.zeros(6, dtype=np.int64),
+        positive_spans=none,
+        neutral_offsets=np.zeros(6, dtype=np.int64),
+        neutral_spans=none,
+    )
+    labels = to_tensors(barren, make_profile(), CPU).spans
+    vectors = make_vectors(batch)
+    parts = [part.requires_grad_() for part in (vectors.queries, vectors.start, vectors.end)]
+    every, _ = score_spans((parts[0][:, :2], parts[0][:, 2:]), (parts[1], parts[2]), labels)
+    assert (every == -torch.inf).all()
+    every.clamp_min(-1e9).sum().backward()
+    assert all((part.grad == 0).all() for part in parts)
+
+
+def test_factorised_loss_equals_plain_loop(batch: Batch) -> None:
+    tensors = to_tensors(batch, make_profile(phrase="factorised"), CPU)
+    vectors = make_vectors(batch)
+    gold = torch.from_numpy(batch.gold_tokens)
+    for size in (1, 30, 10**6):
+        found = sum(
+            edge_losses(
+                vectors.queries[:, half],
+                vectors.tokens[:, half],
+                of_words,
+                gold,
+                labels,
+                max_elements=size,
+            )
+            for half, of_words, labels in (
+                (slice(0, 2), vectors.start, tensors.start_labels),
+                (slice(2, 4), vectors.end, tensors.end_labels),
+            )
+        )
+        np.testing.assert_allclose(found.numpy(), plain_factorised(batch, vectors), rtol=1e-10)
+
+
+def test_gradient_of_factorised_loss_is_right(batch: Batch) -> None:
+    tensors = to_tensors(batch, make_profile(), CPU)
+    vectors = make_vectors(batch)
+    gold = torch.from_numpy(batch.gold_tokens)
+    parts = (vectors.queries[:, :2], vectors.tokens[:, :2], vectors.start)
+    inputs = tuple(part.clone().requires_grad_() for part in parts)
+    assert torch.autograd.gradcheck(
+        lambda q, t, s: edge_losses(q, t, s, gold, tensors.start_labels, max_elements=30), inputs
+    )
+
+
+def test_surprise_weighs_what_the_token_model_expected_less() -> None:
+    losses = torch.tensor([0.0, 0.6931472, 5.0, 0.0], requires_grad=True)
+    is_phrase = torch.tensor([True, True, True, False])
+    weights = surprise_weights(losses, is_phrase)
+    torch.testing.assert_close(weights, torch.tensor([0.0, 0.5, 0.99326205, 1.0]))
+    assert not weights.requires_grad
+
+
+def test_weights_average_and_may_all_be_zero() -> None:
+    losses = torch.tensor([1.0, 5.0])
+    assert weighted_mean(losses, torch.tensor([3.0, 1.0])).item() == pytest.approx(2.0)
+    assert weighted_mean(losses, torch.zeros(2)).item() == 0.0
+    assert weighted_mean(losses[:0], torch.zeros(0)).item() == 0.0
