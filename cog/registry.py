@@ -19,8 +19,29 @@ MAX_PREVIOUS = 100
 ACTIVE_HEADER = "# What is switched on. Written by `cog switch` and `cog rollback`, newest first.\n"
 
 # The C parser and emitter are ten times faster; PyYAML may be built without them.
-_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_SafeLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+
+
+class _Loader(_SafeLoader):  # type: ignore[misc]
+    """Reads plain values; a key that stands twice in a mapping is refused, not overwritten."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """Build a mapping.
+
+        :param node: What YAML composed.
+        :param deep: Whether what lies below is built at once.
+        :returns: The mapping.
+        :raises ConstructorError: If a key stands twice in it.
+        """
+        seen = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.value in seen:
+                problem = f"the key {key.value!r} stands twice"
+                raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
+            seen.add(key.value if isinstance(key, yaml.ScalarNode) else None)
+        built: dict[Any, Any] = super().construct_mapping(node, deep=deep)
+        return built
 
 
 def load_card(paths: ProjectPaths, corpus_id: str) -> Card:
@@ -280,6 +301,10 @@ def _read_yaml(path: Path) -> object:
         raise InvalidCardError(
             f"{path.name} must be YAML", found=f"{line}{problem}", about=path.name
         ) from None
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, ValueError) as error:
+        # What PyYAML's constructors raise at 2026-13-45, `!!int ""` or a thousand brackets.
+        found = f"a value that YAML cannot build ({error})"
+        raise InvalidCardError(f"{path.name} must be YAML", found=found, about=path.name) from None
 
 
 def _dump(content: dict[str, Any]) -> str:
