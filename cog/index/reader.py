@@ -10,7 +10,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from cog.errors import IndexMismatchError
 from cog.index.gather import WordArrays
+from cog.index.kept import find_version
 from cog.index.locks import ReaderLock
 from cog.index.manifest import check_index, load_manifest, mismatch
 from cog.index.records import ChunkRange, GatheredChunks, Manifest
@@ -30,6 +32,7 @@ def open_index(
     corpus_id: str,
     model_fingerprint: str | None,
     documents_digest: str | None,
+    digest: str | None = None,
 ) -> "PhraseIndex":
     """Open the index of a corpus, and keep it from being removed until it is closed.
 
@@ -38,25 +41,39 @@ def open_index(
     :param corpus_id: The corpus.
     :param model_fingerprint: The model it must have been built with; None for any.
     :param documents_digest: The documents it must have been built from; None for any.
+    :param digest: The version to open, in place or kept; None for the one in place.
     :returns: The index; close it, or use it as a context manager.
     :raises IndexNotBuiltError: If there is no index.
     :raises IndexMismatchError: If it is damaged, or belongs to something else.
     """
     while True:
-        folder = load_manifest(corpus_paths).folder
+        place = corpus_paths if digest is None else _find_place(corpus_paths, digest)
+        folder = load_manifest(place).folder
         lock = ReaderLock(locks, corpus_id, folder)
         try:
-            manifest = check_index(
-                corpus_paths,
-                model_fingerprint=model_fingerprint,
-                documents_digest=documents_digest,
-            )
-            if manifest.folder == folder:
-                return PhraseIndex(corpus_paths.index / folder, manifest, lock=lock)
+            if load_manifest(place).folder == folder:
+                manifest = check_index(
+                    place, model_fingerprint=model_fingerprint, documents_digest=documents_digest
+                )
+                if manifest.folder == folder:
+                    return PhraseIndex(place.index / folder, manifest, lock=lock)
         except BaseException:
             lock.release()
             raise
         lock.release()  # a build put another version in place meanwhile
+
+
+def _find_place(corpus_paths: CorpusPaths, digest: str) -> CorpusPaths:
+    place = find_version(corpus_paths, digest)
+    if place is None:
+        corpus_id = corpus_paths.root.name
+        raise IndexMismatchError(
+            f"corpus {corpus_id} needs the index {digest[:16]}",
+            found="no such version on this machine",
+            run=f"cog switch --corpus {corpus_id} --index {digest[:16]}",
+            about=corpus_id,
+        )
+    return place
 
 
 class PhraseIndex:
