@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from cog.cards import DEDUPLICATE, DOCUMENT_RULES, KINDS, ON_ERROR, Card, format_card
+from cog.cli.corpus_versions import diff, versions
 from cog.cli.main import get_project
 from cog.errors import CogError, CorpusError, RegistryError
 from cog.paths import ProjectPaths
@@ -19,6 +20,10 @@ as_json_option = click.option("--json", "as_json", is_flag=True, help="Write JSO
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def command() -> None:
     """Cards and documents of the corpora."""
+
+
+command.add_command(versions)
+command.add_command(diff)
 
 
 @command.command("list")

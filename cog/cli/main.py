@@ -14,9 +14,10 @@ from cog.paths import ProjectPaths, find_project
 # command -> (module below cog.cli, what it does)
 COMMANDS = {
     "compare": "Scores of evaluated corpora side by side: table, plot, page.",
-    "corpus": "Cards and documents: list, show, add, remove, stats, validate, fetch, prepare.",
+    "corpus": "Cards, documents, versions: list, show, add, remove, stats, validate, diff, ...",
     "evaluate": "Score the texts of a corpus under one pinned protocol, and log them to MLflow.",
     "generate": "Write cited text with the active corpus, or with --corpus.",
+    "history": "Who switched on what when.",
     "index": "The phrase index of a corpus: build, info, verify.",
     "rollback": "Go back to what was active before the last switch.",
     "status": "What is active, and whether it is intact.",
