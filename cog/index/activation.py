@@ -3,6 +3,8 @@
 Neither torch nor a store is loaded: a switch takes well under a second as a whole process.
 """
 
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,6 +16,7 @@ from cog.index.locks import hold_versions_lock
 from cog.index.manifest import check_index, load_manifest
 from cog.index.records import Manifest
 from cog.index.resolve import resolve_version
+from cog.index.unions import JOIN, check_cards, join_manifests, split_active
 from cog.model.fingerprint import fingerprint_model
 from cog.params import Params, load_params
 from cog.paths import CorpusPaths, ProjectPaths
@@ -21,7 +24,6 @@ from cog.records import Active
 from cog.registry import (
     iter_corpus_ids,
     load_active,
-    load_card,
     load_previous,
     rollback_active,
     switch_active,
@@ -97,24 +99,21 @@ def switch_corpus(paths: ProjectPaths, corpus_id: str, *, index: str | None = No
     """Make a corpus and its index the active ones, atomically, after quick checks.
 
     :param paths: The project.
-    :param corpus_id: The corpus.
+    :param corpus_id: The corpus, or several joined with ``+``.
     :param index: Digest of a version of the index, the beginning of one, or a git revision; a
-        version that is not here is brought back from DVC's cache or remote. None for the one in
-        place.
+        version that is not here is brought back from DVC's cache or remote. For a union one per
+        part, joined with ``+``. None for the one in place.
     :returns: What changed.
     :raises IndexMismatchError: If there is no such index, or it is damaged, or of another model.
     """
-    load_card(paths, corpus_id)
+    parts = check_cards(paths, corpus_id)
     command = f"cog switch --corpus {corpus_id}" + ("" if index is None else f" --index {index}")
-    with hold_versions_lock(paths.locks, corpus_id):
-        place = paths.corpus(corpus_id)
-        if index is not None:
-            place, _ = resolve_version(paths, corpus_id, index)
-        manifest = _check(paths, place)
+    with _hold_versions(paths, parts):
+        manifest = _check(paths, _find_places(paths, parts, index))
         switched_at = datetime.now(UTC).isoformat(timespec="seconds")
         after = Active(corpus_id, manifest.digest, manifest.model, switched_at)
         before = switch_active(paths, after, command=command)
-        prune_versions(paths.corpus(corpus_id), get_kept(paths, corpus_id), locks=paths.locks)
+        _prune(paths, parts)
     change = Change(before, after)
     return change if change.is_change or before is None else Change(before, before)
 
@@ -133,9 +132,11 @@ def rollback_corpus(paths: ProjectPaths) -> Change:
         before, after = rollback_active(paths, command="cog rollback")
         return Change(before, after)
     target = previous[0]
-    with hold_versions_lock(paths.locks, target.corpus):
-        if find_version(paths.corpus(target.corpus), target.index) is None:
-            resolve_version(paths, target.corpus, target.index)
+    parts = split_active(target)
+    with _hold_versions(paths, list(parts)):
+        for part, digest in parts.items():
+            if find_version(paths.corpus(part), digest) is None:
+                resolve_version(paths, part, digest)
         _check_active(paths, target)
         before, after = rollback_active(paths, command="cog rollback")
         if after != target:
@@ -144,8 +145,7 @@ def rollback_corpus(paths: ProjectPaths) -> Change:
                 found="another switch at the same time",
                 run="cog status",
             )
-        kept = get_kept(paths, target.corpus)
-        prune_versions(paths.corpus(target.corpus), kept, locks=paths.locks)
+        _prune(paths, list(parts))
     return Change(before, after)
 
 
@@ -160,7 +160,8 @@ def get_kept(paths: ProjectPaths, corpus_id: str) -> set[str]:
         records = [load_active(paths), *load_previous(paths)[:1]]
     except RegistryError:
         return set()
-    return {each.index for each in records if each is not None and each.corpus == corpus_id}
+    named = [split_active(each) for each in records if each is not None]
+    return {parts[corpus_id] for parts in named if corpus_id in parts}
 
 
 def get_status(paths: ProjectPaths) -> Status:
@@ -191,26 +192,57 @@ def get_model_folder(paths: ProjectPaths, params: Params) -> Path:
     return paths.root / params.model
 
 
-def _check(paths: ProjectPaths, place: CorpusPaths) -> Manifest:
-    model_folder = get_model_folder(paths, load_params(paths.params))
-    return check_index(
-        place, model_fingerprint=fingerprint_model(model_folder), documents_digest=None
-    )
+def _check(paths: ProjectPaths, places: Sequence[CorpusPaths]) -> Manifest:
+    fingerprint = fingerprint_model(get_model_folder(paths, load_params(paths.params)))
+    manifests = [
+        check_index(place, model_fingerprint=fingerprint, documents_digest=None) for place in places
+    ]
+    return join_manifests(manifests)
+
+
+@contextmanager
+def _hold_versions(paths: ProjectPaths, parts: Sequence[str]) -> Iterator[None]:
+    with ExitStack() as stack:
+        for part in sorted(parts):  # always in one order, so that two never wait for each other
+            stack.enter_context(hold_versions_lock(paths.locks, part))
+        yield
+
+
+def _find_places(paths: ProjectPaths, parts: Sequence[str], index: str | None) -> list[CorpusPaths]:
+    if index is None:
+        return [paths.corpus(part) for part in parts]
+    names = index.split(JOIN) if len(parts) > 1 else [index]
+    if len(names) != len(parts):
+        raise IndexMismatchError(
+            f"--index must name one index for each of {', '.join(parts)}, joined with {JOIN}",
+            found=index,
+            run=f"cog switch --corpus {JOIN.join(parts)}",
+            about=index,
+        )
+    pairs = zip(parts, names, strict=True)
+    return [resolve_version(paths, part, name)[0] for part, name in pairs]
+
+
+def _prune(paths: ProjectPaths, parts: Sequence[str]) -> None:
+    for part in parts:
+        prune_versions(paths.corpus(part), get_kept(paths, part), locks=paths.locks)
 
 
 def _check_active(paths: ProjectPaths, active: Active) -> Manifest:
-    load_card(paths, active.corpus)
-    corpus_paths = paths.corpus(active.corpus)
-    place = find_version(corpus_paths, active.index)
-    if place is None:
-        _check(paths, corpus_paths)  # says what is wrong, where more than the version is
-        raise IndexMismatchError(
-            f"corpus {active.corpus} needs index {active.index[:16]}, which was switched on",
-            found="no such version on this machine",
-            run=f"cog switch --corpus {active.corpus}",
-            about=active.corpus,
-        )
-    manifest = _check(paths, place)
+    places = []
+    check_cards(paths, active.corpus)
+    for part, digest in split_active(active).items():
+        place = find_version(paths.corpus(part), digest)
+        if place is None:
+            _check(paths, [paths.corpus(part)])  # says what is wrong, where more than the version
+            raise IndexMismatchError(
+                f"corpus {part} needs index {digest[:16]}, which was switched on",
+                found="no such version on this machine",
+                run=f"cog switch --corpus {active.corpus}",
+                about=part,
+            )
+        places.append(place)
+    manifest = _check(paths, places)
     if active.model != manifest.model:
         raise IndexMismatchError(
             f"corpus {active.corpus} needs model {active.model[:16]}, which was switched on",
@@ -224,10 +256,11 @@ def _check_active(paths: ProjectPaths, active: Active) -> Manifest:
 def _find_newer(paths: ProjectPaths, active: Active) -> str:
     # the command that switches to what was built since, if anything was
     try:
-        newest = load_manifest(paths.corpus(active.corpus)).digest
+        parts = split_active(active)
+        newest = [load_manifest(paths.corpus(part)).digest for part in parts]
     except CogError:
         return ""
-    return "" if newest == active.index else f"cog switch --corpus {active.corpus}"
+    return "" if newest == list(parts.values()) else f"cog switch --corpus {active.corpus}"
 
 
 def _get_example(paths: ProjectPaths) -> str:
