@@ -103,3 +103,6 @@ def main() -> None:
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(0)
+    except OSError as error:  # a full disk, a file that may not be read
+        click.echo(f"cog: {error}", err=True)
+        sys.exit(1)

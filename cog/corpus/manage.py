@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cog.cards import Card, check_corpus_id
-from cog.corpus.fetch import list_source_files
+from cog.corpus.local_files import list_source_files
 from cog.corpus.normalisers import get_normaliser
 from cog.corpus.readers import fill_in, iter_found
 from cog.corpus.sources import (

@@ -11,6 +11,7 @@ SKIP_REASONS = (
     "too-short",
     "too-long",
     "duplicate",
+    "near-duplicate",
     "held-out",
     "outside-subset",
 )
