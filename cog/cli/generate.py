@@ -48,7 +48,7 @@ class Options:
     "--corpus",
     "corpus_id",
     metavar="ID[+ID]...",
-    help="Corpus to copy from [default: the active one].",
+    help="Corpus to copy from, or several [default: what is active].",
 )
 @click.option("--decoding", type=click.Choice(["greedy", "nucleus"]), help="How a choice is taken.")
 @click.option("--top-p", type=click.FloatRange(0, 1, min_open=True), help="Mass of the nucleus.")

@@ -7,9 +7,8 @@ from cog.errors import EvaluationError
 from cog.evaluation.protocol import check_one_protocol
 from cog.evaluation.records import EvaluationResult
 from cog.evaluation.results import check_current, load_results
-from cog.index.manifest import load_manifest
+from cog.index.unions import check_cards, get_digest
 from cog.paths import ProjectPaths
-from cog.registry import load_card
 
 DEFAULT_SYSTEM = "cog"
 
@@ -42,7 +41,8 @@ def choose_results(paths: ProjectPaths, wish: Wish) -> list[EvaluationResult]:
     """
     found: list[list[EvaluationResult]] = []
     for corpus_id in dict.fromkeys(wish.corpus_ids):
-        known = load_results(paths, load_card(paths, corpus_id).id)
+        check_cards(paths, corpus_id)
+        known = load_results(paths, corpus_id)
         for system in dict.fromkeys(wish.systems or (DEFAULT_SYSTEM,)):
             found.append(_choose(paths, known, corpus_id=corpus_id, system=system, wish=wish))
     shared = set.intersection(*({each.protocol.digest for each in group} for group in found))
@@ -81,7 +81,7 @@ def _choose(
             run=f"cog evaluate --corpus {corpus_id}",
             about=corpus_id,
         )
-    digest = load_manifest(paths.corpus(corpus_id)).digest
+    digest = get_digest(paths, corpus_id)
     current = [each for each in fitting if each.index == digest]
     if not current:
         check_current(paths, fitting[0])

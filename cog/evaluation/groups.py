@@ -1,6 +1,7 @@
 """Groups of scores: an evaluation and its texts go in, the scores of one group come out."""
 
 from collections.abc import Callable, Sequence
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,7 @@ from cog.evaluation.scores import (
     score_repetition,
 )
 from cog.evaluation.session import Evaluation
+from cog.index.unions import split_union
 
 KEPT_REFERENCES = 8  # references after which their likelihoods are kept
 
@@ -101,9 +103,11 @@ def _score_latency(run: Evaluation, seeds: tuple[SeedResult, ...]) -> list[Metri
 
 
 def _score_contamination(run: Evaluation, _seeds: tuple[SeedResult, ...]) -> list[MetricValue]:
-    documents = DocumentStore(run.paths.corpus(run.plan.corpus_id).documents)
+    parts = split_union(run.plan.corpus_id)
+    stores = [DocumentStore(run.paths.corpus(part).documents) for part in parts]
+    documents = chain.from_iterable(store.iter_documents() for store in stores)
     references = {prompt.prompt_id: prompt.reference for prompt in run.selection.prompts}
-    return score_contamination(measure_contamination(references, documents.iter_documents()))
+    return score_contamination(measure_contamination(references, documents))
 
 
 SCORERS: dict[str, Callable[[Evaluation, tuple[SeedResult, ...]], list[MetricValue]]] = {

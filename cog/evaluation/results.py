@@ -8,7 +8,7 @@ from pathlib import Path
 from cog.atomic import write_text_atomically
 from cog.errors import EvaluationError
 from cog.evaluation.records import EvaluationResult, MetricValue, parse_result
-from cog.index.manifest import load_manifest
+from cog.index.unions import get_digest, shorten_digest
 from cog.paths import CorpusPaths, ProjectPaths
 
 
@@ -115,11 +115,11 @@ def check_current(paths: ProjectPaths, result: EvaluationResult) -> None:
     :param result: The result.
     :raises EvaluationError: If the corpus's index is another one now.
     """
-    manifest = load_manifest(paths.corpus(result.corpus))
-    if manifest.digest != result.index:
+    digest = get_digest(paths, result.corpus)
+    if digest != result.index:
         raise EvaluationError(
-            f"the evaluation of {result.corpus} must be of its index {manifest.digest[:12]}",
-            found=f"{result.index[:12]}, which was built again since",
+            f"the evaluation of {result.corpus} must be of its index {shorten_digest(digest, 12)}",
+            found=f"{shorten_digest(result.index, 12)}, which was built again since",
             run=f"cog evaluate --corpus {result.corpus}",
             about=result.corpus,
         )

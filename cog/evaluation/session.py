@@ -15,8 +15,8 @@ from cog.evaluation.prompts import Selection, select_prompts
 from cog.evaluation.protocol import COG, GROUPS, QUALITY, Protocol
 from cog.evaluation.scores import check_mauve
 from cog.index.activation import get_model_folder
-from cog.index.manifest import check_index, load_manifest
 from cog.index.records import Manifest
+from cog.index.unions import check_indexes
 from cog.model.fingerprint import fingerprint_model
 from cog.model.language_model import identify_tokenizer
 from cog.model.load import load_splitter
@@ -110,7 +110,7 @@ class Evaluation:
                     self.paths, self.params, corpus_id=plan.corpus_id, device=plan.device
                 )
             )
-            now = load_manifest(self.paths.corpus(plan.corpus_id)).digest
+            now = opened.index.manifest.digest
             if now != self.manifest.digest:
                 raise IndexMismatchError(
                     f"the index of {plan.corpus_id} must stay {self.manifest.digest[:12]}",
@@ -148,11 +148,11 @@ def prepare(paths: ProjectPaths, params: Params, plan: Plan, progress: Progress)
     """
     _check_plan(plan)
     folder = get_model_folder(paths, params)
-    corpus_paths = paths.corpus(plan.corpus_id)
-    manifest = check_index(
-        corpus_paths,
+    manifest = check_indexes(
+        paths,
+        plan.corpus_id,
         model_fingerprint=fingerprint_model(folder),
-        documents_digest=documents_digest(corpus_paths.documents),
+        documents_digest_of=lambda corpus_paths: documents_digest(corpus_paths.documents),
     )
     splitter = load_splitter(folder)
     held_out = load_prompts(paths.corpus(plan.prompt_corpus_id).prompts)

@@ -1,4 +1,4 @@
-"""Unions: ids such as ``wiki-mini+eu-law-mini`` go in, their parts and one joined manifest come out.
+"""Unions: ids such as ``a+b`` go in, their parts and one joined manifest come out.
 
 A union is no corpus of its own: nothing of it is stored, its parts are searched as one. Its digest
 is the digests of its parts, joined. No torch, no store.
@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from cog.cards import check_corpus_id
 from cog.errors import IndexMismatchError, RegistryError
-from cog.index.manifest import check_index
+from cog.index.manifest import check_index, load_manifest
 from cog.index.records import DocumentCounts, Manifest, SearchQuality
 from cog.paths import CorpusPaths, ProjectPaths
 from cog.records import Active
@@ -96,6 +96,16 @@ def check_indexes(
             )
         )
     return join_manifests(manifests)
+
+
+def get_digest(paths: ProjectPaths, corpus_id: str) -> str:
+    """The digest of the index that is in place.
+
+    :param paths: The project.
+    :param corpus_id: A corpus id, or several joined with ``+``.
+    :returns: The digest; for a union those of its parts, joined.
+    """
+    return JOIN.join(load_manifest(paths.corpus(part)).digest for part in split_union(corpus_id))
 
 
 def join_manifests(manifests: Sequence[Manifest]) -> Manifest:
