@@ -7,10 +7,8 @@ the one in the working tree, and by lines that a build adds before it replaces w
 import configparser
 import hashlib
 import json
-import os
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields, replace
@@ -155,14 +153,18 @@ def bring_back(paths: ProjectPaths, corpus_id: str, version: Recorded) -> Manife
     with tempfile.TemporaryDirectory(prefix=".fetch-", dir=corpus.versions) as folder:
         place = CorpusPaths(Path(folder) / corpus_id)
         place.root.mkdir()
-        if is_cached(paths, version):
-            _copy_cached(paths, version, place)
-        else:
-            _fetch(paths, corpus, version, place)
+        if not is_cached(paths, version):
+            _pull(paths, corpus_id, [version.manifest_md5, version.index_md5])
+        _copy_cached(paths, version, place)
         manifest = check_index(place, model_fingerprint=None, documents_digest=None)
         source = place.index / manifest.folder
         if list_files(source) != manifest.files:
-            raise _refuse(corpus_id, manifest.digest, "other files than its manifest states")
+            raise IndexMismatchError(
+                f"DVC's cache needs index {manifest.digest[:16]} of {corpus_id} as it was built",
+                found="other files than its manifest states",
+                run=f"cog corpus versions {corpus_id}",
+                about=corpus_id,
+            )
         add_version(corpus, manifest, source)
     return manifest
 
@@ -185,43 +187,28 @@ def fetch_manifest(paths: ProjectPaths, corpus_id: str, version: Recorded) -> di
     :returns: The manifest as it is written.
     :raises IndexMismatchError: If the remote does not give it.
     """
-    with tempfile.TemporaryDirectory(prefix="manifest-") as folder:
-        target = Path(folder) / "manifest.json"
-        _dvc_get(paths, paths.corpus(corpus_id).manifest, version, target)
-        content = json.loads(target.read_bytes())
-        return content if isinstance(content, dict) else {}
+    _pull(paths, corpus_id, [version.manifest_md5])
+    return load_recorded_manifest(paths, version) or {}
 
 
-def _fetch(paths: ProjectPaths, corpus: CorpusPaths, version: Recorded, place: CorpusPaths) -> None:
-    _dvc_get(paths, corpus.manifest, version, place.manifest)
-    _dvc_get(paths, corpus.index, version, place.index)
+def _pull(paths: ProjectPaths, corpus_id: str, checksums: list[str]) -> None:
+    # by checksum, as DVC is configured now: an old revision's own config may know no remote
+    from dvc.exceptions import DvcException
+    from dvc.repo import Repo
+    from dvc_data.hashfile.hash_info import HashInfo
 
-
-def _dvc_get(paths: ProjectPaths, source: Path, version: Recorded, target: Path) -> None:
-    corpus_id = source.parent.name
-    if not version.revision:
-        found = "it is not in DVC's cache, and no git revision names it"
-        raise _refuse(corpus_id, "asked for", found)
-    name = source.relative_to(paths.root).as_posix()
-    words = ["get", str(paths.root), name, "--rev", version.revision, "--out", str(target)]
-    done = subprocess.run(
-        [sys.executable, "-m", "dvc", *words, "--quiet"],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "DVC_NO_ANALYTICS": "1"},
-    )
-    if done.returncode != 0:
-        lines = [line for line in done.stderr.splitlines() if line.strip()]
-        found = lines[0] if lines else f"dvc get ended with {done.returncode}"
-        raise _refuse(corpus_id, f"of revision {version.revision[:10]}", found)
-
-
-def _refuse(corpus_id: str, which: str, found: str) -> IndexMismatchError:
-    return IndexMismatchError(
-        f"corpus {corpus_id} needs its index {which[:24]} back, from DVC's cache or its remote",
+    found = "the remote does not hold all of it"
+    try:
+        with Repo(str(paths.root)) as repo:
+            done = repo.cloud.pull([HashInfo("md5", checksum) for checksum in checksums])
+        if not done.failed:
+            return
+    except (DvcException, OSError) as error:
+        found = str(error) or type(error).__name__
+    raise IndexMismatchError(
+        f"corpus {corpus_id} needs its older index from DVC's remote",
         found=found,
-        run=f"cog corpus versions {corpus_id}",
+        run=f"dvc push where it was built, then cog corpus versions {corpus_id}",
         about=corpus_id,
     )
 
