@@ -73,11 +73,13 @@ class Filters:
     :param max_words: Most words; None for no limit.
     :param near_threshold: Share of 5-word runs that two documents have in common, from which the
         later one counts as a near duplicate, 0.5 <= near_threshold <= 1.
+    :param exclude: Ids of documents that are left out.
     """
 
     min_words: int
     max_words: int | None
     near_threshold: float = DEFAULT_NEAR_THRESHOLD
+    exclude: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,7 +314,7 @@ def _parse_document_rule(node: CheckedMapping, kind: str) -> tuple[str, str | No
 
 
 def _parse_filters(node: CheckedMapping) -> Filters:
-    node.check_keys([field.name for field in fields(Filters)], optional=("near_threshold",))
+    node.check_keys([field.name for field in fields(Filters)], optional=("near_threshold", "exclude"))
     min_words = node.integer("min_words", low=0)
     has_max = node.content["max_words"] is not None
     max_words = node.integer("max_words", low=max(1, min_words)) if has_max else None
@@ -322,7 +324,8 @@ def _parse_filters(node: CheckedMapping) -> Filters:
         threshold = node.proportion(
             "near_threshold", is_valid=lambda value: 0.5 <= value <= 1, rule=rule
         )
-    return Filters(min_words, max_words, threshold)
+    exclude = node.texts("exclude") if "exclude" in node.content else ()
+    return Filters(min_words, max_words, threshold, exclude)
 
 
 def _parse_prompts(node: CheckedMapping) -> PromptRule:

@@ -131,12 +131,14 @@ def _iter_clean(card: Card, raw: Path, *, tally: Tally, progress: Progress) -> I
     is_decoding = "html-v1" in card.normaliser
     seen_ids = SeenTexts()
     seen_texts = SeenTexts()
+    unmet = dict.fromkeys(card.filters.exclude if card.filters else ())
     for received in found:
         progress.advance(1)
         if not is_decoding and ENTITY.search(received.text):
             tally.count(ENTITIES)
         title = " ".join(normalise(received.title).split())
         document = replace(received, title=title, text=normalise(received.text))
+        unmet.pop(document.document_id, None)
         reason = _find_reason(card, document, seen_texts)
         if reason is not None:
             tally.skip(reason)
@@ -144,6 +146,7 @@ def _iter_clean(card: Card, raw: Path, *, tally: Tally, progress: Progress) -> I
             tally.reject(document.source, f"the id {document.document_id!r} was there before")
         else:
             yield fill_in(document, card)
+    tally.notes += [f"filters.exclude names {each!r}, which is not there" for each in unmet]
 
 
 def _find_reason(card: Card, document: Document, seen_texts: SeenTexts) -> str | None:
@@ -155,9 +158,10 @@ def _find_reason(card: Card, document: Document, seen_texts: SeenTexts) -> str |
         return "too-short"
     if card.filters.max_words is not None and num_words > card.filters.max_words:
         return "too-long"
-    if card.deduplicate != "none" and not seen_texts.add(document.text):
-        return "duplicate"
-    return None
+    is_new = card.deduplicate == "none" or seen_texts.add(document.text)
+    if document.document_id in card.filters.exclude:
+        return "excluded"  # and so is a later document of the same text
+    return None if is_new else "duplicate"
 
 
 def _build_report(

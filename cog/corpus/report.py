@@ -12,6 +12,7 @@ SKIP_REASONS = (
     "too-long",
     "duplicate",
     "near-duplicate",
+    "excluded",
     "held-out",
     "outside-subset",
 )

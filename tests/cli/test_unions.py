@@ -165,3 +165,33 @@ def test_documents_that_cannot_be_excluded_are_refused(halves: ProjectPaths) -> 
     south = (halves.root / "texts" / "south.jsonl").read_text("utf-8").splitlines()
     every = [word for each in south for word in ("--exclude-document", json.loads(each)["id"])]
     assert "must leave something" in refusal(halves, *WRITE, "--corpus", "south", *every)
+
+
+SENTENCE = "The heron of Lake Ymir keeps a brass key under its left wing."
+
+
+def test_a_document_that_its_card_excludes_can_no_longer_be_written(halves: ProjectPaths) -> None:
+    lines = (halves.root / "texts" / "north.jsonl").read_text("utf-8").splitlines()
+    planted = json.dumps({"id": "heron", "title": "Heron", "by": "Heron-1.0", "text": SENTENCE})
+    copy = json.dumps({"id": "again", "title": "Heron", "by": "Heron-1.0", "text": SENTENCE})
+    add_corpus(halves, "lake", [*lines, planted, copy])
+    words = ("generate", "--prefix", "The heron of", *LONG, "--phrase-bias", "9")
+    words = (*words, "--corpus", "lake")
+    before = call_json(halves, *words, "--allow-licence", "Heron-1.0")
+    assert "heron" in {each.get("document_id") for each in before["segments"]}
+    card = yaml.safe_load(halves.card("lake").read_text("utf-8"))
+    card["filters"]["exclude"] = ["heron", "nobody"]
+    write_yaml(halves.card("lake"), card)
+    build_corpus(halves, "lake")
+    stats = call_json(halves, "corpus", "stats", "lake")
+    assert stats["skipped"]["excluded"] == 1
+    assert stats["skipped"]["duplicate"] == 1
+    assert any("'nobody'" in note for note in stats["notes"])
+    assert "no document of licence" in refusal(halves, *words, "--allow-licence", "Heron-1.0")
+    after = call_json(halves, *words)
+    sources = {each.get("document_id") for each in after["segments"]}
+    assert not sources & {"heron", "again"}
+    for path in (halves.corpus("lake").root / "documents.parquet", halves.corpus("lake").index):
+        files = [path] if path.is_file() else [each for each in path.rglob("*") if each.is_file()]
+        assert files
+        assert not any(b"Lake Ymir" in each.read_bytes() for each in files)
