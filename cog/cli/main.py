@@ -13,6 +13,7 @@ from cog.paths import ProjectPaths, find_project
 
 # command -> (module below cog.cli, what it does)
 COMMANDS = {
+    "cite": "The sources of generations as a list, with what their licences ask.",
     "compare": "Scores of evaluated corpora side by side: table, plot, page.",
     "corpus": "Cards, documents, versions: list, show, add, remove, stats, validate, diff, ...",
     "evaluate": "Score the texts of a corpus under one pinned protocol, and log them to MLflow.",
