@@ -49,9 +49,11 @@ def iter_paragraphs(num_bytes: int) -> Iterator[str]:
     letters = "eeeeaaaooiinnnssshhhrrrttttddlluucmwfgypbvk"
     words = ["".join(generator.choices(letters, k=1 + n % 9)) for n in range(20000)]
     weights = [1 / (rank + 10) for rank in range(len(words))]
-    made = 0
+    sentences = [" ".join(generator.choices(words, weights, k=18)) + "." for _ in range(50000)]
+    made = number = 0
     while made < num_bytes:
-        paragraph = " ".join(generator.choices(words, weights, k=220)) + "."
+        number += 1
+        paragraph = f"{number}. " + " ".join(generator.choices(sentences, k=12))
         made += len(paragraph) + 2
         yield paragraph
 

@@ -17,7 +17,7 @@ from cog.corpus.detection import (
     find_container,
     guess_encoding,
     has_mark,
-    is_mostly_utf8,
+    is_partly_utf8,
 )
 from cog.corpus.tally import Tally
 from cog.errors import CorpusError
@@ -301,6 +301,6 @@ def _wrong_encoding(
 
 def _advise(encoding: str, sample: bytes) -> str:
     is_utf8 = codecs.lookup(encoding).name == "utf-8"
-    if is_utf8 and is_mostly_utf8(sample):
+    if is_utf8 and is_partly_utf8(sample):
         return "mend the file there: around it is utf-8, so this is two encodings in one file"
     return f"{SET_ENCODING} {_word_guess(guess_encoding(sample, is_utf8=not is_utf8))}"

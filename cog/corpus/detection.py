@@ -7,6 +7,8 @@ MIN_CONFIDENCE = 0.75  # below it, `encoding: detect` refuses
 SAMPLE_BYTES = 1 << 15
 
 _CLOSE = 0.02  # readings that are as plausible as the best one
+_WINDOWS = ("cp125", "iso8859", "latin")  # not the code pages of DOS and the Mac
+_RARE = ("mac", "cp4", "cp7", "cp8", "hp")  # told too often where they are not
 _FEW_BYTES = 8  # with fewer telling bytes, statistics of languages say nothing
 _MARKS = {
     codecs.BOM_UTF8: "utf-8",
@@ -68,15 +70,17 @@ def has_mark(start: bytes, encoding: str) -> bool:
     return any(start.startswith(mark) for mark, name in _MARKS.items() if name == encoding)
 
 
-def is_mostly_utf8(sample: bytes) -> bool:
-    """Tell a UTF-8 text with stray bytes from a text of another encoding.
+def is_partly_utf8(sample: bytes) -> bool:
+    """Tell a UTF-8 text with foreign bytes from a text of another encoding.
 
     :param sample: Bytes of a text that are not all UTF-8.
-    :returns: Whether more characters are spelled right than wrong, ASCII aside.
+    :returns: Whether there are characters of several bytes, which other encodings hardly spell by
+        chance, and they are not few.
     """
     text = sample.decode("utf-8", errors="replace")
     num_wrong = text.count("\ufffd")
-    return sum(character >= "\x80" for character in text) > 2 * num_wrong
+    num_right = sum(character >= "\x80" for character in text) - num_wrong
+    return num_right >= 2 and 3 * num_right >= num_wrong
 
 
 def guess_encoding(sample: bytes, *, is_utf8: bool = True) -> Guess:
@@ -138,12 +142,15 @@ def _guess_by_language(sample: bytes, *, trust: float) -> Guess:
     if not matches:
         return Guess(_guess_western(sample), 0.1)
     least = min(match.chaos for match in matches)
-    rivals = {str(match): match for match in matches if match.chaos <= least + _CLOSE}
+    rivals = {str(match): match.encoding for match in matches if match.chaos <= least + _CLOSE}
     usual = _guess_western(sample)
     text = sample.decode("cp1252", errors="replace")
-    if len(rivals) > 1 and text in rivals:
+    is_western = all(name.startswith(_WINDOWS) for name in rivals.values())
+    if len(rivals) > 1 and text in rivals and is_western:
         # cp1250 and others read it as well, but hardly any text is theirs.
         return Guess(usual, round(trust * (1.0 - least) * 0.9, 2))
     best = next(match for match in matches if match.chaos <= least + _CLOSE)
     name = usual if str(best) == text else best.encoding.replace("_", "-")
+    if best.encoding.startswith(_RARE):
+        trust *= 0.7
     return Guess(name, round(trust * (1.0 - best.chaos) / len(rivals), 2))

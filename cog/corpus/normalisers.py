@@ -8,6 +8,7 @@ import difflib
 import html
 import re
 from collections.abc import Callable
+from html.entities import html5
 from typing import TypeAlias
 
 from cog.corpus.wikitext import undo_wikitext
@@ -77,9 +78,11 @@ def normalise_html(text: str) -> str:
 
 
 def _decode_entity(match: re.Match[str]) -> str:
+    name = match[0][1:]
+    if not name.startswith("#") and name not in html5:
+        return match[0]  # html.unescape would take the `&not` of `&nothing;`
     decoded = html.unescape(match[0])
-    is_text = decoded not in ("", "\ufffd") and "\x00" not in decoded
-    return decoded if is_text else match[0]
+    return match[0] if decoded in ("", "\ufffd") else decoded
 
 
 NORMALISERS: dict[str, Normaliser] = {

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Protocol
 
 from cog.records import Document
@@ -117,10 +118,8 @@ def measure_suitability(
 def _tell_languages(texts: list[str]) -> dict[str, float]:
     if not texts:
         return {}
-    from py3langid.langid import MODEL_FILE, LanguageIdentifier
-
-    identifier = LanguageIdentifier.from_model_file(MODEL_FILE)
-    found = Counter(identifier.classify(text)[0] for text in texts)
+    classify = _load_classifier()
+    found = Counter(classify(text)[0] for text in texts)
     shares = sorted(found.items(), key=lambda item: (-item[1], item[0]))
     return {name: round(count / len(texts), 3) for name, count in shares[:_MAX_LANGUAGES]}
 
@@ -143,3 +142,11 @@ def _warn_of_tokens(tokens_per_word: float | None, unknown: float | None) -> Ite
             f"the phrase encoder does not know {unknown:.1%} of the pieces of the text"
             f" (up to {MAX_UNKNOWN:.0%} is usual): phrases of them cannot be copied"
         )
+
+
+@cache
+def _load_classifier() -> Callable[[str], tuple[str, float]]:
+    from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+    identifier = LanguageIdentifier.from_model_file(MODEL_FILE)
+    return identifier.classify  # type: ignore[no-any-return]
