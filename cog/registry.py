@@ -245,6 +245,23 @@ def rollback_active(paths: ProjectPaths, *, command: str = "") -> tuple[Active, 
         return old, previous[0]
 
 
+def forget_previous(paths: ProjectPaths, corpus_id: str) -> int:
+    """Let no rollback go back to a corpus, alone or in a union, atomically.
+
+    :param paths: The project.
+    :param corpus_id: The corpus.
+    :returns: Number of earlier switches that are forgotten.
+    """
+    if not paths.active.is_file():
+        return 0
+    with _lock_active(paths):
+        active, previous = _load_history(paths)
+        kept = [each for each in previous if corpus_id not in each.corpus.split("+")]
+        if active is not None and len(kept) < len(previous):
+            _save_history(paths, active, kept)
+        return len(previous) - len(kept)
+
+
 @dataclass(frozen=True, slots=True)
 class HistoryEntry:
     """One line of the history.

@@ -188,17 +188,27 @@ def add_corpus(ctx: click.Context, /, as_json: bool, **options: Any) -> None:  #
 @as_json_option
 @click.pass_context
 def remove_corpus(ctx: click.Context, corpus_id: str, dry_run: bool, as_json: bool) -> None:
-    """Remove a corpus: card, entries in params.yaml and dvc.lock, and all that was built."""
-    from cog.corpus import manage
+    """Remove a corpus and every trace of it: card, entries, pointers, what was built, caches."""
+    from cog.corpus.removal import remove_corpus as remove
+    from cog.index.locks import find_writer
 
-    gone = manage.remove_corpus(get_project(ctx), corpus_id, is_trial=dry_run)
+    paths = get_project(ctx)
+    holder = find_writer(paths.locks, corpus_id)
+    if holder is not None and not dry_run:
+        raise RegistryError(
+            f"corpus {corpus_id} must not be built while it is removed",
+            found=str(holder),
+            run=f"wait for it, or stop it, then cog corpus remove {corpus_id}",
+            about=corpus_id,
+        )
+    gone = remove(paths, corpus_id, is_trial=dry_run)
     if as_json:
         _echo_json({"corpus": corpus_id, "removed": gone, "is_dry_run": dry_run})
         return
     for each in gone:
         click.echo(f"{'would remove' if dry_run else 'removed'} {each}")
     if not dry_run:
-        click.echo("versions in DVC's cache stay until `dvc gc --workspace`", err=True)
+        click.echo("git's commits, MLflow's runs and registry/history.jsonl stay", err=True)
 
 
 @command.command("stats")
