@@ -6,12 +6,15 @@ from typing import Any
 
 from cog.checked_mapping import CheckedMapping
 from cog.errors import InvalidCardError
+from cog.records import Fields, Format, LocalFormat
 
 SOURCE_TYPES = ("wheel", "hub", "files")
 KINDS = ("text", "jsonl", "json", "csv", "parquet", "sqlite")
 DOCUMENT_RULES = ("row", "file", "line", "blank-line", "heading")
 ON_ERROR = ("fail", "skip")
-DEDUPLICATE = ("exact", "none")
+DEDUPLICATE = ("exact", "near", "none")
+FIELD_TYPES = ("text", "texts", "integer", "number", "boolean")
+DEFAULT_NEAR_THRESHOLD = 0.8
 WIKITEXT_HEADING = "wikitext"
 INHERITED = ("source", "format", "normaliser", "filters", "deduplicate")
 
@@ -63,74 +66,20 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Fields:
-    """Which columns or keys hold what; several names are joined.
-
-    :param id: Id of the document; empty: file and row number.
-    :param title: Title, joined with a comma.
-    :param text: Text, joined with a line break.
-    :param url: Address.
-    :param licence: Licence of the single document; empty: the card's.
-    """
-
-    id: tuple[str, ...]
-    title: tuple[str, ...]
-    text: tuple[str, ...]
-    url: tuple[str, ...]
-    licence: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class LocalFormat:
-    """How files given with ``--source`` are read when they are not of ``format.kind``.
-
-    :param kind: As ``format.kind``.
-    :param documents: As ``format.documents``.
-    :param heading: As ``format.heading``.
-    """
-
-    kind: str
-    documents: str
-    heading: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Format:
-    """How raw bytes become documents.
-
-    :param kind: ``text``, ``jsonl``, ``json``, ``csv``, ``parquet`` or ``sqlite``.
-    :param encoding: Encodings tried in order, file by file; the first that fits is taken.
-    :param fields: Names of columns or keys (all kinds but text).
-    :param query: SQL whose columns the fields name (sqlite).
-    :param documents: ``row``, ``file``, ``line``, ``blank-line`` or ``heading``.
-    :param heading: ``wikitext``, or a regular expression a whole heading line must match, with
-        optional groups ``title`` and ``id``.
-    :param url: Template of the address where no field has it; ``{id}`` and ``{title}`` are filled.
-    :param on_error: ``fail`` stops at the first malformed record, ``skip`` counts it.
-    :param local: How files given with ``--source`` are read when they are of another kind.
-    """
-
-    kind: str
-    encoding: tuple[str, ...]
-    fields: Fields
-    query: str | None
-    documents: str
-    heading: str | None
-    url: str | None
-    on_error: str
-    local: LocalFormat | None
-
-
-@dataclass(frozen=True, slots=True)
 class Filters:
     """Which documents are kept.
 
     :param min_words: Fewest white-space separated words.
     :param max_words: Most words; None for no limit.
+    :param near_threshold: Share of 5-word runs that two documents have in common, from which the
+        later one counts as a near duplicate, 0.5 <= near_threshold <= 1.
+    :param exclude: Ids of documents that are left out.
     """
 
     min_words: int
     max_words: int | None
+    near_threshold: float = DEFAULT_NEAR_THRESHOLD
+    exclude: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +119,7 @@ class Card:
     :param format: How they become documents; None if inherited.
     :param normaliser: Named and versioned text normaliser; None if inherited.
     :param filters: Which documents are kept; None if inherited.
-    :param deduplicate: ``exact`` or ``none``; None if inherited.
+    :param deduplicate: ``exact``, ``near`` (exact ones too) or ``none``; None if inherited.
     :param prompts: Held-out documents; None for no prompts.
     :param extends: The corpus whose source and format this one takes.
     :param subset: A random part; None for everything.
@@ -251,7 +200,10 @@ def format_card(card: Card) -> dict[str, Any]:
     :param card: The card.
     :returns: A mapping in the order of the file.
     """
-    return {key: _plain(value) for key, value in asdict(card).items()}
+    content = asdict(card)
+    if card.format is not None:
+        content["format"]["schema"] = dict(card.format.schema) or None
+    return {key: _plain(value) for key, value in content.items()}
 
 
 def resolve_card(card: Card, root: Card) -> Card:
@@ -307,7 +259,7 @@ def _parse_source(node: CheckedMapping) -> Source:
 
 
 def _parse_format(node: CheckedMapping) -> Format:
-    node.check_keys([field.name for field in fields(Format)])
+    node.check_keys([field.name for field in fields(Format)], optional=("schema",))
     kind = node.text("kind", one_of=KINDS)
     documents, heading = _parse_document_rule(node, kind)
     names = node.child("fields")
@@ -328,7 +280,16 @@ def _parse_format(node: CheckedMapping) -> Format:
         url=node.maybe_text("url"),
         on_error=node.text("on_error", one_of=ON_ERROR),
         local=node.optional("local", _parse_local),
+        schema=node.optional("schema", _parse_schema) or (),
     )
+
+
+def _parse_schema(node: CheckedMapping) -> tuple[tuple[str, str], ...]:
+    types = [f"{name}{mark}" for name in FIELD_TYPES for mark in ("", "?")]
+    for name in node.content:
+        if not isinstance(name, str):
+            raise node.error("must have texts as keys", found=repr(name))
+    return tuple((name, node.text(name, one_of=types)) for name in node.content)
 
 
 def _parse_local(node: CheckedMapping) -> LocalFormat:
@@ -353,11 +314,18 @@ def _parse_document_rule(node: CheckedMapping, kind: str) -> tuple[str, str | No
 
 
 def _parse_filters(node: CheckedMapping) -> Filters:
-    node.check_keys([field.name for field in fields(Filters)])
+    node.check_keys([field.name for field in fields(Filters)], optional=("near_threshold", "exclude"))
     min_words = node.integer("min_words", low=0)
     has_max = node.content["max_words"] is not None
     max_words = node.integer("max_words", low=max(1, min_words)) if has_max else None
-    return Filters(min_words, max_words)
+    threshold = DEFAULT_NEAR_THRESHOLD
+    if node.content.get("near_threshold") is not None:
+        rule = "0.5 <= near_threshold <= 1"
+        threshold = node.proportion(
+            "near_threshold", is_valid=lambda value: 0.5 <= value <= 1, rule=rule
+        )
+    exclude = node.texts("exclude") if "exclude" in node.content else ()
+    return Filters(min_words, max_words, threshold, exclude)
 
 
 def _parse_prompts(node: CheckedMapping) -> PromptRule:
@@ -390,7 +358,9 @@ def _check_whole(card: Card, node: CheckedMapping) -> None:
 def _plain(value: object) -> object:
     if isinstance(value, dict):
         kept = value
-        if "type" in value:  # a source has only the fields of its type
+        if (
+            value.get("type") in SOURCE_TYPES and "members" in value
+        ):  # a source has only the fields of its type
             needed, allowed = _SOURCE_FIELDS[value["type"]]
             kept = {key: value[key] for key in ("type", *needed, *allowed)}
         return {key: _plain(each) for key, each in kept.items()}

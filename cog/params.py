@@ -75,6 +75,8 @@ class GenerateParams:
     :param decoding: ``greedy`` or ``nucleus``.
     :param top_p: Mass of the nucleus.
     :param max_new_tokens: Number of tokens appended.
+    :param max_verbatim_words: Longest run of words copied from one place of a document; 0 for no
+        limit.
     :param top_k_documents: Number of chunks retrieved per prompt.
     :param phrase_bias: Added to the score of every phrase.
     :param min_token_probability: Probability that every written token must have under the prefix
@@ -87,6 +89,7 @@ class GenerateParams:
     decoding: str
     top_p: float
     max_new_tokens: int
+    max_verbatim_words: int
     top_k_documents: int
     phrase_bias: float
     min_token_probability: float

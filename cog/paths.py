@@ -40,6 +40,16 @@ class CorpusPaths:
         return self.root / "index"
 
     @property
+    def versions(self) -> Path:
+        """Folder of versions that were replaced but are still switched on, or may be again."""
+        return self.root / "versions"
+
+    @property
+    def recorded(self) -> Path:
+        """Versions that DVC's cache holds and dvc.lock no longer names, one JSON object a line."""
+        return self.root / "versions.jsonl"
+
+    @property
     def manifest(self) -> Path:
         """The manifest; replacing it is what puts a new index version in place."""
         return self.root / "manifest.json"
@@ -69,6 +79,14 @@ class CorpusPaths:
         """Folder of all evaluations, and of the texts they rest on; safe to delete."""
         return self.root / "evaluations"
 
+    def version(self, name: str) -> "CorpusPaths":
+        """Paths of a version that was replaced; it lies as the corpus does.
+
+        :param name: Beginning of its digest.
+        :returns: The paths below ``versions/<name>``.
+        """
+        return CorpusPaths(self.versions / name / self.root.name)
+
 
 @dataclass(frozen=True, slots=True)
 class ProjectPaths:
@@ -93,6 +111,16 @@ class ProjectPaths:
     def active(self) -> Path:
         """What is switched on, and what was before."""
         return self.root / REGISTRY_FOLDER / "active.yaml"
+
+    @property
+    def history(self) -> Path:
+        """What was switched on when, by whom; lines are only ever added."""
+        return self.root / REGISTRY_FOLDER / "history.jsonl"
+
+    @property
+    def dvc_lock(self) -> Path:
+        """What DVC's stages read and wrote, by checksum."""
+        return self.root / "dvc.lock"
 
     @property
     def locks(self) -> Path:

@@ -8,6 +8,70 @@ VOCABULARY = "vocabulary"
 
 
 @dataclass(frozen=True, slots=True)
+class Fields:
+    """Which columns or keys hold what; several names are joined.
+
+    :param id: Id of the document; empty: file and row number.
+    :param title: Title, joined with a comma.
+    :param text: Text, joined with a line break.
+    :param url: Address.
+    :param licence: Licence of the single document; empty: the card's.
+    """
+
+    id: tuple[str, ...]
+    title: tuple[str, ...]
+    text: tuple[str, ...]
+    url: tuple[str, ...]
+    licence: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LocalFormat:
+    """How files given with ``--source`` are read when they are not of ``format.kind``.
+
+    :param kind: As ``format.kind``.
+    :param documents: As ``format.documents``.
+    :param heading: As ``format.heading``.
+    """
+
+    kind: str
+    documents: str
+    heading: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """How raw bytes become documents.
+
+    :param kind: ``text``, ``jsonl``, ``json``, ``csv``, ``parquet`` or ``sqlite``.
+    :param encoding: Encodings tried in order, file by file; the first that fits is taken; or
+        ``detect``.
+    :param fields: Names of columns or keys (all kinds but text).
+    :param query: SQL whose columns the fields name (sqlite).
+    :param documents: ``row``, ``file``, ``line``, ``blank-line`` or ``heading``.
+    :param heading: ``wikitext``, or a regular expression a whole heading line must match, with
+        optional groups ``title`` and ``id``.
+    :param url: Template of the address where no field has it; ``{id}`` and ``{title}`` are filled.
+    :param on_error: ``fail`` stops at the first malformed record, ``skip`` counts it.
+    :param local: How files given with ``--source`` are read when they are of another kind.
+    :param schema: Columns or keys and the type of each, in the order of the card: ``text``,
+        ``texts``, ``integer``, ``number`` or ``boolean``, with ``?`` where it may be null or
+        missing.
+    """
+
+    kind: str
+    encoding: tuple[str, ...]
+    fields: Fields
+    query: str | None
+    documents: str
+    heading: str | None
+    url: str | None
+    on_error: str
+    local: LocalFormat | None
+    schema: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Document:
     """One text with an id.
 
@@ -75,6 +139,8 @@ class Decoding:
     :param phrase_bias: Added to the score of every phrase.
     :param min_token_probability: Probability that every written token must have under the prefix
         encoder; a copy is cut before the first that has not. 0 writes what was chosen.
+    :param max_verbatim_words: Longest run of words copied from one place of a document; 0 for no
+        limit.
     """
 
     method: str
@@ -84,6 +150,7 @@ class Decoding:
     top_k_documents: int
     phrase_bias: float
     min_token_probability: float = 0.0
+    max_verbatim_words: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +166,7 @@ class Segment:
     :param char_end: One past its last character.
     :param licence: Licence of the source document.
     :param url: Address of the source document.
+    :param corpus: Corpus id of the source document.
     """
 
     text: str
@@ -110,6 +178,7 @@ class Segment:
     char_end: int | None = None
     licence: str | None = None
     url: str | None = None
+    corpus: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The segment as the command line writes it.
@@ -121,6 +190,7 @@ class Segment:
         return {
             "text": self.text,
             "from": self.origin,
+            "corpus": self.corpus,
             "document_id": self.document_id,
             "title": self.title,
             "char_start": self.char_start,

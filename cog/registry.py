@@ -2,8 +2,13 @@
 
 import contextlib
 import fcntl
+import getpass
+import json
+import os
+import subprocess
 from collections.abc import Iterator
-from dataclasses import asdict, fields
+from dataclasses import asdict, dataclass, fields
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +21,33 @@ from cog.paths import ProjectPaths
 from cog.records import Active
 
 MAX_PREVIOUS = 100
+OUTSIDE = "(not by cog: active.yaml was changed or restored)"
 ACTIVE_HEADER = "# What is switched on. Written by `cog switch` and `cog rollback`, newest first.\n"
 
 # The C parser and emitter are ten times faster; PyYAML may be built without them.
-_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_SafeLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+
+
+class _Loader(_SafeLoader):  # type: ignore[misc]
+    """Reads plain values; a key that stands twice in a mapping is refused, not overwritten."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """Build a mapping.
+
+        :param node: What YAML composed.
+        :param deep: Whether what lies below is built at once.
+        :returns: The mapping.
+        :raises ConstructorError: If a key stands twice in it.
+        """
+        seen = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.value in seen:
+                problem = f"the key {key.value!r} stands twice"
+                raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
+            seen.add(key.value if isinstance(key, yaml.ScalarNode) else None)
+        built: dict[Any, Any] = super().construct_mapping(node, deep=deep)
+        return built
 
 
 def load_card(paths: ProjectPaths, corpus_id: str) -> Card:
@@ -175,13 +202,14 @@ def load_previous(paths: ProjectPaths) -> tuple[Active, ...]:
     return tuple(previous)
 
 
-def switch_active(paths: ProjectPaths, active: Active) -> Active | None:
+def switch_active(paths: ProjectPaths, active: Active, *, command: str = "") -> Active | None:
     """Make a corpus, an index and a model the active ones, atomically.
 
     Switching to what is active already (whenever that was) changes nothing.
 
     :param paths: The project.
     :param active: What to switch on.
+    :param command: What was called, for the history.
     :returns: What was active before; None if nothing was.
     :raises RegistryError: If active.yaml is malformed.
     """
@@ -191,13 +219,15 @@ def switch_active(paths: ProjectPaths, active: Active) -> Active | None:
             return old
         kept = previous if old is None else [old, *previous]
         _save_history(paths, active, kept[:MAX_PREVIOUS])
+        _log_change(paths, old, active, command=command)
         return old
 
 
-def rollback_active(paths: ProjectPaths) -> tuple[Active, Active]:
+def rollback_active(paths: ProjectPaths, *, command: str = "") -> tuple[Active, Active]:
     """Go back to what was active before the last switch, atomically.
 
     :param paths: The project.
+    :param command: What was called, for the history.
     :returns: What was active, and what is active now.
     :raises NothingActiveError: If there is nothing to go back to.
     :raises RegistryError: If active.yaml is malformed.
@@ -211,7 +241,102 @@ def rollback_active(paths: ProjectPaths) -> tuple[Active, Active]:
                 run="cog switch --corpus ID",
             )
         _save_history(paths, previous[0], previous[1:])
+        _log_change(paths, old, previous[0], command=command)
         return old, previous[0]
+
+
+def forget_previous(paths: ProjectPaths, corpus_id: str) -> int:
+    """Let no rollback go back to a corpus, alone or in a union, atomically.
+
+    :param paths: The project.
+    :param corpus_id: The corpus.
+    :returns: Number of earlier switches that are forgotten.
+    """
+    if not paths.active.is_file():
+        return 0
+    with _lock_active(paths):
+        active, previous = _load_history(paths)
+        kept = [each for each in previous if corpus_id not in each.corpus.split("+")]
+        if active is not None and len(kept) < len(previous):
+            _save_history(paths, active, kept)
+        return len(previous) - len(kept)
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryEntry:
+    """One line of the history.
+
+    :param time: When, ISO 8601 in UTC.
+    :param who: Git's user, or the machine's.
+    :param command: What was called.
+    :param before: What was active, as active.yaml has it; None if nothing was.
+    :param after: What was active from then on.
+    """
+
+    time: str
+    who: str
+    command: str
+    before: dict[str, str] | None
+    after: dict[str, str] | None
+
+
+def load_history(paths: ProjectPaths) -> tuple[list[HistoryEntry], int]:
+    """Read who switched on what when.
+
+    :param paths: The project.
+    :returns: Entries, oldest first, and the number of lines that cannot be read.
+    """
+    entries, num_broken = [], 0
+    lines = paths.history.read_bytes().splitlines() if paths.history.is_file() else []
+    for line in lines:
+        try:
+            content = json.loads(line)
+            entries.append(HistoryEntry(**{each.name: content[each.name] for each in _ENTRY}))
+        except (ValueError, KeyError, TypeError):
+            num_broken += bool(line.strip())
+    return entries, num_broken
+
+
+_ENTRY = fields(HistoryEntry)
+
+
+def _log_change(paths: ProjectPaths, old: Active | None, new: Active, *, command: str) -> None:
+    # lines are only ever added; what happened without a line (a killed switch, an edit) gets one
+    entries, _ = load_history(paths)
+    last = entries[-1].after if entries else None
+    before = asdict(old) if old else None
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    lines = [HistoryEntry(now, _get_user(paths), command, before, asdict(new))]
+    if last != before:
+        lines.insert(0, HistoryEntry(now, "unknown", OUTSIDE, last, before))
+    text = "".join(json.dumps(asdict(line), ensure_ascii=False) + "\n" for line in lines)
+    descriptor = os.open(paths.history, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+    try:
+        size = os.fstat(descriptor).st_size
+        if size and os.pread(descriptor, 1, size - 1) != b"\n":
+            text = "\n" + text  # a line that was cut by a power loss
+        os.write(descriptor, text.encode())
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _get_user(paths: ProjectPaths) -> str:
+    words = ["git", "-C", str(paths.root), "config", "--get"]
+    try:
+        done = [
+            subprocess.run([*words, f"user.{key}"], capture_output=True, check=False, timeout=5)
+            for key in ("name", "email")
+        ]
+        name, email = (each.stdout.decode("utf-8", "replace").strip() for each in done)
+    except (OSError, subprocess.SubprocessError):
+        name = email = ""
+    if name or email:
+        return f"{name} <{email}>".strip() if email else name
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "unknown"
 
 
 def _identity(active: Active) -> tuple[str, str, str]:
@@ -280,6 +405,10 @@ def _read_yaml(path: Path) -> object:
         raise InvalidCardError(
             f"{path.name} must be YAML", found=f"{line}{problem}", about=path.name
         ) from None
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, ValueError) as error:
+        # What PyYAML's constructors raise at 2026-13-45, `!!int ""` or a thousand brackets.
+        found = f"a value that YAML cannot build ({error})"
+        raise InvalidCardError(f"{path.name} must be YAML", found=found, about=path.name) from None
 
 
 def _dump(content: dict[str, Any]) -> str:

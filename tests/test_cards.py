@@ -30,7 +30,11 @@ def test_a_bad_corpus_id_is_refused(corpus_id: str) -> None:
 
 
 def test_a_card_survives_the_round_trip() -> None:
-    card = make_card(format__encoding=["utf-8", "cp1252"], source__members=["*.txt"])
+    card = make_card(
+        format__encoding=["utf-8", "cp1252"],
+        source__members=["*.txt"],
+        format__schema={"a": "text?"},
+    )
     assert parse_card(format_card(card), "village.yaml") == card
     assert list(format_card(card)) == [field.name for field in fields(Card)]
 
@@ -54,7 +58,16 @@ def test_a_card_survives_the_round_trip() -> None:
         ({"filters__min_words": True}, r"filters.min_words must be a whole number"),
         ({"prompts": {"held_out": 1, "seed": 0}}, r"prompts.held_out must be .* held_out < 1"),
         ({"subset": {"proportion": 0, "seed": 0}}, r"subset.proportion must be a number with 0 <"),
-        ({"deduplicate": "near"}, r"deduplicate must be one of exact, none"),
+        ({"deduplicate": "fuzzy"}, r"deduplicate must be one of exact, near, none"),
+        ({"filters__near_threshold": 0.2}, r"filters.near_threshold must be .* 0.5 <= near"),
+        ({"format__schema": {"a": "string"}}, r"format.schema.a must be one of text, text\?"),
+        ({"format__schema": {1: "text"}}, r"format.schema must have texts as keys"),
+        ({"format__schema": []}, r"format.schema must be a mapping"),
+        ({"format__encoding": ["detect", "utf-8"]}, r"format.encoding must name an encoding"),
+        ({"format__encoding": "idna"}, r"format.encoding must name an encoding"),
+        ({"format__encoding": "a\x00b"}, r"format.encoding must be a text"),
+        ({"title": "a\ud800"}, r"title must not hold control characters or lone surrogates"),
+        ({"ti\ud800": "x"}, r"unknown field 'ti\\ud800'"),
         ({"licence": None}, r"licence must be a mapping"),
         ({"title": " "}, r"title must be a text"),
         ({"normaliser": None}, r"normaliser may be null only with extends"),

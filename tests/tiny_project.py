@@ -29,6 +29,7 @@ TINY_PARAMS: dict[str, Any] = {
         "decoding": "nucleus",
         "top_p": 0.95,
         "max_new_tokens": 12,
+        "max_verbatim_words": 0,
         "top_k_documents": 16,
         "phrase_bias": 0.0,
         "min_token_probability": 0.0,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from cog.corpus.prepare import prepare_corpus
 from cog.errors import CogError
-from cog.model.load import load_splitter
+from cog.model.piece_counts import load_cutter
 from cog.params import load_params
 from cog.paths import find_project
 from cog.progress import show_progress
@@ -19,15 +19,16 @@ def main(corpus_id: str) -> None:
     """
     paths = find_project(Path())
     params = load_params(paths.params)
-    splitter = load_splitter(paths.root / params.model)
+    cutter = load_cutter(paths.root / params.model)
     with show_progress(f"prepare {corpus_id}", total=None, unit="documents") as progress:
         prepare_corpus(
             load_resolved_card(paths, corpus_id),
             corpus_paths=paths.corpus(corpus_id),
-            tokenise=splitter.token_chars,
+            tokenise=cutter.splitter.token_chars,
             progress=progress,
             prompt_tokens=params.prepare.prompt_tokens,
             reference_tokens=params.prepare.reference_tokens,
+            count_pieces=cutter.count,
         )
 
 

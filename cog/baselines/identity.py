@@ -8,7 +8,7 @@ from cog.baselines.manifest import load_corpus_manifest
 from cog.baselines.names import KNN_LM, TRANSFORMER
 from cog.corpus.documents import documents_digest
 from cog.index.activation import get_model_folder
-from cog.index.manifest import check_index
+from cog.index.unions import check_indexes
 from cog.model.fingerprint import fingerprint_model
 from cog.params import Params
 from cog.paths import ProjectPaths
@@ -47,20 +47,21 @@ def identify_system(
     :raises IndexMismatchError: If that belongs to another model or other documents.
     """
     model = fingerprint_model(get_model_folder(paths, params))
-    corpus_paths = paths.corpus(corpus_id)
     if system == TRANSFORMER:
         return SystemIdentity(system, "", "", model, 0)
     if system == KNN_LM:
         datastore = load_corpus_manifest(paths, corpus_id, model=model)
-        settings = json.dumps(asdict(params.datastore), sort_keys=True)
+        content = {key: value for key, value in asdict(params.datastore).items() if key != "corpora"}
+        settings = json.dumps(content, sort_keys=True)
         joined = hashlib.sha256(f"{datastore.digest} {settings}".encode()).hexdigest()
         return SystemIdentity(
             system, joined, datastore.documents_digest, model, datastore.num_entries
         )
-    manifest = check_index(
-        corpus_paths,
+    manifest = check_indexes(
+        paths,
+        corpus_id,
         model_fingerprint=model,
-        documents_digest=documents_digest(corpus_paths.documents),
+        documents_digest_of=lambda part: documents_digest(part.documents),
     )
     return SystemIdentity(
         system, manifest.digest, manifest.documents_digest, model, manifest.num_words

@@ -3,15 +3,28 @@
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from cog.cards import DEDUPLICATE, DOCUMENT_RULES, KINDS, ON_ERROR, Card, format_card
+from cog.cards import (
+    DEDUPLICATE,
+    DEFAULT_NEAR_THRESHOLD,
+    DOCUMENT_RULES,
+    KINDS,
+    ON_ERROR,
+    Card,
+    format_card,
+)
+from cog.cli.corpus_duplicates import show_duplicates
+from cog.cli.corpus_versions import diff, versions
 from cog.cli.main import get_project
-from cog.errors import CogError, CorpusError, RegistryError
+from cog.errors import AssetError, CheckpointError, CogError, CorpusError, RegistryError
 from cog.paths import ProjectPaths
 from cog.registry import iter_corpus_ids, load_active, load_card, load_resolved_card
+
+if TYPE_CHECKING:
+    from cog.corpus.suitability import CountPieces
 
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON to stdout.")
 
@@ -19,6 +32,10 @@ as_json_option = click.option("--json", "as_json", is_flag=True, help="Write JSO
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def command() -> None:
     """Cards and documents of the corpora."""
+
+
+command.add_command(versions)
+command.add_command(diff)
 
 
 @command.command("list")
@@ -116,7 +133,9 @@ def _show_document(paths: ProjectPaths, card: Card, document_id: str, *, as_json
 @click.option("--licence-url", help="Where the terms can be read.")
 @click.option("--attribution", help="Whom to name.")
 @click.option("--format", "kind", type=click.Choice(KINDS), help="Told by the files' endings.")
-@click.option("--encoding", multiple=True, default=["utf-8"], help="Tried in order; repeatable.")
+@click.option(
+    "--encoding", multiple=True, default=["utf-8"], help="Tried in order, or detect; repeatable."
+)
 @click.option("--documents", type=click.Choice(DOCUMENT_RULES), help="How lines become documents.")
 @click.option("--heading", help="'wikitext', or a regular expression with groups title and id.")
 @click.option("--query", help="SQL whose columns the fields name (sqlite).")
@@ -134,6 +153,8 @@ def _show_document(paths: ProjectPaths, card: Card, document_id: str, *, as_json
 @click.option("--min-words", type=int, default=1, show_default=True)
 @click.option("--max-words", type=int)
 @click.option("--deduplicate", type=click.Choice(DEDUPLICATE), default="exact", show_default=True)
+@click.option("--near-threshold", type=float, default=DEFAULT_NEAR_THRESHOLD, show_default=True)
+@click.option("--schema", multiple=True, metavar="NAME=TYPE", help="Type of a field; repeatable.")
 @click.option("--held-out", type=float, default=0.1, show_default=True, help="For prompts.")
 @click.option("--seed", type=int, default=0, show_default=True)
 @as_json_option
@@ -167,17 +188,27 @@ def add_corpus(ctx: click.Context, /, as_json: bool, **options: Any) -> None:  #
 @as_json_option
 @click.pass_context
 def remove_corpus(ctx: click.Context, corpus_id: str, dry_run: bool, as_json: bool) -> None:
-    """Remove a corpus: card, entries in params.yaml and dvc.lock, and all that was built."""
-    from cog.corpus import manage
+    """Remove a corpus and every trace of it: card, entries, pointers, what was built, caches."""
+    from cog.corpus.removal import remove_corpus as remove
+    from cog.index.locks import find_writer
 
-    gone = manage.remove_corpus(get_project(ctx), corpus_id, is_trial=dry_run)
+    paths = get_project(ctx)
+    holder = find_writer(paths.locks, corpus_id)
+    if holder is not None and not dry_run:
+        raise RegistryError(
+            f"corpus {corpus_id} must not be built while it is removed",
+            found=str(holder),
+            run=f"wait for it, or stop it, then cog corpus remove {corpus_id}",
+            about=corpus_id,
+        )
+    gone = remove(paths, corpus_id, is_trial=dry_run)
     if as_json:
         _echo_json({"corpus": corpus_id, "removed": gone, "is_dry_run": dry_run})
         return
     for each in gone:
         click.echo(f"{'would remove' if dry_run else 'removed'} {each}")
     if not dry_run:
-        click.echo("versions in DVC's cache stay until `dvc gc --workspace`", err=True)
+        click.echo("git's commits, MLflow's runs and registry/history.jsonl stay", err=True)
 
 
 @command.command("stats")
@@ -189,12 +220,26 @@ def show_stats(ctx: click.Context, corpus_id: str, as_json: bool) -> None:
     from cog.corpus.stats import measure_corpus
 
     paths = get_project(ctx)
-    load_resolved_card(paths, corpus_id)
-    figures = measure_corpus(paths, corpus_id)
+    card = load_resolved_card(paths, corpus_id)
+    figures = measure_corpus(paths, card, count_pieces=_load_piece_counter(paths))
     if as_json:
         _echo_json(figures)
-    else:
-        _echo_nested(figures)
+        return
+    _echo_nested(figures)
+    for each in figures["suitability"]["warnings"]:
+        click.echo(f"warning: {each}", err=True)
+
+
+def _load_piece_counter(paths: ProjectPaths) -> "CountPieces | None":
+    # Counts are worth having without the model too.
+    from cog.model.piece_counts import load_cutter
+    from cog.params import load_params
+
+    try:
+        return load_cutter(paths.root / load_params(paths.params).model).count
+    except (AssetError, CheckpointError) as error:
+        click.echo(f"tokens are not counted: {error}", err=True)
+        return None
 
 
 @command.command("validate")
@@ -262,7 +307,7 @@ def fetch(ctx: click.Context, corpus_id: str, source: Path | None, as_json: bool
 def prepare(ctx: click.Context, corpus_id: str, as_json: bool) -> None:
     """Turn the raw files of a corpus into documents and held-out prompts."""
     from cog.corpus.prepare import prepare_corpus
-    from cog.model.load import load_splitter
+    from cog.model.piece_counts import load_cutter
     from cog.params import load_params
     from cog.progress import show_progress
 
@@ -276,15 +321,16 @@ def prepare(ctx: click.Context, corpus_id: str, as_json: bool) -> None:
             about=corpus_id,
         )
     params = load_params(paths.params)
-    splitter = load_splitter(paths.root / params.model)
+    cutter = load_cutter(paths.root / params.model)
     with show_progress(f"prepare {corpus_id}", total=None, unit="documents") as progress:
         report = prepare_corpus(
             card,
             corpus_paths=paths.corpus(corpus_id),
-            tokenise=splitter.token_chars,
+            tokenise=cutter.splitter.token_chars,
             progress=progress,
             prompt_tokens=params.prepare.prompt_tokens,
             reference_tokens=params.prepare.reference_tokens,
+            count_pieces=cutter.count,
         )
     if as_json:
         _echo_json(asdict(report))
@@ -309,3 +355,6 @@ def _echo_nested(values: dict[str, Any], indent: str = "") -> None:
             _echo_nested(value, f"{indent}  ")
         else:
             click.echo(f"{indent}{key}: {'-' if value is None else value}")
+
+
+command.add_command(show_duplicates)

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 
 @click.command("evaluate")
-@click.option("--corpus", "corpus_id", required=True, metavar="ID", help="Corpus to copy from.")
+@click.option(
+    "--corpus", "corpus_id", required=True, metavar="ID[+ID]...", help="Corpus to copy from."
+)
 @click.option(
     "--prompts-of",
     "prompt_corpus_id",
@@ -65,13 +67,14 @@ def command(ctx: click.Context, /, corpus_id: str, **given: Any) -> None:  # noq
     params = load_params(paths.params)
     from cog.evaluation.runner import evaluate
     from cog.evaluation.tracking import Tracker, choose_uri
+    from cog.index.unions import check_cards
     from cog.progress import show_progress
     from cog.registry import load_card
 
-    prompt_corpus_id = given["prompt_corpus_id"] or corpus_id
-    plan = make_plan(
-        params, given, load_card(paths, corpus_id).id, load_card(paths, prompt_corpus_id).id
-    )
+    if len(check_cards(paths, corpus_id)) > 1 and given["prompt_corpus_id"] is None:
+        raise click.UsageError("a union holds out no prompts of its own: give --prompts-of ID")
+    prompt_corpus_id = load_card(paths, given["prompt_corpus_id"] or corpus_id).id
+    plan = make_plan(params, given, corpus_id, prompt_corpus_id)
     if not given["no_track"]:
         choose_uri(paths)  # refused before anything is written
     with show_progress(f"evaluate {corpus_id}", total=None, unit="texts") as progress:

@@ -45,7 +45,10 @@ class Options:
     "--input", "input_path", metavar="FILE.jsonl|-", help='JSON lines, each with a "prefix".'
 )
 @click.option(
-    "--corpus", "corpus_id", metavar="ID", help="Corpus to copy from [default: the active one]."
+    "--corpus",
+    "corpus_id",
+    metavar="ID[+ID]...",
+    help="Corpus to copy from, or several [default: what is active].",
 )
 @click.option("--decoding", type=click.Choice(["greedy", "nucleus"]), help="How a choice is taken.")
 @click.option("--top-p", type=click.FloatRange(0, 1, min_open=True), help="Mass of the nucleus.")
@@ -78,6 +81,17 @@ class Options:
     multiple=True,
     metavar="NAME",
     help="Never copy from documents of this licence.",
+)
+@click.option(
+    "--exclude-document",
+    multiple=True,
+    metavar="DOCUMENT_ID",
+    help="Never copy from this document.",
+)
+@click.option(
+    "--max-verbatim-words",
+    type=click.IntRange(0),
+    help="Longest run of words copied from one place of a document; 0 for no limit.",
 )
 @click.option("--batch-size", type=click.IntRange(1), help="Texts decoded together.")
 @click.option(
@@ -113,12 +127,13 @@ def command(
         given["is_json"],
     )
     prefixes = iter([(prefix, None)]) if prefix is not None else _read_prefixes(str(input_path))
-    from cog.decoding.licences import LicenceRule
+    from cog.decoding.licences import CopyRule
     from cog.decoding.session import open_generator
 
-    rule = LicenceRule(frozenset(given["allow_licence"]), frozenset(given["deny_licence"]))
+    names = ("allow_licence", "deny_licence", "exclude_document")
+    rule = CopyRule(*(frozenset(given[name]) for name in names))
     with open_generator(
-        paths, params, corpus_id=given["corpus_id"], device=given["device"], licences=rule
+        paths, params, corpus_id=given["corpus_id"], device=given["device"], rule=rule
     ) as generator:
         _run(generator, prefixes, decoding, options)
 

@@ -13,10 +13,12 @@ from cog.paths import ProjectPaths, find_project
 
 # command -> (module below cog.cli, what it does)
 COMMANDS = {
+    "cite": "The sources of generations as a list, with what their licences ask.",
     "compare": "Scores of evaluated corpora side by side: table, plot, page.",
-    "corpus": "Cards and documents: list, show, add, remove, stats, validate, fetch, prepare.",
+    "corpus": "Cards, documents, versions: list, show, add, remove, stats, validate, diff, ...",
     "evaluate": "Score the texts of a corpus under one pinned protocol, and log them to MLflow.",
     "generate": "Write cited text with the active corpus, or with --corpus.",
+    "history": "Who switched on what when.",
     "index": "The phrase index of a corpus: build, info, verify.",
     "rollback": "Go back to what was active before the last switch.",
     "segment": "Find the phrases of a corpus that can be copied from its other documents.",
@@ -104,6 +106,9 @@ def main() -> None:
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(0)
+    except OSError as error:  # a full disk, a file that may not be read
+        click.echo(f"cog: {error}", err=True)
+        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -26,12 +26,15 @@ COLOURS = (
 )
 
 
+SourceKey = tuple[str, str]  # corpus id, document id
+
+
 class Sources:
     """Numbers sources in the order they are first copied from."""
 
     def __init__(self) -> None:
-        self.numbers: dict[str, int] = {}
-        self.segments: dict[str, Segment] = {}
+        self.numbers: dict[SourceKey, int] = {}
+        self.segments: dict[SourceKey, Segment] = {}
 
     def number(self, segment: Segment) -> int:
         """The number of a segment's source.
@@ -39,9 +42,9 @@ class Sources:
         :param segment: A corpus segment.
         :returns: Counting from 1.
         """
-        document_id = segment.document_id or ""
-        self.segments.setdefault(document_id, segment)
-        return self.numbers.setdefault(document_id, len(self.numbers) + 1)
+        key = (segment.corpus or "", segment.document_id or "")
+        self.segments.setdefault(key, segment)
+        return self.numbers.setdefault(key, len(self.numbers) + 1)
 
 
 def render_segment(segment: Segment, sources: Sources) -> Text:
@@ -65,10 +68,16 @@ def render_sources(sources: Sources) -> Text:
     :returns: One line per source: number, title, document id, licence and address.
     """
     lines = []
-    for document_id, number in sources.numbers.items():
-        segment = sources.segments[document_id]
+    is_union = len({corpus_id for corpus_id, _ in sources.numbers}) > 1
+    for key, number in sources.numbers.items():
+        segment, (corpus_id, document_id) = sources.segments[key], key
         name = segment.title or document_id
-        known = (document_id if document_id != name else "", segment.licence, segment.url)
+        known = (
+            corpus_id if is_union else "",
+            document_id if document_id != name else "",
+            segment.licence,
+            segment.url,
+        )
         details = " · ".join(part for part in known if part)
         colour = COLOURS[(number - 1) % len(COLOURS)]
         lines.append(
@@ -107,9 +116,10 @@ def describe(generation: Generation) -> str:
     """
     copied = sum(1 for segment in generation.segments if segment.origin == CORPUS)
     seconds = sum(generation.seconds.values())
+    short = "+".join(part[:12] for part in generation.index.split("+"))
     return (
         f"{generation.num_tokens} tokens in {generation.num_steps} steps, {copied} copies "
-        f"· corpus {generation.corpus} · index {generation.index[:12]} "
+        f"· corpus {generation.corpus} · index {short} "
         f"· seed {generation.decoding.seed} · {generation.num_tokens / seconds:.0f} tokens/s"
     )
 

@@ -7,11 +7,14 @@ import click
 
 from cog.cli.main import get_project
 from cog.index.activation import Change, switch_corpus
+from cog.index.unions import shorten_digest
 from cog.records import Active
 
 
 @click.command("switch")
-@click.option("--corpus", "corpus_id", required=True, metavar="ID", help="The corpus.")
+@click.option(
+    "--corpus", "corpus_id", required=True, metavar="ID[+ID]...", help="The corpus, or several."
+)
 @click.option("--index", metavar="DIGEST", help="Digest its index must have, or its first digits.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_context
@@ -37,4 +40,4 @@ def print_change(change: Change, *, as_json: bool) -> None:
 
 
 def _describe(active: Active | None) -> str:
-    return f"{active.corpus} (index {active.index[:16]})" if active else "nothing"
+    return f"{active.corpus} (index {shorten_digest(active.index, 16)})" if active else "nothing"

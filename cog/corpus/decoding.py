@@ -1,4 +1,4 @@
-"""Raw bytes of text files: a path goes in, decoded lines of bounded length come out, streamed."""
+"""Raw bytes of text files: a path goes in, decoded lines come out, streamed in bounded memory."""
 
 import codecs
 import gzip
@@ -9,14 +9,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from cog.checked_mapping import DETECT
+from cog.corpus.detection import (
+    MIN_CONFIDENCE,
+    SAMPLE_BYTES,
+    Guess,
+    find_container,
+    guess_encoding,
+    has_mark,
+    is_partly_utf8,
+)
 from cog.corpus.tally import Tally
 from cog.errors import CorpusError
 
 BLOCK_BYTES = 1 << 20
-MAX_DOCUMENT_CHARACTERS = 1 << 24
+PIECE_CHARACTERS = 1 << 20  # longer lines come in pieces
+MAX_LINE_CHARACTERS = 1 << 25  # of a line that is one record: an object, or a row
 BYTE_ORDER_MARK = "\ufeff"
 GZIP_MAGIC = b"\x1f\x8b"
-UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+SET_ENCODING = "set format.encoding in the card, or add --encoding"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,27 +46,38 @@ class RawFile:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of text.
+    """One line of text, or a piece of a long one.
 
     :param number: Its number in the file, from 1.
-    :param text: The line without its end; empty if it is too long.
-    :param is_oversized: Whether it has more than ``MAX_DOCUMENT_CHARACTERS`` characters.
+    :param text: The line without its end, or a piece of it.
+    :param is_start: Whether it begins the line.
+    :param is_end: Whether it ends the line.
     """
 
     number: int
     text: str
-    is_oversized: bool = False
+    is_start: bool = True
+    is_end: bool = True
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is a line from beginning to end."""
+        return self.is_start and self.is_end
 
 
 def choose_encoding(file: RawFile, encodings: Sequence[str], *, tally: Tally) -> str:
     """Find the first encoding that fits a whole file; with only one there is nothing to find.
 
     :param file: The file.
-    :param encodings: Names in the order of preference.
-    :param tally: Where a second choice is noted.
+    :param encodings: Names in the order of preference, or ``detect`` alone.
+    :param tally: Where a second choice, or what was detected, is noted.
     :returns: The name of the encoding.
-    :raises CorpusError: If none fits: what the first one stumbled over.
+    :raises CorpusError: If none fits (what the first one stumbled over), none can be told, or the
+        file is no text.
     """
+    _check_text(file)
+    if tuple(encodings) == (DETECT,):
+        return _detect_encoding(file, tally=tally)
     first_error: CorpusError | None = None
     for encoding in encodings if len(encodings) > 1 else ():
         try:
@@ -75,26 +97,50 @@ def choose_encoding(file: RawFile, encodings: Sequence[str], *, tally: Tally) ->
 def iter_lines(file: RawFile, encoding: str, *, tally: Tally) -> Iterator[Line]:
     """Stream the lines of a text file; they end at a line feed, a carriage return or both.
 
+    A line of more than ``PIECE_CHARACTERS`` comes in pieces, so that memory stays bounded.
+
     :param file: The file; gzip is read transparently.
     :param encoding: How its bytes are read.
-    :param tally: Where a byte-order mark is noted.
-    :yields: Lines.
+    :param tally: Where byte-order marks are noted.
+    :yields: Lines and pieces.
     :raises CorpusError: If the bytes are not of the encoding.
     """
-    number = 1
+    number, is_start, pending = 1, True, ""
+    for block in iter_decoded(file, encoding, tally=tally):
+        *ended, rest = block.split("\n")
+        for text in ended:
+            yield _make_line(number, pending + text, is_start=is_start, is_end=True, tally=tally)
+            number, is_start, pending = number + 1, True, ""
+        pending += rest
+        if len(pending) > PIECE_CHARACTERS:
+            yield _make_line(number, pending, is_start=is_start, is_end=False, tally=tally)
+            is_start, pending = False, ""
+    if pending or not is_start:
+        yield _make_line(number, pending, is_start=is_start, is_end=True, tally=tally)
+
+
+def iter_records(file: RawFile, encoding: str, *, tally: Tally) -> Iterator[tuple[int, str | None]]:
+    """Stream the lines of a file in which a line is a record.
+
+    :param file: The file; gzip is read transparently.
+    :param encoding: How its bytes are read.
+    :param tally: Where byte-order marks are noted.
+    :yields: The line's number and its text; None for a line that is too long.
+    :raises CorpusError: If the bytes are not of the encoding.
+    """
     pieces: list[str] = []
     size = 0
-    for block in iter_decoded(file, encoding, tally=tally):
-        first, *others = block.split("\n")
-        for index, piece in enumerate((first, *others)):
-            if index > 0:
-                yield _end_line(number, pieces, size)
-                number, pieces, size = number + 1, [], 0
-            size += len(piece)
-            if size <= MAX_DOCUMENT_CHARACTERS:
-                pieces.append(piece)
-    if size > 0:
-        yield _end_line(number, pieces, size)
+    for line in iter_lines(file, encoding, tally=tally):
+        if line.is_whole:
+            yield line.number, line.text if len(line.text) <= MAX_LINE_CHARACTERS else None
+            continue
+        if line.is_start:
+            pieces, size = [], 0
+        size += len(line.text)
+        if size <= MAX_LINE_CHARACTERS:
+            pieces.append(line.text)
+        if line.is_end:
+            yield line.number, "".join(pieces) if size <= MAX_LINE_CHARACTERS else None
 
 
 def iter_decoded(file: RawFile, encoding: str, *, tally: Tally | None = None) -> Iterator[str]:
@@ -112,12 +158,16 @@ def iter_decoded(file: RawFile, encoding: str, *, tally: Tally | None = None) ->
     num_bytes = 0
     is_start = True
     for block in _iter_blocks(file):
+        if num_bytes == 0:
+            _check_mark(file, encoding, start=block)
         num_bytes += len(block)
         try:
             text = decoder.decode(block, final=not block)
         except UnicodeDecodeError as error:
             offset = num_bytes - len(error.object) + error.start
-            raise _wrong_encoding(file, encoding, offset=offset, error=error) from None
+            raise _wrong_encoding(file, encoding, offset=offset) from None
+        except UnicodeError as error:  # codecs that keep no place
+            raise _wrong_encoding(file, encoding, offset=num_bytes, problem=str(error)) from None
         if is_start and text.startswith(BYTE_ORDER_MARK):
             text = text[1:]
             if tally is not None:
@@ -156,25 +206,101 @@ def _iter_blocks(file: RawFile) -> Iterator[bytes]:
     yield b""
 
 
-def _end_line(number: int, pieces: list[str], size: int) -> Line:
-    if size > MAX_DOCUMENT_CHARACTERS:
-        return Line(number, "", is_oversized=True)
-    return Line(number, "".join(pieces))
+def _read_sample(file: RawFile, *, offset: int = 0) -> bytes:
+    # The beginning, and what lies around the place that matters.
+    sample = bytearray()
+    first, last = offset - SAMPLE_BYTES // 2, offset + SAMPLE_BYTES // 2
+    place = 0
+    for block in _iter_blocks(file):
+        sample += block[: max(0, SAMPLE_BYTES - place)]
+        around = block[max(0, SAMPLE_BYTES - place, first - place) : max(0, last - place)]
+        sample += around
+        place += len(block)
+        if place >= max(SAMPLE_BYTES, last):
+            break
+    return bytes(sample)
+
+
+def _detect_encoding(file: RawFile, *, tally: Tally) -> str:
+    offset = 0
+    try:
+        for _ in iter_decoded(file, "utf-8"):
+            pass
+        guess = guess_encoding(_read_sample(file))
+    except _EncodingError as error:
+        offset = error.offset
+        guess = guess_encoding(_read_sample(file, offset=offset), is_utf8=False)
+    if guess.confidence < MIN_CONFIDENCE:
+        raise CorpusError(
+            f"{file.name} must have an encoding that can be told for certain",
+            found=f"at best {guess}",
+            run=f"{SET_ENCODING} (is it {guess.encoding}?)",
+            about=file.name,
+        )
+    tally.notes.append(f"{file.name} is read as {guess.encoding} (detected: {guess})")
+    return guess.encoding
+
+
+def _check_text(file: RawFile) -> None:
+    container = find_container(_read_sample(file)[:512])
+    if container is not None:
+        raise CorpusError(
+            f"{file.name} must be text, plain or packed with gzip",
+            found=container,
+            run="unpack it, or set format.kind in the card",
+            about=file.name,
+        )
+
+
+def _check_mark(file: RawFile, encoding: str, *, start: bytes) -> None:
+    # Without a mark, Python takes the byte order of the machine it runs on.
+    name = codecs.lookup(encoding).name
+    if start and name in ("utf-16", "utf-32") and not has_mark(start, name):
+        raise CorpusError(
+            f"{file.name} must begin with a byte-order mark to be read as {name}",
+            found="none",
+            run=f"{SET_ENCODING} {_word_guess(guess_encoding(start[:SAMPLE_BYTES]))}",
+            about=file.name,
+        )
+
+
+def _make_line(number: int, text: str, *, is_start: bool, is_end: bool, tally: Tally) -> Line:
+    if is_start and text.startswith(BYTE_ORDER_MARK):
+        # Files that were joined: the first one's mark is noted where the file is decoded.
+        text = text.removeprefix(BYTE_ORDER_MARK)
+        tally.count("byte-order marks stripped from the beginning of lines")
+    return Line(number, text, is_start, is_end)
+
+
+def _word_guess(guess: Guess) -> str:
+    return f"(is it {guess.encoding}? confidence {guess.confidence:.2f})"
+
+
+class _EncodingError(CorpusError):
+    """Bytes are not of the encoding they should be of."""
+
+    offset = 0
 
 
 def _wrong_encoding(
-    file: RawFile, encoding: str, *, offset: int, error: UnicodeDecodeError
-) -> CorpusError:
+    file: RawFile, encoding: str, *, offset: int, problem: str = ""
+) -> _EncodingError:
+    sample = _read_sample(file, offset=offset)
     with open_raw(file.path) as handle:
-        start = handle.read(2)
-    byte = error.object[error.start]
-    if start in UTF16_MARKS:
-        guess = "utf-16"
-    else:
-        guess = "cp1252" if 0x80 <= byte < 0xA0 else "latin-1 or cp1252"
-    return CorpusError(
+        handle.seek(offset)
+        byte = handle.read(1)
+    error = _EncodingError(
         f"{file.name} must be {encoding}",
-        found=f"byte 0x{byte:02x} at byte offset {offset}",
-        run=f"set format.encoding in the card, or add --encoding (is it {guess}?)",
+        found=problem or f"byte 0x{byte.hex()} at byte offset {offset}",
+        run=_advise(encoding, sample),
         about=file.name,
     )
+    error.offset = offset
+    return error
+
+
+def _advise(encoding: str, sample: bytes) -> str:
+    is_utf8 = codecs.lookup(encoding).name == "utf-8"
+    if is_utf8 and is_partly_utf8(sample):
+        return "mend the file there: around it is utf-8, so this is two encodings in one file"
+    return f"{SET_ENCODING} {_word_guess(guess_encoding(sample, is_utf8=not is_utf8))}"

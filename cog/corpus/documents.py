@@ -34,7 +34,7 @@ class RecordWriter:
     def __init__(self, path: Path, schema: pa.Schema) -> None:
         self._schema = schema
         self._writer = pq.ParquetWriter(path, schema, compression="zstd")
-        self._rows: list[dict[str, Any]] = []
+        self._columns: list[list[Any]] = [[] for _ in schema.names]
         self._num_bytes = 0
         self._hash = hashlib.sha256()
         self.num_records = 0
@@ -55,13 +55,14 @@ class RecordWriter:
 
         :param record: The record.
         """
-        row = asdict(record)
-        self._rows.append(row)
+        row = [getattr(record, name) for name in self._schema.names]
+        for column, value in zip(self._columns, row, strict=True):
+            column.append(value)
         self.num_records += 1
         encoded = _encode_row(row)
         self._hash.update(encoded)
         self._num_bytes += len(encoded)
-        if len(self._rows) >= ROWS_PER_GROUP or self._num_bytes >= BYTES_PER_GROUP:
+        if len(self._columns[0]) >= ROWS_PER_GROUP or self._num_bytes >= BYTES_PER_GROUP:
             self._flush()
 
     def digest(self) -> str:
@@ -71,18 +72,27 @@ class RecordWriter:
         """
         return self._hash.hexdigest()
 
-    def finish(self, report: PrepareReport) -> None:
+    def finish(self, report: PrepareReport | None) -> None:
         """Write what is left and the report; nothing may be written after it.
 
-        :param report: The report, kept in the file's metadata.
+        :param report: The report, kept in the file's metadata; None for none.
         """
         self._flush()
-        self._writer.add_key_value_metadata({REPORT_KEY.decode(): report.to_json()})
+        if report is not None:
+            self._writer.add_key_value_metadata({REPORT_KEY.decode(): report.to_json()})
 
     def _flush(self) -> None:
-        if self._rows:
-            self._writer.write_table(pa.Table.from_pylist(self._rows, schema=self._schema))
-        self._rows = []
+        if self._columns[0]:
+            self._writer.write_table(
+                pa.Table.from_arrays(
+                    [
+                        pa.array(column, field.type)
+                        for column, field in zip(self._columns, self._schema, strict=True)
+                    ],
+                    schema=self._schema,
+                )
+            )
+        self._columns = [[] for _ in self._schema.names]
         self._num_bytes = 0
 
 
@@ -108,9 +118,19 @@ class DocumentStore:
         :param batch_size: Number of documents held in memory at once.
         :yields: Documents.
         """
-        for batch in self._file.iter_batches(batch_size=batch_size):
-            for row in batch.to_pylist():
-                yield Document(**row)
+        # One row group at a time: a batch may not reach over several, each with a long document.
+        for group in range(self._file.num_row_groups):
+            for batch in self._file.iter_batches(batch_size=batch_size, row_groups=[group]):
+                for row in batch.to_pylist():
+                    yield Document(**row)
+
+    def iter_ids(self) -> Iterator[str]:
+        """Stream the ids of the documents in order.
+
+        :yields: Ids.
+        """
+        for batch in self._file.iter_batches(columns=["document_id"]):
+            yield from batch.column(0).to_pylist()
 
     def get_document(self, document_id: str) -> Document:
         """Find a document by its id.
@@ -170,7 +190,7 @@ def digest_records(records: Iterable[Document | Prompt]) -> str:
     """
     digest = hashlib.sha256()
     for record in records:
-        digest.update(_encode_row(asdict(record)))
+        digest.update(_encode_row(asdict(record).values()))
     return digest.hexdigest()
 
 
@@ -185,8 +205,8 @@ def load_prompts(path: Path) -> list[Prompt]:
     return [Prompt(**row) for row in file.read().to_pylist()]
 
 
-def _encode_row(row: dict[str, Any]) -> bytes:
-    fields_encoded = (str(value).encode("utf-8") for value in row.values())
+def _encode_row(row: Iterable[Any]) -> bytes:
+    fields_encoded = (str(value).encode("utf-8") for value in row)
     return b"".join(len(each).to_bytes(8, "little") + each for each in fields_encoded)
 
 

@@ -1,19 +1,16 @@
 """Raw bytes of a corpus: a card goes in, raw/ with SOURCE.json comes out, put in place at once."""
 
-import fnmatch
-import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 
-from cog.cards import Card, Format, Source
-from cog.corpus.rows import list_columns
+from cog.cards import Card, Source
+from cog.corpus.local_files import copy_files
+from cog.corpus.schema import list_read
 from cog.corpus.sources import (
-    SUFFIXES,
     SourceRecord,
     choose_layout,
     describe_file,
-    find_kind,
     save_source_record,
 )
 from cog.corpus.staging import open_staging, replace_folder
@@ -88,11 +85,10 @@ def fetch_corpus(
         elif origin == "hub":
             from cog.corpus.hub import save_hub_splits
 
-            columns = list_columns(card.format.fields)
-            names = save_hub_splits(card.source, raw, columns=columns)
+            names = save_hub_splits(card.source, raw, columns=list_read(card.format))
         else:
             path = source if source is not None else _get_card_path(card, corpus_paths)
-            names = _copy_files(path, raw, members=card.source.members, card_format=card.format)
+            names = copy_files(path, raw, members=card.source.members, card_format=card.format)
         entries = []
         for name in names:
             entries.append(describe_file(raw, name))
@@ -133,64 +129,3 @@ def _get_card_path(card: Card, corpus_paths: CorpusPaths) -> Path:
             about=card.id,
         )
     return corpus_paths.root.parents[1] / card.source.path
-
-
-def _copy_files(
-    path: Path, raw: Path, *, members: Sequence[str] | None, card_format: Format
-) -> list[str]:
-    names = list_source_files(path, members=members, card_format=card_format)
-    folder = path.parent if path.is_file() else path
-    for name in names:
-        (raw / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(folder / name, raw / name)
-    return names
-
-
-def list_source_files(
-    path: Path, *, members: Sequence[str] | None, card_format: Format
-) -> list[str]:
-    """Name the files that a local source gives.
-
-    :param path: A file, which is taken whatever its ending, or a folder.
-    :param members: Glob patterns of names in the folder; None for the usual endings of the kind.
-    :param card_format: The card's format.
-    :returns: Names below the folder in alphabetical order; hidden files are passed over.
-    :raises CorpusError: If there is no such path, or no such file in the folder.
-    """
-    if path.is_file():
-        return [path.name]
-    if not path.is_dir():
-        raise CorpusError(
-            "the source must be a file or a folder",
-            found=f"no such path: {path}",
-            run="pass --source DIR_OR_FILE, or mend source.path of the card",
-            about=str(path),
-        )
-    return _list_folder(path, members=members, card_format=card_format)
-
-
-def _list_folder(folder: Path, *, members: Sequence[str] | None, card_format: Format) -> list[str]:
-    kinds = [card_format.kind, *([card_format.local.kind] if card_format.local else [])]
-    names = [
-        file.relative_to(folder).as_posix()
-        for file in sorted(folder.rglob("*"))
-        if file.is_file() and not any(part[0] == "." for part in file.relative_to(folder).parts)
-    ]
-    # Files of the card's own kind come first, those of its local form where there is none.
-    for kind in kinds:
-        found = [name for name in names if _is_member(name, members=members, kind=kind)]
-        if found:
-            return sorted(found)
-    endings = ", ".join(members or [suffix for kind in kinds for suffix in SUFFIXES[kind]])
-    raise CorpusError(
-        f"the folder must hold files that end in or match {endings}",
-        found=f"none among {len(names)} files of {folder}",
-        run="pass one file, or set source.members of the card",
-        about=str(folder),
-    )
-
-
-def _is_member(name: str, *, members: Sequence[str] | None, kind: str) -> bool:
-    if members is not None:
-        return any(fnmatch.fnmatchcase(name, pattern) for pattern in members)
-    return find_kind(name) == kind

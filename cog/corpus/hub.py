@@ -36,7 +36,8 @@ def save_hub_splits(source: Source, folder: Path, *, columns: Sequence[str]) -> 
             raise _out_of_reach(source.dataset, error) from None
         except Exception as error:  # the hub's clients raise what their transport raises
             raise _out_of_reach(source.dataset, error) from None
-        missing = [name for name in columns if name not in rows.column_names]
+        roots = {n: n if n in rows.column_names else n.split(".")[0] for n in columns}
+        missing = [name for name in columns if roots[name] not in rows.column_names]
         if missing:
             raise CorpusError(
                 f"data set {source.dataset} must have the column {missing[0]!r}",
@@ -45,7 +46,7 @@ def save_hub_splits(source: Source, folder: Path, *, columns: Sequence[str]) -> 
                 about=source.dataset,
             )
         name = f"{split.replace('/', '-')}.parquet"
-        rows.select_columns(list(columns)).to_parquet(folder / name)
+        rows.select_columns(list(dict.fromkeys(roots.values()))).to_parquet(folder / name)
         names.append(name)
     return names
 

@@ -1,11 +1,10 @@
-"""Adding, removing and checking corpora: cards and ids go in, changes or findings come out."""
+"""Adding and checking corpora: cards and ids go in, changes or findings come out."""
 
-import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from cog.cards import Card, check_corpus_id
-from cog.corpus.fetch import list_source_files
+from cog.cards import Card
+from cog.corpus.local_files import list_source_files
 from cog.corpus.normalisers import get_normaliser
 from cog.corpus.readers import fill_in, iter_found
 from cog.corpus.sources import (
@@ -20,18 +19,14 @@ from cog.corpus.sources import (
 from cog.corpus.tally import Tally
 from cog.errors import CogError, CorpusError, RegistryError
 from cog.params import load_params
-from cog.params_edit import add_corpus_entry, remove_corpus_entry, remove_lock_entries
+from cog.params_edit import add_corpus_entry
 from cog.paths import ProjectPaths
 from cog.records import Document
 from cog.registry import (
-    check_childless,
-    load_active,
     load_resolved_card,
     remove_card,
     save_card,
 )
-
-DVC_LOCK = "dvc.lock"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,42 +107,6 @@ def read_first_document(card: Card, path: Path) -> Document:
         run="mend the files, or name another path",
         about=str(path),
     )
-
-
-def remove_corpus(paths: ProjectPaths, corpus_id: str, *, is_trial: bool) -> list[str]:
-    """Remove a corpus: its card, its entries in params.yaml and dvc.lock, and all that was built.
-
-    :param paths: The project.
-    :param corpus_id: The corpus.
-    :param is_trial: Whether to say only what would go.
-    :returns: What is gone, or would be, as paths and entries.
-    :raises RegistryError: If it is active, another corpus extends it, or there is nothing of it.
-    """
-    check_corpus_id(corpus_id)
-    active = load_active(paths)
-    if active is not None and active.corpus == corpus_id:
-        raise RegistryError(
-            f"corpus {corpus_id} must not be active to be removed",
-            found="it is switched on",
-            run="cog switch --corpus OTHER, or cog rollback",
-            about=corpus_id,
-        )
-    check_childless(paths, corpus_id)
-    card_path = paths.card(corpus_id)
-    folder = paths.corpus(corpus_id).root
-    gone = [str(path.relative_to(paths.root)) for path in (card_path, folder) if path.exists()]
-    if corpus_id in load_params(paths.params).corpora:
-        gone.append(f"{paths.params.name}: corpora.{corpus_id}")
-    if is_trial and gone:
-        return gone
-    # The entry goes first: the pipeline never names a corpus without a card.
-    remove_corpus_entry(paths.params, corpus_id)
-    remove_card(paths, corpus_id)
-    if remove_lock_entries(paths.root / DVC_LOCK, corpus_id):
-        gone.append(f"{DVC_LOCK}: stages of {corpus_id}")
-    if folder.exists():
-        shutil.rmtree(folder)
-    return gone
 
 
 def check_corpus(paths: ProjectPaths, corpus_id: str) -> list[Finding]:

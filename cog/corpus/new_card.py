@@ -41,6 +41,8 @@ class NewCorpus:
     :param min_words: As ``filters.min_words``.
     :param max_words: As ``filters.max_words``.
     :param deduplicate: As ``deduplicate``.
+    :param near_threshold: As ``filters.near_threshold``.
+    :param schema: As ``format.schema``, one ``NAME=TYPE`` each.
     :param held_out: As ``prompts.held_out``.
     :param seed: As ``prompts.seed``.
     """
@@ -68,6 +70,8 @@ class NewCorpus:
     min_words: int
     max_words: int | None
     deduplicate: str
+    near_threshold: float
+    schema: tuple[str, ...]
     held_out: float
     seed: int
 
@@ -110,15 +114,29 @@ def build_card(new: NewCorpus, *, project: Path, folder: Path) -> Card:
             "url": new.url,
             "on_error": new.on_error,
             "local": None,
+            "schema": dict(_read_type(each) for each in new.schema) or None,
         },
         "normaliser": new.normaliser,
-        "filters": {"min_words": new.min_words, "max_words": new.max_words},
+        "filters": {
+            "min_words": new.min_words,
+            "max_words": new.max_words,
+            "near_threshold": new.near_threshold,
+        },
         "deduplicate": new.deduplicate,
         "prompts": {"held_out": new.held_out, "seed": new.seed},
         "extends": None,
         "subset": None,
     }
     return parse_card(content, f"{new.corpus_id}.yaml")
+
+
+def _read_type(text: str) -> tuple[str, str]:
+    name, mark, kind = text.rpartition("=")
+    if not mark:
+        raise CorpusError(
+            "a field's type is given as NAME=TYPE", found=text, run="--schema body=text", about=text
+        )
+    return name, kind
 
 
 def _write_path(path: Path, project: Path) -> str:

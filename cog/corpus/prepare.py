@@ -1,27 +1,32 @@
 """Raw files become documents: a card and raw/ go in, documents and prompts come out as Parquet.
 
 Everything is streamed. Memory holds one document, one row group and 8 bytes per document and per
-distinct text; a document has at most 16,777,216 characters.
+distinct text; a document of more than 16,777,216 characters is cut into parts.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from cog.cards import Card
 from cog.corpus.documents import DOCUMENT_SCHEMA, PROMPT_SCHEMA, RecordWriter
-from cog.corpus.normalisers import get_normaliser
+from cog.corpus.duplicates import drop_near_duplicates
+from cog.corpus.normalisers import ENTITY, get_normaliser
+from cog.corpus.parts import count_words
 from cog.corpus.prompts import Tokenise, iter_prompts
 from cog.corpus.readers import fill_in, iter_found
 from cog.corpus.report import PrepareReport
 from cog.corpus.selection import SeenTexts, is_held_out, is_in_subset
 from cog.corpus.sources import get_layout, list_raw_files, load_source_record
 from cog.corpus.staging import open_staging
+from cog.corpus.suitability import CountPieces, TextSample, measure_suitability
 from cog.corpus.tally import Tally
 from cog.errors import CorpusError
 from cog.paths import CorpusPaths
 from cog.progress import Progress
 from cog.records import Document
+
+ENTITIES = "documents hold HTML entities such as &amp;: normaliser html-v1 decodes them"
 
 
 def prepare_corpus(
@@ -32,6 +37,7 @@ def prepare_corpus(
     progress: Progress,
     prompt_tokens: int,
     reference_tokens: int,
+    count_pieces: CountPieces | None = None,
 ) -> PrepareReport:
     """Normalise, filter, de-duplicate and select the documents of a corpus, and cut its prompts.
 
@@ -41,6 +47,8 @@ def prepare_corpus(
     :param progress: Told of every document read.
     :param prompt_tokens: Number of tokens of a prompt.
     :param reference_tokens: Number of tokens that follow it.
+    :param count_pieces: Counts tokens and pieces of a text, to warn of a model that does not suit
+        the corpus; None for no warning.
     :returns: What was done; it is kept in ``documents.parquet`` too.
     :raises CorpusError: If a raw file or record cannot be used, or no document is left.
     """
@@ -54,7 +62,9 @@ def prepare_corpus(
             RecordWriter(prompts_path, PROMPT_SCHEMA) as prompts,
         ):
             counter = _Counter()
-            for document in _iter_clean(card, corpus_paths.raw, tally=tally, progress=progress):
+            for document in _iter_distinct(
+                card, corpus_paths.raw, staging=staging, tally=tally, progress=progress
+            ):
                 if is_held_out(card, document.document_id):
                     tally.skip("held-out")
                     for prompt in iter_prompts(
@@ -69,6 +79,8 @@ def prepare_corpus(
                 else:
                     documents.write(document)
                     counter.add(document)
+            if count_pieces is not None:
+                tally.notes += counter.list_warnings(card, count_pieces)
             report = _build_report(
                 card, tally, documents=documents, prompts=prompts, counter=counter
             )
@@ -84,10 +96,29 @@ class _Counter:
     def __init__(self) -> None:
         self.num_words = 0
         self.num_characters = 0
+        self.sample = TextSample()
 
     def add(self, document: Document) -> None:
-        self.num_words += len(document.text.split())
+        self.num_words += count_words(document.text)
         self.num_characters += len(document.text)
+        self.sample.add(document)
+
+    def list_warnings(self, card: Card, count_pieces: CountPieces) -> Iterable[str]:
+        measured = measure_suitability(
+            self.sample, language=card.language, count_pieces=count_pieces
+        )
+        return measured.warnings
+
+
+def _iter_distinct(
+    card: Card, raw: Path, *, staging: Path, tally: Tally, progress: Progress
+) -> Iterator[Document]:
+    documents = _iter_clean(card, raw, tally=tally, progress=progress)
+    if card.deduplicate != "near":
+        return documents
+    assert card.filters is not None
+    threshold = card.filters.near_threshold
+    return drop_near_duplicates(documents, folder=staging, threshold=threshold, tally=tally)
 
 
 def _iter_clean(card: Card, raw: Path, *, tally: Tally, progress: Progress) -> Iterator[Document]:
@@ -97,12 +128,17 @@ def _iter_clean(card: Card, raw: Path, *, tally: Tally, progress: Progress) -> I
     found = iter_found(
         card, list_raw_files(raw, record), layout=get_layout(card, record), tally=tally
     )
+    is_decoding = "html-v1" in card.normaliser
     seen_ids = SeenTexts()
     seen_texts = SeenTexts()
+    unmet = dict.fromkeys(card.filters.exclude if card.filters else ())
     for received in found:
         progress.advance(1)
+        if not is_decoding and ENTITY.search(received.text):
+            tally.count(ENTITIES)
         title = " ".join(normalise(received.title).split())
         document = replace(received, title=title, text=normalise(received.text))
+        unmet.pop(document.document_id, None)
         reason = _find_reason(card, document, seen_texts)
         if reason is not None:
             tally.skip(reason)
@@ -110,20 +146,22 @@ def _iter_clean(card: Card, raw: Path, *, tally: Tally, progress: Progress) -> I
             tally.reject(document.source, f"the id {document.document_id!r} was there before")
         else:
             yield fill_in(document, card)
+    tally.notes += [f"filters.exclude names {each!r}, which is not there" for each in unmet]
 
 
 def _find_reason(card: Card, document: Document, seen_texts: SeenTexts) -> str | None:
     assert card.filters is not None
-    num_words = len(document.text.split())
+    num_words = count_words(document.text)
     if num_words == 0:
         return "empty"
     if num_words < card.filters.min_words:
         return "too-short"
     if card.filters.max_words is not None and num_words > card.filters.max_words:
         return "too-long"
-    if card.deduplicate == "exact" and not seen_texts.add(document.text):
-        return "duplicate"
-    return None
+    is_new = card.deduplicate == "none" or seen_texts.add(document.text)
+    if document.document_id in card.filters.exclude:
+        return "excluded"  # and so is a later document of the same text
+    return None if is_new else "duplicate"
 
 
 def _build_report(
@@ -157,5 +195,5 @@ def _build_report(
         num_prompts=prompts.num_records,
         digest=documents.digest(),
         prompts_digest=prompts.digest(),
-        notes=tuple(tally.notes),
+        notes=tuple(tally.list_notes()),
     )

@@ -3,9 +3,12 @@
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
+from cog.corpus.parts import find_cut
 from cog.records import Document, Prompt
 
 Tokenise: TypeAlias = Callable[[str], list[tuple[int, int]]]
+
+MAX_BLOCK_CHARACTERS = 1 << 18  # longer texts are tokenised in blocks, so that memory stays bounded
 
 
 def iter_prompts(
@@ -17,23 +20,36 @@ def iter_prompts(
     :param tokenise: Gives the first and one past the last character of every token of a text.
     :param prompt_tokens: Number of tokens of a prefix.
     :param reference_tokens: Number of tokens that follow it.
-    :yields: Prompts in the order of the text.
+    :yields: Prompts in the order of the text; none reaches over two blocks of a long text.
     """
-    spans = tokenise(document.text)
     window = prompt_tokens + reference_tokens
-    char_start = 0
-    for number, first in enumerate(range(0, len(spans) - window + 1, window)):
-        # Tokens of one character of several bytes share its span: never begin before the last end.
-        char_start = max(char_start, spans[first][0])
-        char_cut = spans[first + prompt_tokens - 1][1]
-        char_end = spans[first + window - 1][1]
-        if char_start < char_cut < char_end:
-            yield Prompt(
-                prompt_id=f"{document.document_id}#{number}",
-                document_id=document.document_id,
-                prefix=document.text[char_start:char_cut],
-                reference=document.text[char_cut:char_end],
-                char_start=char_start,
-                char_end=char_end,
-            )
-        char_start = char_end
+    number = 0
+    for offset, block in _iter_blocks(document.text):
+        spans = tokenise(block)
+        char_start = 0
+        for first in range(0, len(spans) - window + 1, window):
+            # Tokens of one character of several bytes share its span: never begin before the last
+            # end.
+            char_start = max(char_start, spans[first][0])
+            char_cut = spans[first + prompt_tokens - 1][1]
+            char_end = spans[first + window - 1][1]
+            if char_start < char_cut < char_end:
+                yield Prompt(
+                    prompt_id=f"{document.document_id}#{number}",
+                    document_id=document.document_id,
+                    prefix=block[char_start:char_cut],
+                    reference=block[char_cut:char_end],
+                    char_start=offset + char_start,
+                    char_end=offset + char_end,
+                )
+            char_start = char_end
+            number += 1
+
+
+def _iter_blocks(text: str) -> Iterator[tuple[int, str]]:
+    start = 0
+    while len(text) - start > MAX_BLOCK_CHARACTERS:
+        cut = find_cut(text[start : start + MAX_BLOCK_CHARACTERS + 1], MAX_BLOCK_CHARACTERS)
+        yield start, text[start : start + cut]
+        start += cut
+    yield start, text[start:]

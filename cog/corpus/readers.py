@@ -6,20 +6,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote
 
-from cog.cards import Card, Fields, Format
-from cog.corpus.decoding import (
-    MAX_DOCUMENT_CHARACTERS,
-    Line,
-    RawFile,
-    choose_encoding,
-    iter_lines,
-)
+from cog.cards import Card
+from cog.corpus.decoding import BYTE_ORDER_MARK, Line, RawFile, choose_encoding, iter_lines
+from cog.corpus.parts import iter_parts, name_part
 from cog.corpus.reassembly import iter_units
 from cog.corpus.rows import Row, iter_rows
+from cog.corpus.schema import get_value, list_nullable
 from cog.corpus.tally import Tally
-from cog.records import Document
+from cog.records import Document, Fields, Format
 
 MAX_ID_CHARACTERS = 512
+CUT = "documents that are too long for one are cut into parts"
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
@@ -88,17 +85,18 @@ def find_problem(document: Document) -> str | None:
 def _iter_row_documents(
     file: RawFile, card_format: Format, *, layout: Layout, tally: Tally
 ) -> Iterator[Document]:
+    reader = _FieldReader(card_format, tally)
     for row in iter_rows(file, layout.kind, card_format=card_format, tally=tally):
         source = f"{file.name}:{row.number}"
         try:
-            document = _read_row(row, card_format.fields, file=file, source=source)
+            document = reader.read(row, file=file, source=source)
         except _FieldError as error:
             tally.reject(source, str(error))
             continue
-        if len(document.text) > MAX_DOCUMENT_CHARACTERS:
-            tally.reject(source, f"over {MAX_DOCUMENT_CHARACTERS} characters", reason="too-long")
-        else:
-            yield document
+        for number, part in enumerate(iter_parts(document)):
+            if number == 1:
+                tally.count(CUT)
+            yield part
 
 
 def _iter_unit_documents(
@@ -109,22 +107,25 @@ def _iter_unit_documents(
         lines = iter_lines(file, encoding, tally=tally)
     else:
         lines = _iter_row_lines(file, card_format, layout=layout, tally=tally)
+    first_number = 0
     for unit in iter_units(lines, documents=layout.documents, heading=layout.heading):
+        if unit.part == 1:
+            tally.count(CUT)
+        if unit.part <= 1:
+            first_number = unit.number
+        default = file.stem if layout.documents == "file" else f"{file.stem}:{first_number}"
+        document_id = name_part(unit.key or default, unit.part)
         source = f"{file.name}:{unit.number}"
-        if unit.is_oversized:
-            problem = f"over {MAX_DOCUMENT_CHARACTERS} characters (format.documents: another rule?)"
-            tally.reject(source, problem, reason="too-long")
-            continue
-        default = file.stem if layout.documents == "file" else f"{file.stem}:{unit.number}"
-        yield Document(unit.key or default, unit.title, unit.text, "", "", source)
+        yield Document(document_id, unit.title, unit.text, "", "", source)
 
 
 def _iter_row_lines(
     file: RawFile, card_format: Format, *, layout: Layout, tally: Tally
 ) -> Iterator[Line]:
+    reader = _FieldReader(card_format, tally)
     for row in iter_rows(file, layout.kind, card_format=card_format, tally=tally):
         try:
-            text = _join_texts(row.values, card_format.fields.text, glue="\n")
+            text = reader.join_texts(row.values or {})
         except _FieldError as error:
             tally.reject(f"{file.name}:{row.number}", str(error))
             continue
@@ -136,44 +137,93 @@ class _FieldError(Exception):
     """A field of a row cannot be used."""
 
 
-def _read_row(row: Row, fields: Fields, *, file: RawFile, source: str) -> Document:
-    values = row.values
-    return Document(
-        document_id=_join_ids(values, fields.id) if fields.id else f"{file.stem}:{row.number}",
-        title=_join_optional(values, fields.title, glue=", "),
-        text=_join_texts(values, fields.text, glue="\n"),
-        url=_join_optional(values, fields.url, glue=""),
-        licence=_join_optional(values, fields.licence, glue=" "),
-        source=source,
-    )
+class _FieldReader:
+    """Reads the fields of a card out of rows.
+
+    :param card_format: The card's format.
+    :param tally: Where byte-order marks inside fields are counted.
+    """
+
+    def __init__(self, card_format: Format, tally: Tally) -> None:
+        self._fields: Fields = card_format.fields
+        self._nullable = list_nullable(card_format)
+        self._tally = tally
+
+    def read(self, row: Row, *, file: RawFile, source: str) -> Document:
+        """Make a document of a row.
+
+        :param row: The row.
+        :param file: Where it is from.
+        :param source: What is said of where it is from.
+        :returns: The document.
+        :raises _FieldError: If a field cannot be used.
+        """
+        values, fields = row.values or {}, self._fields
+        return Document(
+            document_id=self._join_ids(values) if fields.id else f"{file.stem}:{row.number}",
+            title=_join_optional(values, fields.title, glue=", "),
+            text=self.join_texts(values),
+            url=_join_optional(values, fields.url, glue=""),
+            licence=_join_optional(values, fields.licence, glue=" "),
+            source=source,
+        )
+
+    def join_texts(self, values: dict[str, Any]) -> str:
+        """Join the fields of the text.
+
+        :param values: Columns or keys and what they hold.
+        :returns: The text; empty if all of them may be missing and are.
+        :raises _FieldError: If one is missing, or no text.
+        """
+        pieces: list[str] = []
+        for name in self._fields.text:
+            value = _find_value(values, name)
+            if isinstance(value, str):
+                pieces.append(value)
+            elif isinstance(value, list) and all(isinstance(each, str) for each in value):
+                pieces += value
+            elif name not in self._nullable or value is not None:
+                raise _FieldError(_word_problem(values, name, value))
+        if pieces and pieces[0].startswith(BYTE_ORDER_MARK):
+            pieces[0] = pieces[0].removeprefix(BYTE_ORDER_MARK)
+            self._tally.count("byte-order marks stripped from the beginning of texts")
+        return "\n".join(pieces)
+
+    def _join_ids(self, values: dict[str, Any]) -> str:
+        parts = []
+        for name in self._fields.id:
+            value = _find_value(values, name)
+            if isinstance(value, bool) or not isinstance(value, (str, int)):
+                kind = "null" if _has_value(values, name) else "missing"
+                kind = kind if value is None else repr(value)[:80]
+                raise _FieldError(f"field {name!r} must be an id, not {kind}")
+            parts.append(str(value))
+        return "/".join(parts)
 
 
-def _join_texts(values: dict[str, Any], names: Sequence[str], *, glue: str) -> str:
-    parts = []
-    for name in names:
-        if name not in values:
-            raise _FieldError(f"field {name!r} is missing")
-        value = values[name]
-        if not isinstance(value, str):
-            kind = "null" if value is None else type(value).__name__
-            raise _FieldError(f"field {name!r} must be a text, not {kind}")
-        parts.append(value)
-    return glue.join(parts)
+def _word_problem(values: dict[str, Any], name: str, value: object) -> str:
+    if not _has_value(values, name):
+        return f"field {name!r} is missing"
+    return f"field {name!r} must be a text, not {'null' if value is None else type(value).__name__}"
 
 
-def _join_ids(values: dict[str, Any], names: Sequence[str]) -> str:
-    parts = []
-    for name in names:
-        value = values.get(name)
-        if isinstance(value, bool) or not isinstance(value, (str, int)):
-            kind = "missing" if name not in values else "null" if value is None else repr(value)
-            raise _FieldError(f"field {name!r} must be an id, not {kind}")
-        parts.append(str(value))
-    return "/".join(parts)
+def _has_value(values: dict[str, Any], name: str) -> bool:
+    try:
+        get_value(values, name)
+    except KeyError:
+        return False
+    return True
+
+
+def _find_value(values: dict[str, Any], name: str) -> Any:  # noqa: ANN401
+    try:
+        return get_value(values, name)
+    except KeyError:
+        return None
 
 
 def _join_optional(values: dict[str, Any], names: Sequence[str], *, glue: str) -> str:
-    found = (values.get(name) for name in names)
+    found = (_find_value(values, name) for name in names)
     return glue.join(str(value) for value in found if value is not None and value != "")
 
 

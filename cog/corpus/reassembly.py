@@ -5,7 +5,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from cog.cards import WIKITEXT_HEADING
-from cog.corpus.decoding import MAX_DOCUMENT_CHARACTERS, Line
+from cog.corpus import parts
+from cog.corpus.decoding import Line
+from cog.corpus.parts import find_cut
 
 # ` = Title = `; ` = = Section = = ` is no title
 _WIKITEXT_TITLE = re.compile(r"= (?!= )(?P<title>\S(?:.*\S)?)(?<! =) =")
@@ -13,41 +15,48 @@ _WIKITEXT_TITLE = re.compile(r"= (?!= )(?P<title>\S(?:.*\S)?)(?<! =) =")
 
 @dataclass(slots=True)
 class Unit:
-    """A run of lines that is one document.
+    """A run of lines that is one document, or a part of one that is too long.
 
     :param number: Number of its first line.
     :param title: Its title; empty if it has none.
     :param key: Its id; empty if the lines give none.
-    :param lines: Its lines.
-    :param num_characters: Their length with line ends; above the limit ``lines`` is not complete.
+    :param part: Number of the part, from 1; 0 for a document in one piece.
+    :param pieces: Its text in pieces, line feeds among them.
+    :param num_characters: Their length.
     """
 
     number: int
     title: str = ""
     key: str = ""
-    lines: list[str] = field(default_factory=list)
+    part: int = 0
+    pieces: list[str] = field(default_factory=list)
     num_characters: int = 0
 
     @property
-    def is_oversized(self) -> bool:
-        """Whether the text is longer than a document may be."""
-        return self.num_characters > MAX_DOCUMENT_CHARACTERS
-
-    @property
     def text(self) -> str:
-        """The lines, joined."""
-        return "\n".join(self.lines)
+        """The pieces, joined."""
+        return "".join(self.pieces)
 
-    def add(self, line: Line) -> None:
-        """Append a line; beyond the limit it is only counted, so that memory stays bounded.
+    def add(self, line: Line) -> Iterator["Unit"]:
+        """Append a line; what is then too long comes out in parts, so that memory stays bounded.
 
         :param line: The line.
+        :yields: Parts that are full; the unit goes on with what follows them.
         """
-        self.num_characters += len(line.text) + 1
-        if line.is_oversized:
-            self.num_characters += MAX_DOCUMENT_CHARACTERS
-        if not self.is_oversized:
-            self.lines.append(line.text)
+        if self.pieces and line.is_start:
+            self._append("\n")
+        self._append(line.text)
+        while self.num_characters > parts.MAX_DOCUMENT_CHARACTERS:
+            text = self.text
+            cut = find_cut(text, parts.MAX_DOCUMENT_CHARACTERS)
+            self.part = max(1, self.part)
+            yield Unit(self.number, self.title, self.key, self.part, [text[:cut]], cut)
+            self.number, self.part = line.number, self.part + 1
+            self.pieces, self.num_characters = [text[cut:]], len(text) - cut
+
+    def _append(self, piece: str) -> None:
+        self.pieces.append(piece)
+        self.num_characters += len(piece)
 
 
 def iter_units(lines: Iterable[Line], *, documents: str, heading: str | None) -> Iterator[Unit]:
@@ -60,46 +69,56 @@ def iter_units(lines: Iterable[Line], *, documents: str, heading: str | None) ->
     :raises ValueError: If there is no such rule.
     """
     if documents == "file":
-        return _iter_file(lines)
+        return _assemble(_iter_file(lines))
     if documents == "line":
-        return _iter_single(lines)
+        return _assemble(_iter_single(lines))
     if documents == "blank-line":
-        return _iter_paragraphs(lines)
+        return _assemble(_iter_paragraphs(lines))
     if documents == "heading" and heading is not None:
-        return _iter_headed(lines, heading)
+        return _assemble(_iter_headed(lines, heading))
     raise ValueError(f"no rule {documents!r} for lines")
 
 
-def _iter_file(lines: Iterable[Line]) -> Iterator[Unit]:
-    unit = Unit(1)
-    for line in lines:
-        unit.add(line)
-    yield unit
-
-
-def _iter_single(lines: Iterable[Line]) -> Iterator[Unit]:
-    for line in lines:
-        unit = Unit(line.number)
-        unit.add(line)
-        yield unit
-
-
-def _iter_paragraphs(lines: Iterable[Line]) -> Iterator[Unit]:
+def _assemble(steps: Iterable[Unit | Line]) -> Iterator[Unit]:
+    # An empty unit begins a document, the lines after it are its own.
     unit: Unit | None = None
-    for line in lines:
-        if _is_blank(line):
+    for step in steps:
+        if isinstance(step, Unit):
             if unit is not None:
                 yield unit
-            unit = None
-            continue
-        unit = unit or Unit(line.number)
-        unit.add(line)
+            unit = step
+        elif unit is not None:
+            yield from unit.add(step)
     if unit is not None:
         yield unit
 
 
-def _iter_headed(lines: Iterable[Line], heading: str) -> Iterator[Unit]:
-    unit: Unit | None = None
+def _iter_file(lines: Iterable[Line]) -> Iterator[Unit | Line]:
+    yield Unit(1)
+    yield from lines
+
+
+def _iter_single(lines: Iterable[Line]) -> Iterator[Unit | Line]:
+    for line in lines:
+        if line.is_start:
+            yield Unit(line.number)
+        yield line
+
+
+def _iter_paragraphs(lines: Iterable[Line]) -> Iterator[Unit | Line]:
+    is_inside = False
+    for line in lines:
+        if _is_blank(line):
+            is_inside = False
+            continue
+        if not is_inside:
+            yield Unit(line.number)
+        is_inside = True
+        yield line
+
+
+def _iter_headed(lines: Iterable[Line], heading: str) -> Iterator[Unit | Line]:
+    is_inside = False
     headings = (
         _iter_wikitext(lines)
         if heading == WIKITEXT_HEADING
@@ -107,22 +126,21 @@ def _iter_headed(lines: Iterable[Line], heading: str) -> Iterator[Unit]:
     )
     for line, match in headings:
         if match is not None:
-            if unit is not None:
-                yield unit
             groups = match.groupdict()
-            unit = Unit(line.number, title=groups.get("title") or "", key=groups.get("id") or "")
+            yield Unit(line.number, title=groups.get("title") or "", key=groups.get("id") or "")
+            is_inside = True
         elif not _is_blank(line):
-            unit = unit or Unit(line.number)
-            unit.add(line)
-    if unit is not None:
-        yield unit
+            if not is_inside:
+                yield Unit(line.number)
+            is_inside = True
+            yield line
 
 
 def _iter_by_pattern(
     lines: Iterable[Line], pattern: re.Pattern[str]
 ) -> Iterator[tuple[Line, re.Match[str] | None]]:
     for line in lines:
-        yield line, pattern.fullmatch(line.text)
+        yield line, pattern.fullmatch(line.text) if line.is_whole else None
 
 
 def _iter_wikitext(lines: Iterable[Line]) -> Iterator[tuple[Line, re.Match[str] | None]]:
@@ -139,8 +157,9 @@ def _iter_wikitext(lines: Iterable[Line]) -> Iterator[tuple[Line, re.Match[str] 
 
 def _match_title(before: Line | None, line: Line, after: Line | None) -> re.Match[str] | None:
     is_alone = all(other is None or _is_blank(other) for other in (before, after))
-    return _WIKITEXT_TITLE.fullmatch(line.text.strip()) if is_alone else None
+    is_title = is_alone and line.is_whole
+    return _WIKITEXT_TITLE.fullmatch(line.text.strip()) if is_title else None
 
 
 def _is_blank(line: Line) -> bool:
-    return not line.is_oversized and not line.text.strip()
+    return line.is_whole and not line.text.strip()

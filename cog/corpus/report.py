@@ -11,6 +11,8 @@ SKIP_REASONS = (
     "too-short",
     "too-long",
     "duplicate",
+    "near-duplicate",
+    "excluded",
     "held-out",
     "outside-subset",
 )

@@ -2,14 +2,16 @@
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 
-from cog.cards import Card, Format
+from cog.cards import Card
 from cog.corpus.decoding import RawFile
 from cog.corpus.readers import Layout
 from cog.errors import CorpusError
+from cog.records import Format
 
 SOURCE_FILE = "SOURCE.json"
 ORIGINS = ("wheel", "hub", "files", "local")
@@ -161,7 +163,10 @@ def _find_stems(names: Sequence[str]) -> list[str]:
         len(parts) > num_common for parts in parents
     ):
         num_common += 1
-    return ["/".join(_drop_suffix(name).split("/")[num_common:]) for name in names]
+    shortened = ["/".join(name.split("/")[num_common:]) for name in names]
+    stems = [_drop_suffix(name) for name in shortened]
+    counts = Counter(stems)  # a.txt and a.md keep their endings, so that ids differ
+    return [name if counts[stem] > 1 else stem for name, stem in zip(shortened, stems, strict=True)]
 
 
 def _drop_suffix(name: str) -> str:

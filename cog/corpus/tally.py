@@ -16,11 +16,13 @@ class Tally:
     :param on_error: ``fail`` or ``skip``.
     :param skipped: Number of records by reason; every reason is there.
     :param notes: Facts for the report, in the order they came up.
+    :param facts: Facts for the report that are counted, in words, and how often they came up.
     """
 
     on_error: str
     skipped: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(SKIP_REASONS, 0)))
     notes: list[str] = field(default_factory=list)
+    facts: Counter[str] = field(default_factory=Counter)
 
     def skip(self, reason: str) -> None:
         """Count a record that is left out by rule.
@@ -28,6 +30,20 @@ class Tally:
         :param reason: One of ``SKIP_REASONS``.
         """
         self.skipped[reason] += 1
+
+    def count(self, fact: str) -> None:
+        """Count something worth a note that may come up often.
+
+        :param fact: What is counted, in the plural.
+        """
+        self.facts[fact] += 1
+
+    def list_notes(self) -> list[str]:
+        """Word everything that is worth a note.
+
+        :returns: One line each.
+        """
+        return [*self.notes, *(f"{count} {fact}" for fact, count in self.facts.items())]
 
     def reject(self, where: str, problem: str, *, reason: str = "malformed") -> None:
         """Count a record that cannot be used, or stop.

@@ -1,6 +1,6 @@
 """Citations: a copied segment and its document go in, a segment that names its source comes out."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from cog.decoding.text import Copy
@@ -8,13 +8,20 @@ from cog.errors import IndexMismatchError
 from cog.records import Document, Segment
 
 
-def cite_segment(segment: Segment, copy: Copy | None, documents: Mapping[int, Document]) -> Segment:
+def cite_segment(
+    segment: Segment,
+    copy: Copy | None,
+    documents: Mapping[int, Document],
+    *,
+    get_corpus_id: Callable[[int], str],
+) -> Segment:
     """Name the source of a copied segment, and hold the copy against it.
 
     :param segment: The segment.
     :param copy: Where it was copied from; None for a vocabulary segment, which is returned as it
         is.
     :param documents: Documents by their position in the index.
+    :param get_corpus_id: Tells the corpus of such a position.
     :returns: The segment with its source; ``document.text[char_start:char_end] == text``.
     :raises IndexMismatchError: If a copy is not what its document says.
     """
@@ -34,4 +41,5 @@ def cite_segment(segment: Segment, copy: Copy | None, documents: Mapping[int, Do
         title=document.title,
         licence=document.licence,
         url=document.url,
+        corpus=get_corpus_id(copy.document_ordinal),
     )

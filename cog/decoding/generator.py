@@ -16,8 +16,9 @@ from cog.decoding.pool import Pool, PoolSource
 from cog.decoding.request import Request, check_request
 from cog.decoding.row import Row
 from cog.decoding.text import GrowingText
+from cog.decoding.verbatim import VerbatimLimit
 from cog.decoding.workers import Workers
-from cog.index.reader import PhraseIndex
+from cog.index.union_index import AnyIndex
 from cog.model.cache import PrefixCache
 from cog.model.load import CogModel
 from cog.records import Generation, Segment
@@ -41,7 +42,7 @@ class CopyGenerator:
     def __init__(
         self,
         model: CogModel,
-        index: PhraseIndex,
+        index: AnyIndex,
         *,
         allowed_chunks: NDArray[np.bool_] | None = None,
     ) -> None:
@@ -49,6 +50,9 @@ class CopyGenerator:
         self.pools = PoolSource(model, index, allowed_chunks=allowed_chunks)
         self.index = index
         self._workers = Workers(model.prefix_encoder.device)
+        self._verbatim = VerbatimLimit(
+            model.splitter, lambda ordinal: index.get_documents([ordinal])[ordinal].text
+        )
         self._special = torch.from_numpy(model.splitter.special_token_ids).to(
             model.prefix_encoder.device
         )
@@ -139,6 +143,10 @@ class CopyGenerator:
                 row, row_logits = rows[member], logits[member]
                 decoding = row.request.decoding
                 scores = pool.phrases.score(starts[k], ends[k], phrase_bias=decoding.phrase_bias)
+                if decoding.max_verbatim_words:
+                    scores = self._verbatim.mask(
+                        scores, row.text, pool, max_words=decoding.max_verbatim_words
+                    )
                 if decoding.min_token_probability:
                     row_logits, scores = mask_implausible(
                         row_logits,
@@ -194,7 +202,10 @@ class CopyGenerator:
     def _cite(self, text: GrowingText, *, first: int = 0) -> tuple[Segment, ...]:
         documents = self.index.get_documents(text.document_ordinals(first=first))
         parts = zip(text.segments[first:], text.copies[first:], strict=True)
-        return tuple(cite_segment(segment, copy, documents) for segment, copy in parts)
+        return tuple(
+            cite_segment(segment, copy, documents, get_corpus_id=self.index.get_corpus_id)
+            for segment, copy in parts
+        )
 
     def _finish(self, row: Row, seconds: dict[str, float]) -> Generation:
         segments = self._cite(row.text)

@@ -1,35 +1,46 @@
-"""Licences: the licence of every document goes in, which documents may be copied from comes out."""
+"""What may be copied: licences and ids of documents go in, those that may be copied come out."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from cog.errors import GenerationError
 
 
 @dataclass(frozen=True, slots=True)
-class LicenceRule:
-    """Which licences may be copied from; names are compared without regard to case.
+class CopyRule:
+    """Which documents may be copied from; licences are compared without regard to case.
 
-    :param allowed: Only these, if any are named.
-    :param denied: Never these.
+    :param allowed: Only documents of these licences, if any are named.
+    :param denied: Never documents of these licences.
+    :param excluded: Ids of documents that are never copied from.
     """
 
     allowed: frozenset[str] = frozenset()
     denied: frozenset[str] = frozenset()
+    excluded: frozenset[str] = frozenset()
 
     @property
     def is_open(self) -> bool:
-        """Whether every licence may be copied from.
+        """Whether every document may be copied from.
 
-        :returns: True if the rule names none.
+        :returns: True if the rule names nothing.
         """
-        return not self.allowed and not self.denied
+        return not self.allowed and not self.denied and not self.excluded
 
-    def admits(self, licence: str) -> bool:
-        """Whether a licence may be copied from.
+    def admits(self, licence: str, document_id: str) -> bool:
+        """Whether a document may be copied from.
 
-        :param licence: SPDX id or a name.
+        :param licence: Its licence, an SPDX id or a name.
+        :param document_id: Its id.
         :returns: True if it may.
+        """
+        return document_id not in self.excluded and self.admits_licence(licence)
+
+    def admits_licence(self, licence: str) -> bool:
+        """Whether documents of a licence may be copied from.
+
+        :param licence: An SPDX id or a name.
+        :returns: True if they may.
         """
         name = licence.casefold()
         if name in {denied.casefold() for denied in self.denied}:
@@ -37,7 +48,7 @@ class LicenceRule:
         return not self.allowed or name in {allowed.casefold() for allowed in self.allowed}
 
 
-def check_rule(rule: LicenceRule, licences: Iterable[str], *, corpus_id: str) -> None:
+def check_rule(rule: CopyRule, licences: Iterable[str], *, corpus_id: str) -> None:
     """Refuse a rule that names a licence the corpus does not have, or leaves nothing to copy from.
 
     :param rule: The rule.
@@ -55,10 +66,38 @@ def check_rule(rule: LicenceRule, licences: Iterable[str], *, corpus_id: str) ->
                 run="name one of these",
                 about=corpus_id,
             )
-    if not any(rule.admits(licence) for licence in known):
+    if not any(rule.admits_licence(licence) for licence in known):
         raise GenerationError(
             f"the licence options must leave something of {corpus_id} to copy from",
             found="none of " + ", ".join(known),
             run="name fewer with --deny-licence, or more with --allow-licence",
+            about=corpus_id,
+        )
+
+
+def check_documents(
+    rule: CopyRule, document_ids: Collection[str], *, num_left: int, corpus_id: str
+) -> None:
+    """Refuse a rule that excludes a document that is not there, or leaves nothing to copy from.
+
+    :param rule: The rule.
+    :param document_ids: The documents of the corpus.
+    :param num_left: Number of documents that the rule admits.
+    :param corpus_id: The corpus.
+    :raises GenerationError: If a document is unknown or none is left.
+    """
+    unknown = sorted(rule.excluded - set(document_ids))
+    if unknown:
+        raise GenerationError(
+            f"{corpus_id} has no document {unknown[0]!r} to exclude",
+            found=f"{len(set(document_ids))} documents of other ids in its index",
+            run="take document_id from the segments of cog generate --json",
+            about=unknown[0],
+        )
+    if not num_left:
+        raise GenerationError(
+            f"what is excluded must leave something of {corpus_id} to copy from",
+            found="every document excluded by id or licence",
+            run="name fewer with --exclude-document or --deny-licence",
             about=corpus_id,
         )

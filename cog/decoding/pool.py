@@ -13,8 +13,8 @@ from cog.decoding.candidates import find_phrases
 from cog.decoding.distribution import PhraseTable
 from cog.decoding.request import Request
 from cog.decoding.scoring import WordScorer, make_scorer
-from cog.index.reader import PhraseIndex
 from cog.index.records import GatheredChunks
+from cog.index.union_index import AnyIndex
 from cog.model.load import CogModel
 
 
@@ -54,7 +54,7 @@ class PoolSource:
     """
 
     def __init__(
-        self, model: CogModel, index: PhraseIndex, *, allowed_chunks: NDArray[np.bool_] | None
+        self, model: CogModel, index: AnyIndex, *, allowed_chunks: NDArray[np.bool_] | None
     ) -> None:
         self._model = model
         self._index = index

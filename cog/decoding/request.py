@@ -56,6 +56,11 @@ def check_request(request: Request, encoder: PrefixEncoder) -> None:
             "min_token_probability must lie between 0 and 1",
             decoding.min_token_probability,
         ),
+        (
+            decoding.max_verbatim_words >= 0,
+            "max_verbatim_words must be 0 or more",
+            decoding.max_verbatim_words,
+        ),
     ]
     for is_met, wanted, found in checks:
         if not is_met:

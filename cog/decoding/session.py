@@ -11,30 +11,31 @@ from numpy.typing import NDArray
 
 from cog.corpus.documents import documents_digest
 from cog.decoding.generator import CopyGenerator
-from cog.decoding.licences import LicenceRule, check_rule
-from cog.errors import IndexMismatchError, NothingActiveError
+from cog.decoding.licences import CopyRule, check_documents, check_rule
+from cog.errors import NothingActiveError
 from cog.index.activation import get_model_folder
-from cog.index.reader import PhraseIndex, open_index
+from cog.index.union_index import AnyIndex, open_indexes
+from cog.index.unions import JOIN, check_cards, split_active
 from cog.model.fingerprint import fingerprint_model
 from cog.model.load import load_model
 from cog.params import Params
-from cog.paths import ProjectPaths
+from cog.paths import CorpusPaths, ProjectPaths
 from cog.records import Active
-from cog.registry import load_active, load_card
+from cog.registry import load_active
 
-OPEN_RULE = LicenceRule()
+OPEN_RULE = CopyRule()
 
 
 def choose_corpus(paths: ProjectPaths, corpus_id: str | None) -> tuple[str, Active | None]:
     """Say which corpus is meant.
 
     :param paths: The project.
-    :param corpus_id: A corpus id, or None for the active one.
+    :param corpus_id: A corpus id, or several joined with ``+``; None for what is active.
     :returns: The corpus id, and what is active if that was asked for.
     :raises NothingActiveError: If no id was given and nothing is switched on.
     """
     if corpus_id is not None:
-        return load_card(paths, corpus_id).id, None
+        return JOIN.join(check_cards(paths, corpus_id)), None
     active = load_active(paths)
     if active is None:
         raise NothingActiveError(
@@ -42,6 +43,7 @@ def choose_corpus(paths: ProjectPaths, corpus_id: str | None) -> tuple[str, Acti
             found="none",
             run="cog switch --corpus <id>, or pass --corpus <id>",
         )
+    check_cards(paths, active.corpus)
     return active.corpus, active
 
 
@@ -52,46 +54,44 @@ def open_generator(
     *,
     corpus_id: str | None,
     device: str,
-    licences: LicenceRule = OPEN_RULE,
+    rule: CopyRule = OPEN_RULE,
 ) -> Iterator[CopyGenerator]:
     """Load the model and open an index for as long as the block runs.
 
+    What is active is opened at the version that was switched on, also if it was rebuilt since.
+
     :param paths: The project.
     :param params: Its parameters.
-    :param corpus_id: A corpus id, or None for the active one.
+    :param corpus_id: A corpus id, or several joined with ``+``; None for what is active.
     :param device: ``cpu``, ``cuda`` or ``auto``.
-    :param licences: Which documents may be copied from.
+    :param rule: Which documents may be copied from.
     :yields: The generator.
-    :raises IndexMismatchError: If the active index was rebuilt since it was switched on.
     """
     chosen, active = choose_corpus(paths, corpus_id)
-    corpus_paths = paths.corpus(chosen)
     folder = get_model_folder(paths, params)
-    documents = corpus_paths.documents
-    with open_index(
-        corpus_paths,
-        locks=paths.locks,
-        corpus_id=chosen,
+    with open_indexes(
+        paths,
+        chosen,
         model_fingerprint=fingerprint_model(folder),
-        documents_digest=documents_digest(documents) if documents.is_file() else None,
+        documents_digest_of=_read_documents_digest if active is None else None,
+        digests=split_active(active) if active is not None else None,
     ) as index:
-        if active is not None and active.index != index.manifest.digest:
-            raise IndexMismatchError(
-                f"the active index of {chosen} is {active.index[:12]}",
-                found=f"{index.manifest.digest[:12]}, which was built since",
-                run=f"cog switch --corpus {chosen}",
-                about=chosen,
-            )
-        allowed = _allowed_chunks(index, licences, corpus_id=chosen)
+        allowed = _allowed_chunks(index, rule, corpus_id=chosen)
         yield CopyGenerator(load_model(folder, device=device), index, allowed_chunks=allowed)
 
 
-def _allowed_chunks(
-    index: PhraseIndex, rule: LicenceRule, *, corpus_id: str
-) -> NDArray[np.bool_] | None:
+def _read_documents_digest(corpus_paths: CorpusPaths) -> str | None:
+    documents = corpus_paths.documents
+    return documents_digest(documents) if documents.is_file() else None
+
+
+def _allowed_chunks(index: AnyIndex, rule: CopyRule, *, corpus_id: str) -> NDArray[np.bool_] | None:
     if rule.is_open:
         return None
-    licences = index.document_licences()
+    licences, document_ids = index.document_licences(), index.document_ids()
     check_rule(rule, licences, corpus_id=corpus_id)
-    is_admitted = np.array([rule.admits(licence) for licence in licences])
+    is_admitted = np.array(
+        [rule.admits(*each) for each in zip(licences, document_ids, strict=True)], dtype=bool
+    )
+    check_documents(rule, document_ids, num_left=int(is_admitted.sum()), corpus_id=corpus_id)
     return is_admitted[index.chunk_documents()]

@@ -76,4 +76,5 @@ def default_decoding(params: Params) -> Decoding:
         top_k_documents=settings.top_k_documents,
         phrase_bias=settings.phrase_bias,
         min_token_probability=settings.min_token_probability,
+        max_verbatim_words=settings.max_verbatim_words,
     )

@@ -7,8 +7,8 @@ from cog.errors import EvaluationError
 from cog.evaluation.protocol import check_one_protocol
 from cog.evaluation.records import EvaluationResult
 from cog.evaluation.results import check_current, get_current_index, load_results
+from cog.index.unions import check_cards
 from cog.paths import ProjectPaths
-from cog.registry import load_card
 
 DEFAULT_SYSTEM = "cog"
 
@@ -41,7 +41,8 @@ def choose_results(paths: ProjectPaths, wish: Wish) -> list[EvaluationResult]:
     """
     found: list[list[EvaluationResult]] = []
     for corpus_id in dict.fromkeys(wish.corpus_ids):
-        known = load_results(paths, load_card(paths, corpus_id).id)
+        check_cards(paths, corpus_id)
+        known = load_results(paths, corpus_id)
         for system in dict.fromkeys(wish.systems or (DEFAULT_SYSTEM,)):
             found.append(_choose(paths, known, corpus_id=corpus_id, system=system, wish=wish))
     shared = set.intersection(*({each.protocol.digest for each in group} for group in found))

@@ -3,6 +3,8 @@
 Counted before anything is written, and kept, since a large index takes minutes to look through.
 """
 
+from itertools import chain
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -11,6 +13,7 @@ from cog.errors import EvaluationError
 from cog.evaluation.cache import RowCache, digest_text, fill
 from cog.evaluation.metrics.contamination import ORDER, Shares, measure_contamination
 from cog.evaluation.session import Evaluation
+from cog.index.unions import split_union
 
 FOLDER = "contamination"
 
@@ -24,13 +27,15 @@ def find_contamination(run: Evaluation) -> Shares:
     prompts = run.selection.prompts
 
     def compute(_positions: list[int]) -> NDArray[np.float64]:
-        documents = DocumentStore(run.paths.corpus(run.plan.corpus_id).documents)
+        parts = split_union(run.plan.corpus_id)
+        stores = [DocumentStore(run.paths.corpus(part).documents) for part in parts]
+        documents = chain.from_iterable(store.iter_documents() for store in stores)
         references = {prompt.prompt_id: prompt.reference for prompt in prompts}
-        found = measure_contamination(references, documents.iter_documents())
+        found = measure_contamination(references, documents)
         return np.array([[found.share_of_texts, found.share_of_grams, found.num_texts]])
 
     digest = digest_text(
-        run.manifest.documents_digest, str(ORDER), *(prompt.reference for prompt in prompts)
+        run.identity.documents, str(ORDER), *(prompt.reference for prompt in prompts)
     )
     cache = RowCache(run.store.folder / FOLDER)
     (row,) = fill(cache, [digest], compute, batch_size=1)
@@ -47,6 +52,8 @@ def check_contamination(run: Evaluation) -> None:
     :param run: The evaluation.
     :raises EvaluationError: If more of the references is in the index than params.yaml admits.
     """
+    if not run.identity.documents:
+        return  # nothing is copied from or searched
     limit = run.params.evaluate.max_contamination
     found = find_contamination(run)
     if not found.num_texts:

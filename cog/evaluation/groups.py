@@ -1,6 +1,7 @@
 """Groups of scores: an evaluation and its texts go in, the scores of one group come out."""
 
 from collections.abc import Callable, Sequence
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,7 @@ from cog.evaluation.scores import (
     score_repetition,
 )
 from cog.evaluation.session import Evaluation
+from cog.index.unions import split_union
 
 KEPT_REFERENCES = 8  # references after which their likelihoods are kept
 

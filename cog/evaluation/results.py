@@ -10,8 +10,8 @@ from cog.baselines.identity import identify_system
 from cog.baselines.names import COG
 from cog.errors import EvaluationError
 from cog.evaluation.records import EvaluationResult, MetricValue, parse_result
-from cog.index.manifest import load_manifest
 from cog.params import load_params
+from cog.index.unions import get_digest, shorten_digest
 from cog.paths import CorpusPaths, ProjectPaths
 
 
@@ -121,8 +121,8 @@ def check_current(paths: ProjectPaths, result: EvaluationResult) -> None:
     now = get_current_index(paths, result.corpus, system=result.system)
     if now != result.index:
         raise EvaluationError(
-            f"the evaluation of {result.corpus} must be of its index {now[:12]}",
-            found=f"{result.index[:12]}, which was built again since",
+            f"the evaluation of {result.corpus} must be of its index {shorten_digest(now, 12)}",
+            found=f"{shorten_digest(result.index, 12)}, which was built again since",
             run=f"cog evaluate --corpus {result.corpus} --system {result.system}",
             about=result.corpus,
         )
@@ -137,7 +137,7 @@ def get_current_index(paths: ProjectPaths, corpus_id: str, *, system: str) -> st
     :returns: The digest; empty for nothing.
     """
     if system == COG:
-        return load_manifest(paths.corpus(corpus_id)).digest
+        return get_digest(paths, corpus_id)
     params = load_params(paths.params)
     return identify_system(paths, params, corpus_id=corpus_id, system=system).index
 

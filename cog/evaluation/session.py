@@ -14,7 +14,7 @@ from cog.errors import EvaluationError, IndexMismatchError
 from cog.evaluation.features import Measurer
 from cog.evaluation.generations import GenerationStore, RunKey
 from cog.evaluation.prompts import Selection, select_prompts
-from cog.evaluation.protocol import COPY_GROUPS, GROUPS, QUALITY, Protocol
+from cog.evaluation.protocol import CONTAMINATION, COPY_GROUPS, GROUPS, QUALITY, Protocol
 from cog.evaluation.scores import check_mauve
 from cog.index.activation import get_model_folder
 from cog.model.language_model import identify_tokenizer
@@ -161,7 +161,7 @@ def prepare(paths: ProjectPaths, params: Params, plan: Plan, progress: Progress)
     selection = select_prompts(
         held_out, splitter=splitter, protocol=plan.protocol, corpus_id=plan.prompt_corpus_id
     )
-    groups = _choose_groups(plan, len(selection.prompts), progress)
+    groups = _choose_groups(plan, identity, len(selection.prompts), progress)
     featuriser = Measurer(
         plan.protocol.featuriser, root=paths.root, device=plan.device, progress=progress
     )
@@ -221,11 +221,14 @@ def _check_plan(plan: Plan) -> None:
         )
 
 
-def _choose_groups(plan: Plan, num_prompts: int, progress: Progress) -> tuple[str, ...]:
+def _choose_groups(
+    plan: Plan, identity: SystemIdentity, num_prompts: int, progress: Progress
+) -> tuple[str, ...]:
     # before anything is written: MAUVE is refused if nothing else was asked for, else left out
     groups = plan.groups
     if plan.system != COG:
-        groups = tuple(group for group in groups if group not in COPY_GROUPS)
+        without = COPY_GROUPS if identity.documents else (*COPY_GROUPS, CONTAMINATION)
+        groups = tuple(group for group in groups if group not in without)
         if not groups:
             raise EvaluationError(
                 f"{plan.system} copies nothing, so it has other scores",

@@ -3,22 +3,27 @@
 Neither torch nor a store is loaded: a switch takes well under a second as a whole process.
 """
 
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from cog.errors import CogError, IndexMismatchError, NothingActiveError
-from cog.index.manifest import check_index
+from cog.errors import CogError, IndexMismatchError, NothingActiveError, RegistryError
+from cog.index.kept import find_version, prune_versions
+from cog.index.locks import hold_versions_lock
+from cog.index.manifest import check_index, load_manifest
 from cog.index.records import Manifest
+from cog.index.resolve import resolve_version
+from cog.index.unions import JOIN, check_cards, join_manifests, split_active
 from cog.model.fingerprint import fingerprint_model
 from cog.params import Params, load_params
-from cog.paths import ProjectPaths
+from cog.paths import CorpusPaths, ProjectPaths
 from cog.records import Active
 from cog.registry import (
     iter_corpus_ids,
     load_active,
-    load_card,
     load_previous,
     rollback_active,
     switch_active,
@@ -94,23 +99,21 @@ def switch_corpus(paths: ProjectPaths, corpus_id: str, *, index: str | None = No
     """Make a corpus and its index the active ones, atomically, after quick checks.
 
     :param paths: The project.
-    :param corpus_id: The corpus.
-    :param index: Digest the index must have, or the first digits of it; None for any.
+    :param corpus_id: The corpus, or several joined with ``+``.
+    :param index: Digest of a version of the index, the beginning of one, or a git revision; a
+        version that is not here is brought back from DVC's cache or remote. For a union one per
+        part, joined with ``+``. None for the one in place.
     :returns: What changed.
-    :raises IndexMismatchError: If the index is another, damaged, or of another model.
+    :raises IndexMismatchError: If there is no such index, or it is damaged, or of another model.
     """
-    load_card(paths, corpus_id)
-    manifest = _check(paths, corpus_id)
-    if index is not None and (not index or not manifest.digest.startswith(index.lower())):
-        raise IndexMismatchError(
-            f"corpus {corpus_id} needs an index {index!r}",
-            found=f"index {manifest.digest[:16]}",
-            run=f"cog switch --corpus {corpus_id}",
-            about=corpus_id,
-        )
-    switched_at = datetime.now(UTC).isoformat(timespec="seconds")
-    after = Active(corpus_id, manifest.digest, manifest.model, switched_at)
-    before = switch_active(paths, after)
+    parts = check_cards(paths, corpus_id)
+    command = f"cog switch --corpus {corpus_id}" + ("" if index is None else f" --index {index}")
+    with _hold_versions(paths, parts):
+        manifest = _check(paths, _find_places(paths, parts, index))
+        switched_at = datetime.now(UTC).isoformat(timespec="seconds")
+        after = Active(corpus_id, manifest.digest, manifest.model, switched_at)
+        before = switch_active(paths, after, command=command)
+        _prune(paths, parts)
     change = Change(before, after)
     return change if change.is_change or before is None else Change(before, before)
 
@@ -118,21 +121,47 @@ def switch_corpus(paths: ProjectPaths, corpus_id: str, *, index: str | None = No
 def rollback_corpus(paths: ProjectPaths) -> Change:
     """Go back to what was active before the last switch, after the checks of a switch.
 
+    An index that was replaced since is brought back.
+
     :param paths: The project.
     :returns: What changed.
     :raises NothingActiveError: If there is nothing to go back to.
     """
     previous = load_previous(paths)
-    if previous:
-        _check_active(paths, previous[0])
-    before, after = rollback_active(paths)
-    if previous and after != previous[0]:
-        raise NothingActiveError(
-            "rollback needs active.yaml to itself",
-            found="another switch at the same time",
-            run="cog status",
-        )
+    if not previous:
+        before, after = rollback_active(paths, command="cog rollback")
+        return Change(before, after)
+    target = previous[0]
+    parts = split_active(target)
+    with _hold_versions(paths, list(parts)):
+        for part, digest in parts.items():
+            if find_version(paths.corpus(part), digest) is None:
+                resolve_version(paths, part, digest)
+        _check_active(paths, target)
+        before, after = rollback_active(paths, command="cog rollback")
+        if after != target:
+            raise NothingActiveError(
+                "rollback needs active.yaml to itself",
+                found="another switch at the same time",
+                run="cog status",
+            )
+        _prune(paths, list(parts))
     return Change(before, after)
+
+
+def get_kept(paths: ProjectPaths, corpus_id: str) -> set[str]:
+    """Digests of the versions of a corpus that must stay when they are replaced.
+
+    :param paths: The project.
+    :param corpus_id: The corpus.
+    :returns: What is active, and what a rollback goes back to.
+    """
+    try:
+        records = [load_active(paths), *load_previous(paths)[:1]]
+    except RegistryError:
+        return set()
+    named = [split_active(each) for each in records if each is not None]
+    return {parts[corpus_id] for parts in named if corpus_id in parts}
 
 
 def get_status(paths: ProjectPaths) -> Status:
@@ -146,7 +175,8 @@ def get_status(paths: ProjectPaths) -> Status:
         active = load_active(paths)
         if active is None:
             return Status(None, None, problem="", run=f"cog switch --corpus {_get_example(paths)}")
-        return Status(active, _check_active(paths, active), problem="", run="")
+        manifest = _check_active(paths, active)
+        return Status(active, manifest, problem="", run=_find_newer(paths, active))
     except CogError as error:
         found = f" (found: {error.found})" if error.found else ""
         return Status(active, None, problem=f"{error.wanted}{found}", run=error.run)
@@ -162,30 +192,75 @@ def get_model_folder(paths: ProjectPaths, params: Params) -> Path:
     return paths.root / params.model
 
 
-def _check(paths: ProjectPaths, corpus_id: str) -> Manifest:
-    model_folder = get_model_folder(paths, load_params(paths.params))
-    return check_index(
-        paths.corpus(corpus_id),
-        model_fingerprint=fingerprint_model(model_folder),
-        documents_digest=None,
-    )
+def _check(paths: ProjectPaths, places: Sequence[CorpusPaths]) -> Manifest:
+    fingerprint = fingerprint_model(get_model_folder(paths, load_params(paths.params)))
+    manifests = [
+        check_index(place, model_fingerprint=fingerprint, documents_digest=None) for place in places
+    ]
+    return join_manifests(manifests)
+
+
+@contextmanager
+def _hold_versions(paths: ProjectPaths, parts: Sequence[str]) -> Iterator[None]:
+    with ExitStack() as stack:
+        for part in sorted(parts):  # always in one order, so that two never wait for each other
+            stack.enter_context(hold_versions_lock(paths.locks, part))
+        yield
+
+
+def _find_places(paths: ProjectPaths, parts: Sequence[str], index: str | None) -> list[CorpusPaths]:
+    if index is None:
+        return [paths.corpus(part) for part in parts]
+    names = index.split(JOIN) if len(parts) > 1 else [index]
+    if len(names) != len(parts):
+        raise IndexMismatchError(
+            f"--index must name one index for each of {', '.join(parts)}, joined with {JOIN}",
+            found=index,
+            run=f"cog switch --corpus {JOIN.join(parts)}",
+            about=index,
+        )
+    pairs = zip(parts, names, strict=True)
+    return [resolve_version(paths, part, name)[0] for part, name in pairs]
+
+
+def _prune(paths: ProjectPaths, parts: Sequence[str]) -> None:
+    for part in parts:
+        prune_versions(paths.corpus(part), get_kept(paths, part), locks=paths.locks)
 
 
 def _check_active(paths: ProjectPaths, active: Active) -> Manifest:
-    load_card(paths, active.corpus)
-    manifest = _check(paths, active.corpus)
-    for what, wanted, found in (
-        ("index", active.index, manifest.digest),
-        ("model", active.model, manifest.model),
-    ):
-        if wanted != found:
+    places = []
+    check_cards(paths, active.corpus)
+    for part, digest in split_active(active).items():
+        place = find_version(paths.corpus(part), digest)
+        if place is None:
+            _check(paths, [paths.corpus(part)])  # says what is wrong, where more than the version
             raise IndexMismatchError(
-                f"corpus {active.corpus} needs {what} {wanted[:16]}, which was switched on",
-                found=f"{what} {found[:16]}",
+                f"corpus {part} needs index {digest[:16]}, which was switched on",
+                found="no such version on this machine",
                 run=f"cog switch --corpus {active.corpus}",
-                about=active.corpus,
+                about=part,
             )
+        places.append(place)
+    manifest = _check(paths, places)
+    if active.model != manifest.model:
+        raise IndexMismatchError(
+            f"corpus {active.corpus} needs model {active.model[:16]}, which was switched on",
+            found=f"model {manifest.model[:16]}",
+            run=f"cog switch --corpus {active.corpus}",
+            about=active.corpus,
+        )
     return manifest
+
+
+def _find_newer(paths: ProjectPaths, active: Active) -> str:
+    # the command that switches to what was built since, if anything was
+    try:
+        parts = split_active(active)
+        newest = [load_manifest(paths.corpus(part)).digest for part in parts]
+    except CogError:
+        return ""
+    return "" if newest == list(parts.values()) else f"cog switch --corpus {active.corpus}"
 
 
 def _get_example(paths: ProjectPaths) -> str:

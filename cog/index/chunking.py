@@ -210,6 +210,19 @@ def hash_words(text: str, bounds: NDArray[np.int32]) -> NDArray[np.uint64]:
     return np.array(hashes, dtype=np.uint64)
 
 
+def hash_content(text: str, word_chars: NDArray[np.int32]) -> bytes:
+    """Hash what the vectors of a chunk depend on: its text, and where its words lie.
+
+    :param text: The chunk's text.
+    :param word_chars: Bounds of its words in any text. *Shape:* ``(num_words + 1,)``
+    :returns: 16 bytes.
+    """
+    digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16)
+    digest.update(b"\xff")  # never a byte of UTF-8
+    digest.update((word_chars - word_chars[0]).astype("<i4").tobytes())
+    return digest.digest()
+
+
 @lru_cache(maxsize=1 << 17)
 def _hash_word(word: str) -> int:
     digest = blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8).digest()

@@ -1,12 +1,39 @@
 """Locks: one writer per corpus, and readers that keep a version folder from being removed."""
 
 import fcntl
+import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+import socket
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, fields
+from datetime import UTC, datetime
 from pathlib import Path
 
 from cog.progress import Progress
+
+MAX_HOLDER_BYTES = 4096
+MAX_COMMAND_CHARS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who holds a writer lock.
+
+    :param pid: Its process.
+    :param host: The machine it runs on.
+    :param since: Since when, ISO 8601 in UTC.
+    :param command: What was called.
+    """
+
+    pid: int
+    host: str
+    since: str
+    command: str
+
+    def __str__(self) -> str:
+        return f"pid {self.pid} on {self.host}, since {self.since}: {self.command}"
 
 
 @contextmanager
@@ -15,19 +42,56 @@ def hold_writer_lock(locks: Path, corpus_id: str, *, progress: Progress) -> Iter
 
     :param locks: Folder of lock files.
     :param corpus_id: The corpus.
-    :param progress: Told if another build has to be waited for.
+    :param progress: Told who holds the lock, if it has to be waited for.
     :yields: When the lock is held.
     """
-    descriptor = _open_lock(locks / f"{corpus_id}-build.lock")
+    descriptor = _open_lock(_get_writer_lock(locks, corpus_id))
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
-            progress.say(f"another process (pid {holder}) builds {corpus_id}; waiting for it")
+            holder = _read_holder(descriptor) or "a process that is about to say who it is"
+            progress.say(f"another process builds {corpus_id} ({holder}); waiting for it")
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        os.pwrite(descriptor, json.dumps(asdict(_describe_self())).encode(), 0)
+        yield
+        os.ftruncate(descriptor, 0)
+    finally:
+        os.close(descriptor)
+
+
+def find_writer(locks: Path, corpus_id: str) -> Holder | None:
+    """Say who builds the index of a corpus; nothing is waited for, nothing is written.
+
+    :param locks: Folder of lock files.
+    :param corpus_id: The corpus.
+    :returns: Who holds the writer lock; None if nobody does.
+    """
+    try:
+        descriptor = os.open(_get_writer_lock(locks, corpus_id), os.O_RDONLY)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return _read_holder(descriptor)
+    finally:
+        os.close(descriptor)
+    return None
+
+
+@contextmanager
+def hold_versions_lock(locks: Path, corpus_id: str) -> Iterator[None]:
+    """Be the only process that puts versions of a corpus in place or removes them; for moments.
+
+    :param locks: Folder of lock files.
+    :param corpus_id: The corpus.
+    :yields: When the lock is held.
+    """
+    descriptor = _open_lock(locks / f"{corpus_id}-versions.lock")
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
         os.close(descriptor)
@@ -60,24 +124,42 @@ class ReaderLock:
 
 
 @contextmanager
-def try_removal_lock(locks: Path, corpus_id: str, folder: str) -> Iterator[bool]:
-    """Keep readers from opening a version folder while it is removed.
+def try_removal_lock(locks: Path, corpus_id: str, folders: Sequence[str]) -> Iterator[bool]:
+    """Keep readers from opening version folders while they are removed.
 
     :param locks: Folder of lock files.
     :param corpus_id: The corpus.
-    :param folder: Name of the version folder.
-    :yields: Whether the folder may be removed: no reader holds it.
+    :param folders: Names of the version folders.
+    :yields: Whether the folders may be removed: no reader holds one.
     """
-    descriptor = _open_lock(_get_reader_lock(locks, corpus_id, folder))
+    with ExitStack() as stack:
+        is_free = True
+        for folder in folders:
+            descriptor = _open_lock(_get_reader_lock(locks, corpus_id, folder))
+            stack.callback(os.close, descriptor)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                is_free = False
+        yield is_free
+
+
+def _describe_self() -> Holder:
+    command = " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])[:MAX_COMMAND_CHARS]
+    since = datetime.now(UTC).isoformat(timespec="seconds")
+    return Holder(os.getpid(), socket.gethostname(), since, command)
+
+
+def _read_holder(descriptor: int) -> Holder | None:
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-        else:
-            yield True
-    finally:
-        os.close(descriptor)
+        content = json.loads(os.pread(descriptor, MAX_HOLDER_BYTES, 0))
+        return Holder(**{field.name: content[field.name] for field in fields(Holder)})
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _get_writer_lock(locks: Path, corpus_id: str) -> Path:
+    return locks / f"{corpus_id}-build.lock"
 
 
 def _get_reader_lock(locks: Path, corpus_id: str, folder: str) -> Path:

@@ -1,9 +1,11 @@
 """The index of a project's corpus: a corpus id goes in; its index is built, opened or verified."""
 
 from cog.corpus.documents import DocumentStore, documents_digest
-from cog.index.activation import get_model_folder
-from cog.index.builder import BuildModel, BuildReport, MeasureStorage, build_index
+from cog.index.activation import get_kept, get_model_folder
+from cog.index.assembly import BuildModel, MeasureStorage
+from cog.index.builder import BuildReport, build_index
 from cog.index.reader import open_index
+from cog.index.recorded import record_version
 from cog.index.verify import VerifyReport, verify_index
 from cog.model.fingerprint import fingerprint_model
 from cog.params import Params
@@ -49,6 +51,7 @@ def build_corpus_index(
 
         return load_index_model(model_folder, device=device)
 
+    record_version(paths, corpus_id)
     return build_index(
         paths.corpus(corpus_id),
         locks=paths.locks,
@@ -58,6 +61,7 @@ def build_corpus_index(
         progress=progress,
         force=force,
         measure_storage=measure_storage,
+        get_kept=lambda: get_kept(paths, corpus_id),
     )
 
 

@@ -10,11 +10,19 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from cog.errors import IndexMismatchError
 from cog.index.gather import WordArrays
+from cog.index.kept import find_version
 from cog.index.locks import ReaderLock
 from cog.index.manifest import check_index, load_manifest, mismatch
 from cog.index.records import ChunkRange, GatheredChunks, Manifest
-from cog.index.searcher import FLAT, Searcher, load_ivf_searcher, make_flat_searcher
+from cog.index.searcher import (
+    FLAT,
+    Neighbours,
+    Searcher,
+    load_ivf_searcher,
+    make_flat_searcher,
+)
 from cog.index.store import CHUNKS, DOCUMENTS, WORDS, StoreReader
 from cog.paths import CorpusPaths
 from cog.records import Document
@@ -30,6 +38,7 @@ def open_index(
     corpus_id: str,
     model_fingerprint: str | None,
     documents_digest: str | None,
+    digest: str | None = None,
 ) -> "PhraseIndex":
     """Open the index of a corpus, and keep it from being removed until it is closed.
 
@@ -38,25 +47,39 @@ def open_index(
     :param corpus_id: The corpus.
     :param model_fingerprint: The model it must have been built with; None for any.
     :param documents_digest: The documents it must have been built from; None for any.
+    :param digest: The version to open, in place or kept; None for the one in place.
     :returns: The index; close it, or use it as a context manager.
     :raises IndexNotBuiltError: If there is no index.
     :raises IndexMismatchError: If it is damaged, or belongs to something else.
     """
     while True:
-        folder = load_manifest(corpus_paths).folder
+        place = corpus_paths if digest is None else _find_place(corpus_paths, digest)
+        folder = load_manifest(place).folder
         lock = ReaderLock(locks, corpus_id, folder)
         try:
-            manifest = check_index(
-                corpus_paths,
-                model_fingerprint=model_fingerprint,
-                documents_digest=documents_digest,
-            )
-            if manifest.folder == folder:
-                return PhraseIndex(corpus_paths.index / folder, manifest, lock=lock)
+            if load_manifest(place).folder == folder:
+                manifest = check_index(
+                    place, model_fingerprint=model_fingerprint, documents_digest=documents_digest
+                )
+                if manifest.folder == folder:
+                    return PhraseIndex(place.index / folder, manifest, lock=lock)
         except BaseException:
             lock.release()
             raise
         lock.release()  # a build put another version in place meanwhile
+
+
+def _find_place(corpus_paths: CorpusPaths, digest: str) -> CorpusPaths:
+    place = find_version(corpus_paths, digest)
+    if place is None:
+        corpus_id = corpus_paths.root.name
+        raise IndexMismatchError(
+            f"corpus {corpus_id} needs the index {digest[:16]}",
+            found="no such version on this machine",
+            run=f"cog switch --corpus {corpus_id} --index {digest[:16]}",
+            about=corpus_id,
+        )
+    return place
 
 
 class PhraseIndex:
@@ -135,13 +158,29 @@ class PhraseIndex:
         :param top_k: Number of chunks per vector.
         :param allowed: Chunks that may be found; None for all. *Shape:* ``(num_chunks,)``
         :returns: Chunk ids, best first. *Shape:* ``(batch, min(top_k, num_allowed))``
+        """
+        return self.search_neighbours(vectors, top_k=top_k, allowed=allowed).rows
+
+    def search_neighbours(
+        self,
+        vectors: NDArray[np.float32],
+        *,
+        top_k: int,
+        allowed: NDArray[np.bool_] | None = None,
+    ) -> Neighbours:
+        """Find the nearest chunks, with their scores.
+
+        :param vectors: *Shape:* ``(batch, retriever_dim)``
+        :param top_k: Number of chunks per vector.
+        :param allowed: Chunks that may be found; None for all. *Shape:* ``(num_chunks,)``
+        :returns: Chunk ids and inner products, best first.
         :raises ValueError: If the width is wrong.
         """
         if vectors.ndim != 2 or vectors.shape[1] != self.manifest.search.dim:
             raise ValueError(f"vectors must be (batch, {self.manifest.search.dim})")
         if self._searcher is None:
             self._searcher = self._load_searcher()
-        return self._searcher.search(vectors, top_k=top_k, allowed=allowed).rows
+        return self._searcher.search(vectors, top_k=top_k, allowed=allowed)
 
     def gather_chunks(self, chunk_ids: NDArray[np.int64]) -> GatheredChunks:
         """Read the words of some chunks.
@@ -188,13 +227,34 @@ class PhraseIndex:
         names = [field.name for field in fields(Document)]
         return {row["ordinal"]: Document(**{name: row[name] for name in names}) for row in rows}
 
+    def get_corpus_id(self, ordinal: int) -> str:
+        """The corpus that a document belongs to.
+
+        :param ordinal: Position of the document in the index.
+        :returns: The corpus id.
+        :raises ValueError: If the position is out of range.
+        """
+        if not 0 <= ordinal < self.manifest.documents.num_indexed:
+            raise ValueError(f"no document {ordinal}")
+        return self.manifest.corpus
+
     def document_licences(self) -> list[str]:
         """The licence of every document.
 
         :returns: Licences by position in the index.
         """
-        batches = self.iter_rows(DOCUMENTS, columns=["licence"])
-        return [licence for batch in batches for licence in batch.column(0).to_pylist()]
+        return self._read_column("licence")
+
+    def document_ids(self) -> list[str]:
+        """The id of every document.
+
+        :returns: Ids by position in the index.
+        """
+        return self._read_column("document_id")
+
+    def _read_column(self, name: str) -> list[str]:
+        batches = self.iter_rows(DOCUMENTS, columns=[name])
+        return [value for batch in batches for value in batch.column(0).to_pylist()]
 
     def chunk_documents(self) -> NDArray[np.int64]:
         """The document of every chunk.

@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +45,14 @@ class StorageCost:
     :param num_prefixes: Number of held-out prefixes it was measured on.
     :param total_variation_mean: Total variation between exact and stored, mean over prefixes.
     :param total_variation_max: Largest over the prefixes.
+    :param measured_on: Digest of the index it was measured on, if that is an earlier version whose
+        chunks are nearly all in this one; None if it is this one.
     """
 
     num_prefixes: int
     total_variation_mean: float
     total_variation_max: float
+    measured_on: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +99,14 @@ class Manifest:
     :param folder: Name of the version folder below ``index/``.
     :param documents_digest: Digest of the documents it was built from.
     :param model: Fingerprint of the model it was built with.
+    :param numerics: What decides the last bits of its vectors: device, instruction set, library.
     :param created_with: Version of cog that built it.
+    :param built_at: When, ISO 8601 in UTC.
     :param params: The index section of params.yaml.
     :param documents: Where every document went.
     :param num_chunks: Number of chunks.
+    :param num_encoded: Number of chunks that this build encoded; the vectors of the others were
+        stored before.
     :param num_words: Number of words.
     :param num_tokens: Number of prefix-encoder tokens.
     :param skipped_words: Number of words longer than a chunk, left out.
@@ -117,10 +124,13 @@ class Manifest:
     folder: str
     documents_digest: str
     model: str
+    numerics: str
     created_with: str
+    built_at: str
     params: dict[str, Any]
     documents: DocumentCounts
     num_chunks: int
+    num_encoded: int
     num_words: int
     num_tokens: int
     skipped_words: int

@@ -1,11 +1,12 @@
 """Rows of the tables: documents and encoded chunks go in, Arrow batches come out."""
 
 from collections.abc import Iterable, Sequence
+from hashlib import blake2b
 
 import numpy as np
 import pyarrow as pa
 
-from cog.index.chunking import hash_words
+from cog.index.chunking import hash_content, hash_words
 from cog.index.encoding import EncodedChunk
 from cog.records import Document
 
@@ -49,6 +50,8 @@ def make_chunk_rows(
             "char_end": [int(chunk.word_chars[-1]) for chunk in chunks],
             "num_words": [chunk.num_words for chunk in chunks],
             "num_tokens": [len(chunk.token_ids) for chunk in chunks],
+            "content_hash": [hash_content(chunk.text, chunk.word_chars) for chunk in chunks],
+            "vectors_hash": [hash_vectors(item) for item in encoded],
             "vector": pa.FixedSizeListArray.from_arrays(
                 pa.array(vectors.reshape(-1), pa.float32()), type=schema.field("vector").type
             ),
@@ -86,6 +89,25 @@ def make_word_rows(
         },
         schema,
     )
+
+
+def hash_vectors(encoded: EncodedChunk) -> int:
+    """Checksum of what encoding a chunk gave, as it is stored.
+
+    :param encoded: The chunk with its vectors.
+    :returns: 64 bits.
+    """
+    digest = blake2b(digest_size=8)
+    for array in (
+        encoded.start.vectors,
+        encoded.start.scales,
+        encoded.end.vectors,
+        encoded.end.scales,
+        encoded.word_flags,
+        encoded.vector,
+    ):
+        digest.update(np.ascontiguousarray(array).data)
+    return int.from_bytes(digest.digest(), "little")
 
 
 def _join(arrays: Iterable[np.ndarray]) -> pa.Array:

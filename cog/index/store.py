@@ -15,6 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from cog.errors import IndexMismatchError
+from cog.index.versions import get_folder_bytes
 
 DOCUMENTS = "documents"
 CHUNKS = "chunks"
@@ -59,6 +60,8 @@ def get_schemas(retriever_dim: int) -> dict[str, pa.Schema]:
                 _column("char_end", pa.int32()),
                 _column("num_words", pa.int32()),
                 _column("num_tokens", pa.int32()),
+                _column("content_hash", pa.large_binary()),
+                _column("vectors_hash", pa.uint64()),
                 _column("vector", pa.list_(pa.field("item", pa.float32(), False), retriever_dim)),
             ]
         ),
@@ -192,15 +195,6 @@ class StoreReader:
             run=f"cog index build {self._corpus_id} --force",
             about=self._corpus_id,
         )
-
-
-def get_folder_bytes(folder: Path) -> int:
-    """Size of everything below a folder.
-
-    :param folder: The folder.
-    :returns: Bytes.
-    """
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def _connect(folder: Path) -> Any:  # noqa: ANN401

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from cog.errors import IndexMismatchError
-from cog.index.chunking import hash_words
+from cog.index.chunking import hash_content, hash_words
 from cog.index.digest import RowDigest, make_index_digest
 from cog.index.manifest import mismatch
 from cog.index.reader import PhraseIndex
@@ -168,6 +168,8 @@ def _find_problem(
     if not np.array_equal(hashes, hash_words(text, chars)):
         return "other words in the text"
     window = text[chars[0] : chars[-1]]
+    if hash_content(window, chars) != chunk["content_hash"]:
+        return "another content hash"
     expected = flag_words(window, chars - chars[0])
     if (flags | BARRED != expected | BARRED).any() or (expected & BARRED & ~flags).any():
         return "other flags of words"

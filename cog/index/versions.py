@@ -3,6 +3,7 @@
 import hashlib
 import os
 import shutil
+from collections.abc import Collection
 from pathlib import Path
 
 from cog.index.locks import try_removal_lock
@@ -14,15 +15,28 @@ BUILDING = ".building-"
 DIGITS = 16  # of the digest, in a folder's name
 
 
-def make_building_folder(corpus_paths: CorpusPaths) -> Path:
+def make_building_folder(corpus_paths: CorpusPaths, vectors_key: str) -> Path:
     """Make the folder a build writes to.
 
     :param corpus_paths: The corpus.
+    :param vectors_key: What the vectors depend on, but for their chunks.
     :returns: An empty folder.
     """
-    folder = corpus_paths.index / f"{BUILDING}{os.getpid()}-{os.urandom(4).hex()}"
+    name = f"{BUILDING}{vectors_key}-{os.getpid()}-{os.urandom(4).hex()}"
+    folder = corpus_paths.index / name
     folder.mkdir(parents=True)
     return folder
+
+
+def find_parts(corpus_paths: CorpusPaths, vectors_key: str) -> Path | None:
+    """Find what a build that did not finish has left; of several, the largest.
+
+    :param corpus_paths: The corpus.
+    :param vectors_key: What its vectors must depend on.
+    :returns: Its folder; None if there is none.
+    """
+    folders = sorted(corpus_paths.index.glob(f"{BUILDING}{vectors_key}-*"))
+    return max(folders, key=get_folder_bytes, default=None)
 
 
 def place_version(building: Path, digest: str) -> Path:
@@ -38,20 +52,19 @@ def place_version(building: Path, digest: str) -> Path:
     while target.exists():
         number += 1
         target = folder / f"{digest[:DIGITS]}-{number}"
-    for path in sorted(building.rglob("*")):
-        _sync(path)
+    sync_tree(building)
     os.rename(building, target)
     sync_folder(folder)
     return target
 
 
-def remove_leftovers(corpus_paths: CorpusPaths, *, keep: str | None, locks: Path) -> None:
+def remove_leftovers(corpus_paths: CorpusPaths, *, keep: Collection[str], locks: Path) -> None:
     """Remove killed builds and versions no longer served, but for those that a reader holds.
 
     Only the holder of the writer lock may call this.
 
     :param corpus_paths: The corpus.
-    :param keep: The version folder that the manifest names; None if there is none.
+    :param keep: Names of folders that stay: the one that the manifest names, at least.
     :param locks: Folder of lock files.
     """
     for temporary in corpus_paths.root.glob(f".{corpus_paths.manifest.name}.*.tmp"):
@@ -59,14 +72,26 @@ def remove_leftovers(corpus_paths: CorpusPaths, *, keep: str | None, locks: Path
     if not corpus_paths.index.is_dir():
         return
     for path in sorted(corpus_paths.index.iterdir()):
-        if path.name == keep:
+        if path.name in keep:
             continue
         if not path.is_dir() or path.is_symlink():
             path.unlink(missing_ok=True)
             continue
-        with try_removal_lock(locks, corpus_paths.root.name, path.name) as is_free:
+        if path.name.startswith(BUILDING):  # no reader ever opens it
+            shutil.rmtree(path)
+            continue
+        with try_removal_lock(locks, corpus_paths.root.name, [path.name]) as is_free:
             if is_free:
                 shutil.rmtree(path)
+
+
+def get_folder_bytes(folder: Path) -> int:
+    """Size of everything below a folder.
+
+    :param folder: The folder.
+    :returns: Bytes.
+    """
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def list_files(folder: Path) -> dict[str, FileEntry]:
@@ -92,9 +117,10 @@ def hash_file(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def sync_tree(folder: Path) -> None:
+    """Make every file and name below a folder survive a power cut.
+
+    :param folder: The folder.
+    """
+    for path in sorted(folder.rglob("*")):
+        sync_folder(path)

@@ -1,5 +1,6 @@
 """Loading the fixed trained model: a model folder goes in, the encoders ready to run come out."""
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from cog.model.phrase_encoder import PhraseEncoder
 from cog.model.prefix_encoder import PrefixEncoder
 from cog.model.retriever import MeanRetriever
 from cog.model.weights import Weights, apply_weights, load_weights, select_weights
+from cog.model.threads import describe_numerics, pin_threads
 from cog.model.words import WordSplitter, load_tokenizer
 
 
@@ -34,6 +36,21 @@ class IndexModel:
     splitter: WordSplitter
     phrase_encoder: PhraseEncoder
     retriever: MeanRetriever
+
+    @property
+    def numerics(self) -> str:
+        """What decides the last bits of a vector, besides the model and the text.
+
+        :returns: Device, instruction set or card, and torch's version.
+        """
+        return describe_numerics(self.phrase_encoder.device)
+
+    def pin_threads(self) -> AbstractContextManager[int]:
+        """Let every operation run on one thread, so that batches do not change vectors.
+
+        :returns: A context manager that gives the number of threads that may encode at once.
+        """
+        return pin_threads(self.phrase_encoder.device)
 
 
 @dataclass(frozen=True, slots=True)

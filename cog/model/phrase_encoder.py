@@ -97,6 +97,14 @@ class PhraseEncoder:
         """
         return self._dim
 
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are.
+
+        :returns: The device.
+        """
+        return next(self._bert.parameters()).device
+
     def to(self, device: torch.device) -> None:
         """Move the weights.
 
@@ -154,7 +162,7 @@ class PhraseEncoder:
         :param batch: Padded WordPieces.
         :returns: Last hidden states. *Shape:* ``(batch, num_pieces, width)``
         """
-        device = next(self._bert.parameters()).device
+        device = self.device
         output = self._bert(input_ids=batch.ids.to(device), attention_mask=batch.mask.to(device))
         states: Tensor = output.last_hidden_state
         return states

@@ -42,6 +42,16 @@ class MeanRetriever:
         """
         self._bert.to(device)
 
+    def count_pieces(self, texts: Sequence[str]) -> NDArray[np.int64]:
+        """Number of WordPieces that are read of each text, special ones included.
+
+        :param texts: Prefixes or chunks.
+        :returns: *Shape:* ``(num_texts,)``
+        """
+        batch = encode_pieces(self._tokenizer, texts, max_pieces=self._max_pieces, keep_last=True)
+        counts: NDArray[np.int64] = batch.mask.sum(1).numpy()
+        return counts
+
     @torch.inference_mode()
     def encode_texts(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Encode texts together; of a text that is too long the end is read.

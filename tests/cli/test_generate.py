@@ -27,6 +27,7 @@ KEYS = [
 COPY_KEYS = [
     "text",
     "from",
+    "corpus",
     "document_id",
     "title",
     "char_start",

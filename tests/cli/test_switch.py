@@ -18,8 +18,12 @@ from cog.errors import (
     IndexNotBuiltError,
     NothingActiveError,
 )
+from cog.index.activation import get_kept
+from cog.index.reader import open_index
+from cog.index.verify import verify_index
 from cog.model.fingerprint import fingerprint_model
 from cog.paths import ProjectPaths
+from cog.progress import SilentProgress
 from tests.index.hash_model import HashModel, build, make_documents, write_corpus
 
 
@@ -35,7 +39,13 @@ def built(project: ProjectPaths, tiny_model: Path) -> ProjectPaths:
 
 def rebuild(project: ProjectPaths, corpus_id: str) -> str:
     model = HashModel(fingerprint=fingerprint_model(project.root / "models" / "tiny"))
-    return build(project.corpus(corpus_id), locks=project.locks, model=model).manifest.digest
+    report = build(
+        project.corpus(corpus_id),
+        locks=project.locks,
+        model=model,
+        get_kept=lambda: get_kept(project, corpus_id),
+    )
+    return report.manifest.digest
 
 
 def call(project: ProjectPaths, *words: str) -> Result:
@@ -147,10 +157,31 @@ def test_status_of_a_broken_index_exits_1_with_the_command(built: ProjectPaths) 
     assert "intact   no: " in text.stdout
 
 
-def test_status_after_a_rebuild_says_to_switch(built: ProjectPaths) -> None:
+def test_rebuild_leaves_what_is_active_in_use_until_a_switch(built: ProjectPaths) -> None:
+    old = call_json(built, "switch", "--corpus", "village")["to"]["index"]
+    write_corpus(built.corpus("village"), make_documents(7))
+    new = rebuild(built, "village")
+    status = call_json(built, "status")
+    assert (status["active"]["index"], status["intact"], status["documents"]) == (old, True, 6)
+    assert status["next"] == "cog switch --corpus village"
+    with open_index(
+        built.corpus("village"),
+        locks=built.locks,
+        corpus_id="village",
+        model_fingerprint=None,
+        documents_digest=None,
+        digest=old,
+    ) as index:
+        assert verify_index(index, progress=SilentProgress()).digest == old
+    assert call_json(built, "switch", "--corpus", "village")["to"]["index"] == new
+    assert call_json(built, "status")["next"] is None
+
+
+def test_version_that_is_gone_is_told_with_the_command(built: ProjectPaths) -> None:
     call(built, "switch", "--corpus", "village")
     write_corpus(built.corpus("village"), make_documents(7))
     rebuild(built, "village")
+    shutil.rmtree(built.corpus("village").versions)
     status = json.loads(call(built, "status", "--json").stdout)
     assert (status["intact"], status["next"]) == (False, "cog switch --corpus village")
 
@@ -176,14 +207,38 @@ def test_rollback_before_any_switch_is_refused(built: ProjectPaths) -> None:
     assert "cog switch" in refusal(built, "rollback").run
 
 
-def test_rollback_to_a_rebuilt_index_is_refused(built: ProjectPaths) -> None:
+def test_rollback_goes_back_to_an_index_that_was_replaced(built: ProjectPaths) -> None:
+    old = call_json(built, "switch", "--corpus", "village")["to"]
+    call(built, "switch", "--corpus", "hamlet")
+    for num_documents in (7, 8):
+        write_corpus(built.corpus("village"), make_documents(num_documents))
+        rebuild(built, "village")
+    assert call_json(built, "rollback")["to"] == old
+    assert call_json(built, "status")["documents"] == 6
+
+
+def test_kept_versions_go_when_nothing_points_to_them(built: ProjectPaths) -> None:
+    call(built, "switch", "--corpus", "village")
+    versions = built.corpus("village").versions
+    digests = []
+    for num_documents in (7, 8, 9):
+        write_corpus(built.corpus("village"), make_documents(num_documents))
+        digests.append(rebuild(built, "village"))
+        call(built, "switch", "--corpus", "village")
+        assert len(list(versions.iterdir())) == 1  # what a rollback goes back to
+    assert [path.name for path in versions.iterdir()] == [digests[1][:16]]
+    assert call_json(built, "rollback")["to"]["index"] == digests[1]
+
+
+def test_rollback_to_an_index_that_is_gone_is_refused(built: ProjectPaths) -> None:
     call(built, "switch", "--corpus", "village")
     call(built, "switch", "--corpus", "hamlet")
     before = built.active.read_bytes()
     write_corpus(built.corpus("village"), make_documents(7))
     rebuild(built, "village")
+    shutil.rmtree(built.corpus("village").versions)
     error = refusal(built, "rollback")
-    assert error.run == "cog switch --corpus village"
+    assert error.run == "cog corpus versions village"
     assert built.active.read_bytes() == before
 
 

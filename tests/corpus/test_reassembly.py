@@ -2,7 +2,7 @@
 
 import pytest
 
-from cog.corpus import reassembly
+from cog.corpus import parts
 from cog.corpus.decoding import Line
 from cog.corpus.reassembly import iter_units
 
@@ -51,12 +51,26 @@ def test_a_pattern_gives_title_and_id() -> None:
     ]
 
 
-def test_a_document_beyond_the_limit_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reassembly, "MAX_DOCUMENT_CHARACTERS", 10)
+@pytest.mark.parametrize("documents", ["file", "line", "blank-line", "heading"])
+def test_a_document_beyond_the_limit_comes_in_parts(
+    monkeypatch: pytest.MonkeyPatch, documents: str
+) -> None:
+    monkeypatch.setattr(parts, "MAX_DOCUMENT_CHARACTERS", 10)
     lines = [Line(number, "x" * 4) for number in range(1, 1000)]
-    unit = next(iter(iter_units(lines, documents="file", heading=None)))
-    assert unit.is_oversized
-    assert len(unit.lines) < 4
+    heading = "#.*" if documents == "heading" else None
+    units = list(iter_units(lines, documents=documents, heading=heading))
+    text = "".join(unit.text for unit in units)
+    assert text.count("x") == 4 * 999
+    assert all(unit.num_characters <= 10 for unit in units)
+    if documents != "line":
+        assert [unit.part for unit in units] == list(range(1, len(units) + 1))
+        assert text == "\n".join(["x" * 4] * 999)
+
+
+def test_pieces_of_a_line_are_joined_and_are_no_headings() -> None:
+    lines = [Line(1, "# a", is_end=False), Line(1, " b", is_start=False), Line(2, "# c")]
+    units = list(iter_units(lines, documents="heading", heading="#.*"))
+    assert [(unit.number, unit.text) for unit in units] == [(1, "# a b"), (2, "")]
 
 
 def test_an_unknown_rule_is_a_programmer_mistake() -> None:

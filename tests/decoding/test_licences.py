@@ -2,7 +2,7 @@
 
 import pytest
 
-from cog.decoding.licences import LicenceRule, check_rule
+from cog.decoding.licences import CopyRule, check_rule
 from cog.errors import GenerationError
 
 LICENCES = ["CC0-1.0", "CC-BY-SA-4.0", "CC-BY-SA-4.0"]
@@ -18,18 +18,18 @@ LICENCES = ["CC0-1.0", "CC-BY-SA-4.0", "CC-BY-SA-4.0"]
     ],
 )
 def test_rule_admits(allowed: tuple[str, ...], denied: tuple[str, ...], admitted: set[str]) -> None:
-    rule = LicenceRule(frozenset(allowed), frozenset(denied))
+    rule = CopyRule(frozenset(allowed), frozenset(denied))
     check_rule(rule, LICENCES, corpus_id="village")
-    assert {licence for licence in LICENCES if rule.admits(licence)} == admitted
+    assert {licence for licence in LICENCES if rule.admits(licence, "mill")} == admitted
     assert rule.is_open == (not allowed and not denied)
 
 
 def test_unknown_licence_is_refused_with_those_there_are() -> None:
-    rule = LicenceRule(denied=frozenset({"MIT"}))
+    rule = CopyRule(denied=frozenset({"MIT"}))
     with pytest.raises(GenerationError, match="'MIT'; found: CC-BY-SA-4.0, CC0-1.0"):
         check_rule(rule, LICENCES, corpus_id="village")
 
 
 def test_rule_that_leaves_nothing_is_refused() -> None:
     with pytest.raises(GenerationError, match="must leave something"):
-        check_rule(LicenceRule(denied=frozenset({"CC0-1.0"})), ["CC0-1.0"], corpus_id="village")
+        check_rule(CopyRule(denied=frozenset({"CC0-1.0"})), ["CC0-1.0"], corpus_id="village")

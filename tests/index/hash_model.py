@@ -2,7 +2,8 @@
 
 import re
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,7 +12,8 @@ from numpy.typing import NDArray
 
 from cog.corpus.documents import DOCUMENT_SCHEMA, PROMPT_SCHEMA, RecordWriter
 from cog.corpus.report import SKIP_REASONS, PrepareReport
-from cog.index.builder import BuildReport, MeasureStorage, build_index
+from cog.index.assembly import MeasureStorage
+from cog.index.builder import BuildReport, build_index, keep_nothing
 from cog.model.protocols import WordVectors
 from cog.model.words import Words
 from cog.params import IndexParams
@@ -109,6 +111,12 @@ class HashModel:
     splitter: PieceSplitter = field(default_factory=PieceSplitter)
     phrase_encoder: HashPhraseEncoder = field(default_factory=HashPhraseEncoder)
     retriever: HashRetriever = field(default_factory=HashRetriever)
+    numerics: str = "hashes"
+    num_workers: int = 1
+
+    @contextmanager
+    def pin_threads(self) -> Iterator[int]:
+        yield self.num_workers
 
 
 def make_text(num_words: int, *, seed: int) -> str:
@@ -174,6 +182,7 @@ def build(
     force: bool = False,
     progress: Progress | None = None,
     measure_storage: MeasureStorage | None = None,
+    get_kept: Callable[[], Collection[str]] = keep_nothing,
 ) -> BuildReport:
     model = model or HashModel()
     return build_index(
@@ -185,4 +194,5 @@ def build(
         progress=progress or SilentProgress(),
         force=force,
         measure_storage=measure_storage,
+        get_kept=get_kept,
     )

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from cog.index.chunking import Chunk, chunk_document
-from cog.index.encoding import encode_window, plan_batches
+from cog.index.encoding import Encoders, encode_window, is_batch_proof, plan_batches
 from cog.index.quantise import quantise
 from cog.model.words import BARRED
 from tests.index.hash_model import (
@@ -36,8 +36,8 @@ def test_batches_hold_every_chunk_once_within_the_limit() -> None:
     batches = list(plan_batches(lengths, batch_tokens=1000))
     assert sorted(i for batch in batches for i in batch) == list(range(500))
     assert all(len(batch) * lengths[batch].max() <= 1000 for batch in batches)
-    padding = sum(len(batch) * lengths[batch].max() for batch in batches) / lengths.sum()
-    assert padding < 1.1
+    assert all(len(set(lengths[batch])) == 1 for batch in batches)  # nothing is padded
+    assert len(batches) <= len(set(lengths)) + 500 * 130 // 1000
 
 
 def test_chunk_longer_than_a_batch_is_a_batch() -> None:
@@ -56,10 +56,7 @@ def test_each_chunk_gets_its_own_vectors() -> None:
     found = dict(
         encode_window(
             chunks,
-            phrase_encoder=encoder,
-            retriever=retriever,
-            batch_tokens=100,
-            vector_dtype="int8",
+            encoders=Encoders(encoder, retriever, batch_tokens=100, vector_dtype="int8"),
         )
     )
     assert sorted(found) == list(range(len(chunks)))
@@ -90,10 +87,7 @@ def test_words_without_a_piece_are_barred() -> None:
     before = chunk.word_flags.copy()
     ((_, encoded),) = encode_window(
         [chunk],
-        phrase_encoder=BlindEncoder(),
-        retriever=HashRetriever(),
-        batch_tokens=100,
-        vector_dtype="int8",
+        encoders=Encoders(BlindEncoder(), HashRetriever(), batch_tokens=100, vector_dtype="int8"),
     )
     assert encoded.word_flags[1] == before[1] | BARRED
     np.testing.assert_array_equal(np.delete(encoded.word_flags, 1), np.delete(before, 1))
@@ -109,10 +103,28 @@ def test_encoder_that_counts_pieces_decides_the_batches() -> None:
     list(
         encode_window(
             chunks,
-            phrase_encoder=encoder,
-            retriever=HashRetriever(),
-            batch_tokens=100,
-            vector_dtype="int8",
+            encoders=Encoders(encoder, HashRetriever(), batch_tokens=100, vector_dtype="int8"),
         )
     )
     assert encoder.batches == [2] * (len(chunks) // 2) + [1] * (len(chunks) % 2)
+
+
+def test_encoder_whose_batches_change_its_vectors_is_found_out() -> None:
+    class LeaningEncoder(HashPhraseEncoder):
+        def encode_chunks(self, texts: Sequence[str], word_spans: Sequence[np.ndarray]) -> list:
+            encoded = super().encode_chunks(texts, word_spans)
+            if len(texts) > 8:
+                encoded[-1].end[-1, -1] = np.nextafter(encoded[-1].end[-1, -1], np.float32(9))
+            return encoded
+
+    assert is_batch_proof(HashPhraseEncoder(), HashRetriever())
+    assert not is_batch_proof(LeaningEncoder(), HashRetriever())
+
+
+def test_alone_means_batches_of_one() -> None:
+    chunks, encoder = make_chunks(5), HashPhraseEncoder()
+    encoders = Encoders(
+        encoder, HashRetriever(), batch_tokens=100, vector_dtype="int8", is_alone=True
+    )
+    list(encode_window(chunks, encoders=encoders))
+    assert encoder.batches == [1] * len(chunks)

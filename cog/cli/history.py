@@ -1,0 +1,42 @@
+"""``cog history``: what was switched on when, and by whom."""
+
+import json
+from dataclasses import asdict
+
+import click
+
+from cog.cli.main import get_project
+from cog.registry import HistoryEntry, load_active, load_history
+
+
+@click.command("history")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON array, oldest first.")
+@click.pass_context
+def command(ctx: click.Context, as_json: bool) -> None:
+    """Say who switched on what when, newest first, from a log that is never rewritten."""
+    paths = get_project(ctx)
+    entries, num_broken = load_history(paths)
+    if num_broken:
+        click.echo(f"{num_broken} lines of {paths.history.name} cannot be read", err=True)
+    if as_json:
+        click.echo(json.dumps([asdict(entry) for entry in entries], ensure_ascii=False))
+        return
+    active = load_active(paths)
+    last = entries[-1].after if entries else None
+    if (asdict(active) if active else None) != last:
+        click.echo("what is active now was not switched on by cog; see cog status", err=True)
+    if not entries:
+        click.echo("nothing was ever switched on; next: cog switch --corpus ID")
+    for entry in reversed(entries):
+        click.echo(_format(entry))
+
+
+def _format(entry: HistoryEntry) -> str:
+    before, after = (_name(each) for each in (entry.before, entry.after))
+    return f"{entry.time}  {entry.who}  {before} -> {after}  {entry.command}"
+
+
+def _name(active: dict[str, str] | None) -> str:
+    if not active:
+        return "nothing"
+    return f"{active.get('corpus')} (index {str(active.get('index'))[:16]})"

@@ -1,0 +1,67 @@
+"""Documents that are too long: a text goes in, a place to cut it or its parts come out."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from cog.records import Document
+
+MAX_DOCUMENT_CHARACTERS = 1 << 24
+COUNTED_AT_ONCE = 1 << 20
+
+
+def find_cut(text: str, max_characters: int) -> int:
+    """Find where a text that is too long is cut: after a line feed, else a space, else anywhere.
+
+    :param text: A text of more than ``max_characters`` characters.
+    :param max_characters: Number of characters of a part, at most.
+    :returns: Number of characters of the first part, at least half of ``max_characters``.
+    """
+    lowest = max_characters // 2
+    for mark in ("\n", " "):
+        cut = text.rfind(mark, lowest, max_characters) + 1
+        if cut > 0:
+            return cut
+    return max_characters
+
+
+def name_part(document_id: str, part: int) -> str:
+    """Name a part of a document.
+
+    :param document_id: Id of the whole document.
+    :param part: Number of the part from 1; 0 for a document in one piece.
+    :returns: The id of the part.
+    """
+    return f"{document_id}:part-{part}" if part else document_id
+
+
+def iter_parts(document: Document) -> Iterator[Document]:
+    """Cut a document that is too long.
+
+    :param document: Any document.
+    :yields: The document itself, or its parts, which joined are its text.
+    """
+    part, text = 0, document.text
+    while len(text) > MAX_DOCUMENT_CHARACTERS:
+        cut = find_cut(text, MAX_DOCUMENT_CHARACTERS)
+        part += 1
+        part_id = name_part(document.document_id, part)
+        yield replace(document, document_id=part_id, text=text[:cut])
+        text = text[cut:]
+    last_id = name_part(document.document_id, part + 1 if part else 0)
+    yield replace(document, document_id=last_id, text=text)
+
+
+def count_words(text: str) -> int:
+    """Count the words of a text in bounded memory.
+
+    :param text: A text.
+    :returns: Number of white-space separated words.
+    """
+    if len(text) <= COUNTED_AT_ONCE:
+        return len(text.split())
+    num_words, is_inside = 0, False
+    for start in range(0, len(text), COUNTED_AT_ONCE):
+        piece = text[start : start + COUNTED_AT_ONCE]
+        num_words += len(piece.split()) - (is_inside and not piece[0].isspace())
+        is_inside = not piece[-1].isspace()
+    return num_words

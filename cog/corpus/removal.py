@@ -1,0 +1,140 @@
+"""Removing a corpus: an id goes in; every trace of it goes, or what would go comes out."""
+
+import contextlib
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from cog.cards import check_corpus_id
+from cog.corpus.dvc_cache import find_cached_files
+from cog.dvc_lock import load_outs
+from cog.errors import CorpusNotFoundError, RegistryError
+from cog.params import load_params
+from cog.params_edit import remove_corpus_entry, remove_lock_entries
+from cog.paths import ProjectPaths
+from cog.registry import check_childless, forget_previous, load_active, load_previous
+
+
+@dataclass(frozen=True, slots=True)
+class Traces:
+    """What there is of a corpus.
+
+    :param paths: Files and folders that are its own.
+    :param entries: Entries in files that stay, as ``file: entry``.
+    :param cached: Files in DVC's cache that only it needs.
+    """
+
+    paths: tuple[Path, ...]
+    entries: tuple[str, ...]
+    cached: tuple[Path, ...]
+
+    def describe(self, root: Path) -> list[str]:
+        """Name everything, one line each; cached files as one.
+
+        :param root: The project's folder.
+        :returns: Lines.
+        """
+        lines = [str(path.relative_to(root)) for path in self.paths]
+        lines += self.entries
+        if self.cached:
+            size = sum(path.stat().st_size for path in self.cached)
+            lines.append(f"DVC's cache: {len(self.cached)} files, {size / 1e6:.1f} MB")
+        return lines
+
+
+def remove_corpus(paths: ProjectPaths, corpus_id: str, *, is_trial: bool) -> list[str]:
+    """Remove a corpus and every trace of it: card, entries, pointers, all that was built, caches.
+
+    ``registry/history.jsonl`` keeps its lines, MLflow its runs, git its commits.
+
+    :param paths: The project.
+    :param corpus_id: The corpus.
+    :param is_trial: Whether to say only what would go.
+    :returns: What is gone, or would be.
+    :raises RegistryError: If it is active, alone or in a union, or another corpus extends it.
+    :raises CorpusNotFoundError: If there is nothing of it.
+    """
+    check_corpus_id(corpus_id)
+    active = load_active(paths)
+    if active is not None and corpus_id in active.corpus.split("+"):
+        raise RegistryError(
+            f"corpus {corpus_id} must not be active to be removed",
+            found=f"{active.corpus} is switched on",
+            run="cog switch --corpus OTHER, or cog rollback",
+            about=corpus_id,
+        )
+    check_childless(paths, corpus_id)
+    traces = find_traces(paths, corpus_id)
+    gone = traces.describe(paths.root)
+    if not gone:
+        raise CorpusNotFoundError(
+            f"corpus {corpus_id!r} needs a card to be removed", found="none", about=corpus_id
+        )
+    if is_trial:
+        return gone
+    # The entry goes first: the pipeline never names a corpus without a card.
+    remove_corpus_entry(paths.params, corpus_id)
+    remove_lock_entries(paths.dvc_lock, corpus_id)
+    forget_previous(paths, corpus_id)
+    for path in traces.cached:
+        path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            path.parent.rmdir()  # if it is empty now
+    for path in traces.paths:
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+    return gone
+
+
+def find_traces(paths: ProjectPaths, corpus_id: str) -> Traces:
+    """Find everything there is of a corpus; nothing is changed.
+
+    :param paths: The project.
+    :param corpus_id: The corpus.
+    :returns: What was found.
+    """
+    entries = []
+    if corpus_id in load_params(paths.params).corpora:
+        entries.append(f"{paths.params.name}: corpora.{corpus_id}")
+    if any(path.startswith(f"corpora/{corpus_id}/") for path in load_outs(paths.dvc_lock)):
+        entries.append(f"{paths.dvc_lock.name}: stages of {corpus_id}")
+    num_previous = sum(corpus_id in each.corpus.split("+") for each in load_previous(paths))
+    if num_previous:
+        name = paths.active.relative_to(paths.root)
+        entries.append(f"{name}: {num_previous} earlier switches to {corpus_id}")
+    return Traces(
+        tuple(_iter_paths(paths, corpus_id)),
+        tuple(entries),
+        tuple(find_cached_files(paths, corpus_id)),
+    )
+
+
+def _iter_paths(paths: ProjectPaths, corpus_id: str) -> Iterator[Path]:
+    for path in (paths.card(corpus_id), paths.corpus(corpus_id).root):
+        if path.exists():
+            yield path
+    lock = re.compile(rf"{re.escape(corpus_id)}-(build|versions|[0-9a-f]{{16}}(-\d+)?)\.lock")
+    for path in sorted(paths.locks.glob("*.lock")):
+        if lock.fullmatch(path.name):
+            yield path
+    for folder in sorted(paths.corpus(corpus_id).root.parent.glob("*")):
+        if folder.name != corpus_id and corpus_id in folder.name.split("+"):
+            yield folder  # evaluations of a union
+        elif folder.name != corpus_id:
+            yield from _iter_evaluations(folder / "evaluations", corpus_id)
+
+
+def _iter_evaluations(folder: Path, corpus_id: str) -> Iterator[Path]:
+    # texts that continue the prompts of the corpus, written from another one
+    for path in [*sorted(folder.glob("*.json")), *sorted(folder.glob("*/run.json"))]:
+        try:
+            content = json.loads(path.read_bytes())
+        except (OSError, ValueError):
+            continue
+        if isinstance(content, dict) and content.get("prompt_corpus") == corpus_id:
+            yield path if path.name != "run.json" else path.parent

@@ -1,0 +1,152 @@
+"""Whether a model suits a corpus: sampled texts go in, languages, rates and warnings come out."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Protocol
+
+from cog.records import Document
+
+MAX_TEXTS = 512
+MAX_CHARACTERS = 2000  # of one text
+MAX_TOKENS_PER_WORD = 2.5
+MAX_UNKNOWN = 0.01
+MIN_LANGUAGE = 0.5
+
+_MAX_LANGUAGES = 5
+
+
+class PieceCounts(Protocol):
+    """How a model's tokenizers cut a text."""
+
+    @property
+    def num_tokens(self) -> int:
+        """Number of prefix-encoder tokens.
+
+        :returns: The count.
+        """
+
+    @property
+    def num_pieces(self) -> int:
+        """Number of phrase-encoder pieces.
+
+        :returns: The count.
+        """
+
+    @property
+    def num_unknown(self) -> int:
+        """Number of phrase-encoder pieces that stand for what it does not know.
+
+        :returns: The count.
+        """
+
+
+CountPieces = Callable[[str], PieceCounts]
+
+
+@dataclass(frozen=True, slots=True)
+class Suitability:
+    """What a sample of a corpus says of its language and of the model's tokenizers.
+
+    :param num_sampled: Number of documents in the sample.
+    :param languages: Share of the documents by language, largest first; ISO 639-1 codes.
+    :param tokens_per_word: Prefix-encoder tokens per white-space separated word; None if unknown.
+    :param unknown_pieces: Share of the phrase encoder's pieces that are unknown to it; None if
+        unknown.
+    :param warnings: What a person should know, one line each.
+    """
+
+    num_sampled: int
+    languages: dict[str, float]
+    tokens_per_word: float | None
+    unknown_pieces: float | None
+    warnings: tuple[str, ...]
+
+
+class TextSample:
+    """Keeps the beginnings of evenly spread documents of a stream, whatever its length."""
+
+    def __init__(self) -> None:
+        self._texts: list[str] = []
+        self._step = 1
+        self._num_seen = 0
+
+    def add(self, document: Document) -> None:
+        """Look at a document.
+
+        :param document: The next one.
+        """
+        if self._num_seen % self._step == 0:
+            self._texts.append(document.text[:MAX_CHARACTERS])
+            if len(self._texts) >= 2 * MAX_TEXTS:
+                self._texts = self._texts[::2]
+                self._step *= 2
+        self._num_seen += 1
+
+    def __iter__(self) -> Iterator[str]:
+        step = -(-len(self._texts) // MAX_TEXTS) or 1
+        return iter(self._texts[::step])
+
+
+def measure_suitability(
+    sample: TextSample, *, language: str, count_pieces: CountPieces | None
+) -> Suitability:
+    """Tell the languages of a sample and how well the model's tokenizers cut it.
+
+    :param sample: Texts.
+    :param language: The card's language, a BCP 47 tag.
+    :param count_pieces: Counts tokens and pieces of a text; None if there is no model.
+    :returns: Shares, rates and warnings.
+    """
+    texts = list(sample)
+    languages = _tell_languages(texts)
+    tokens_per_word = unknown = None
+    if count_pieces is not None and texts:
+        counts = [count_pieces(text) for text in texts]
+        num_words = sum(len(text.split()) for text in texts)
+        tokens_per_word = round(sum(each.num_tokens for each in counts) / max(1, num_words), 2)
+        num_pieces = sum(each.num_pieces for each in counts)
+        unknown = round(sum(each.num_unknown for each in counts) / max(1, num_pieces), 4)
+    warnings = [
+        *_warn_of_language(languages, language),
+        *_warn_of_tokens(tokens_per_word, unknown),
+    ]
+    return Suitability(len(texts), languages, tokens_per_word, unknown, tuple(warnings))
+
+
+def _tell_languages(texts: list[str]) -> dict[str, float]:
+    if not texts:
+        return {}
+    classify = _load_classifier()
+    found = Counter(classify(text)[0] for text in texts)
+    shares = sorted(found.items(), key=lambda item: (-item[1], item[0]))
+    return {name: round(count / len(texts), 3) for name, count in shares[:_MAX_LANGUAGES]}
+
+
+def _warn_of_language(languages: dict[str, float], language: str) -> Iterator[str]:
+    stated = language.split("-")[0].lower()
+    if languages and languages.get(stated, 0.0) < MIN_LANGUAGE:
+        shares = ", ".join(f"{name} {share:.0%}" for name, share in languages.items())
+        yield f"the card says language {language}, the documents look like {shares}"
+
+
+def _warn_of_tokens(tokens_per_word: float | None, unknown: float | None) -> Iterator[str]:
+    if tokens_per_word is not None and tokens_per_word > MAX_TOKENS_PER_WORD:
+        yield (
+            f"the model's tokenizer does not suit the text: {tokens_per_word} tokens a word"
+            f" (up to {MAX_TOKENS_PER_WORD} is usual)"
+        )
+    if unknown is not None and unknown > MAX_UNKNOWN:
+        yield (
+            f"the phrase encoder does not know {unknown:.1%} of the pieces of the text"
+            f" (up to {MAX_UNKNOWN:.0%} is usual): phrases of them cannot be copied"
+        )
+
+
+@cache
+def _load_classifier() -> Callable[[str], tuple[str, float]]:
+    from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+    identifier = LanguageIdentifier.from_model_file(MODEL_FILE)
+    return identifier.classify  # type: ignore[no-any-return]

@@ -1,0 +1,98 @@
+"""Rows of Parquet and SQLite files: a raw file goes in, rows come out, streamed."""
+
+import sqlite3
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from cog.corpus.decoding import RawFile
+from cog.corpus.rows import Row, check_columns
+from cog.corpus.schema import list_read
+from cog.errors import CorpusError
+from cog.records import Format
+
+ROWS_PER_BATCH = 64
+READ_BYTES = 1 << 22  # read ahead in a column, which may be larger than memory
+
+
+def iter_parquet(file: RawFile, card_format: Format) -> Iterator[Row]:
+    """Stream the rows of a Parquet file.
+
+    :param file: The file.
+    :param card_format: The card's fields and schema.
+    :yields: Rows with their numbers from 1.
+    :raises CorpusError: If it is no Parquet file, lacks a column or cannot be read on.
+    """
+    number = 0
+    try:
+        with pq.ParquetFile(file.path, buffer_size=READ_BYTES, pre_buffer=False) as table:
+            check_columns(file, table.schema_arrow.names, card_format)
+            there = set(table.schema_arrow.names)
+            columns = [name for name in list_read(card_format) if name.split(".")[0] in there]
+            columns = [*columns, *(name for name in list_read(card_format) if name in there)]
+            batches = table.iter_batches(
+                batch_size=ROWS_PER_BATCH, columns=list(dict.fromkeys(columns))
+            )
+            for batch in batches:
+                for values in batch.to_pylist():
+                    number += 1
+                    yield Row(number, values)
+    except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
+        raise CorpusError(
+            f"{file.name} must be a Parquet file",
+            found=f"after row {number}: {error}",
+            run="fetch or copy it again, or set format.kind in the card",
+            about=file.name,
+        ) from None
+
+
+def iter_sqlite(file: RawFile, card_format: Format) -> Iterator[Row]:
+    """Stream what the card's query finds in a SQLite file.
+
+    :param file: The file.
+    :param card_format: The card's query, fields and schema.
+    :yields: Rows with their numbers from 1; bytes that are not UTF-8 make a row unusable.
+    :raises CorpusError: If it is no database, or the query does not fit it.
+    """
+    number = 0
+    # Opened read-only and as immutable: nothing is written beside the raw file.
+    address = f"{file.path.resolve().as_uri()}?mode=ro&immutable=1"
+    try:
+        connection = sqlite3.connect(address, uri=True)
+        connection.text_factory = _decode
+        try:
+            cursor = connection.execute(card_format.query or "")
+            columns = [_name(column[0]) for column in cursor.description or ()]
+            check_columns(file, columns, card_format)
+            wanted = [columns.index(name) for name in list_read(card_format) if name in columns]
+            for cells in cursor:
+                number += 1
+                bad = [columns[place] for place in wanted if isinstance(cells[place], _Undecoded)]
+                problem = f"bytes that are not UTF-8 in {bad[0]!r}" if bad else ""
+                yield Row(number, dict(zip(columns, cells, strict=True)), problem)
+        finally:
+            connection.close()
+    except (sqlite3.Error, sqlite3.Warning, ValueError) as error:
+        raise CorpusError(
+            f"{file.name} must be a SQLite database that format.query fits",
+            found=f"after row {number}: {error}",
+            run="mend format.query in the card",
+            about=file.name,
+        ) from None
+
+
+class _Undecoded(bytes):
+    """A text of a database that is not UTF-8."""
+
+
+def _decode(value: bytes) -> str | _Undecoded:
+    try:
+        return value.decode("utf-8")
+    except UnicodeDecodeError:
+        return _Undecoded(value)
+
+
+def _name(column: Any) -> str:  # noqa: ANN401
+    return column if isinstance(column, str) else repr(column)

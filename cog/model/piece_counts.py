@@ -1,0 +1,63 @@
+"""How a model cuts texts, without torch: a text goes in, tokens and counts of pieces come out."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from tokenizers import Tokenizer
+
+from cog.model.base import get_base_folder
+from cog.model.config import load_config
+from cog.model.words import WordSplitter, load_tokenizer
+
+
+@dataclass(frozen=True, slots=True)
+class TextPieces:
+    """How the tokenizers of a model cut a text.
+
+    :param num_tokens: Number of prefix-encoder tokens.
+    :param num_pieces: Number of phrase-encoder pieces.
+    :param num_unknown: Number of pieces that stand for what the phrase encoder does not know.
+    """
+
+    num_tokens: int
+    num_pieces: int
+    num_unknown: int
+
+
+@dataclass(frozen=True, slots=True)
+class TextCutter:
+    """The tokenizers of a model.
+
+    :param splitter: The prefix encoder's.
+    :param tokenizer: The phrase encoder's.
+    :param unknown_id: Its piece for what it does not know; None if it knows every byte.
+    """
+
+    splitter: WordSplitter
+    tokenizer: Tokenizer
+    unknown_id: int | None
+
+    def count(self, text: str) -> TextPieces:
+        """Count tokens and pieces.
+
+        :param text: A text.
+        :returns: The counts.
+        """
+        pieces = self.tokenizer.encode(text, add_special_tokens=False).ids
+        num_unknown = pieces.count(self.unknown_id) if self.unknown_id is not None else 0
+        return TextPieces(len(self.splitter.encode(text)), len(pieces), num_unknown)
+
+
+def load_cutter(folder: Path) -> TextCutter:
+    """Load the tokenizers of a model.
+
+    :param folder: The model folder.
+    :returns: The tokenizers.
+    """
+    config = load_config(folder)
+    splitter = WordSplitter.from_folder(get_base_folder(config.prefix_base, model_folder=folder))
+    tokenizer = load_tokenizer(get_base_folder(config.phrase_base, model_folder=folder))
+    unknown = json.loads(tokenizer.to_str())["model"].get("unk_token")
+    unknown_id = tokenizer.token_to_id(unknown) if unknown else None
+    return TextCutter(splitter, tokenizer, unknown_id)

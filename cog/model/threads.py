@@ -1,0 +1,39 @@
+"""Threads of the encoders: how many run at once, so that vectors depend on their text alone."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+
+@contextmanager
+def pin_threads(device: torch.device) -> Iterator[int]:
+    """Let every operation run on one thread while the block runs; texts are encoded side by side.
+
+    A product of matrices that is shared out among threads is summed in an order that depends on
+    the size of the batch, so the last bits of a vector would depend on what it is encoded with.
+
+    :param device: Where the encoders run.
+    :yields: Number of threads that may encode at once.
+    """
+    num_threads = torch.get_num_threads()
+    if device.type != "cpu":
+        yield 1
+        return
+    torch.set_num_threads(1)
+    try:
+        yield num_threads
+    finally:
+        torch.set_num_threads(num_threads)
+
+
+def describe_numerics(device: torch.device) -> str:
+    """Name what decides the last bits of a vector, besides the model and the text.
+
+    :param device: Where the encoders run.
+    :returns: Device, instruction set or card, and torch's version.
+    """
+    version = torch.__version__.split("+")[0]
+    if device.type == "cuda":
+        return f"cuda {torch.cuda.get_device_name(device)} torch {version}"
+    return f"{device.type} {torch.backends.cpu.get_cpu_capability()} torch {version}"

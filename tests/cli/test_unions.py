@@ -1,0 +1,197 @@
+"""Unions on the command line, and documents that may not be copied from."""
+
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from cog.cli.main import cli
+from cog.errors import CogError
+from cog.paths import ProjectPaths
+from tests.built_project import build_corpus
+from tests.tiny_project import VILLAGE_CARD, make_project, write_yaml
+
+
+def call(paths: ProjectPaths, *words: str) -> Result:
+    return CliRunner().invoke(cli, ["--project", str(paths.root), *words])
+
+
+def call_json(paths: ProjectPaths, *words: str) -> dict[str, Any]:
+    result = call(paths, *words, "--json")
+    assert result.exception is None, result.exception
+    content = json.loads(result.stdout)
+    assert isinstance(content, dict)
+    return content
+
+
+def refusal(paths: ProjectPaths, *words: str) -> str:
+    result = call(paths, *words)
+    assert isinstance(result.exception, CogError), (result.exception, result.output)
+    return str(result.exception)
+
+
+def add_corpus(paths: ProjectPaths, corpus_id: str, lines: Sequence[str]) -> None:
+    """A corpus of some lines of the village's file, none held out, each with its own licence."""
+    (paths.root / "texts" / f"{corpus_id}.jsonl").write_text("\n".join(lines) + "\n", "utf-8")
+    card = {
+        **VILLAGE_CARD,
+        "id": corpus_id,
+        "source": {"type": "files", "path": f"texts/{corpus_id}.jsonl", "members": None},
+        "licence": {"id": "CC-BY-4.0", "url": None, "attribution": f"People of {corpus_id}"},
+        "prompts": None,
+    }
+    card["format"] = {**card["format"], "fields": {**card["format"]["fields"], "licence": "by"}}
+    write_yaml(paths.card(corpus_id), card)
+    params = yaml.safe_load(paths.params.read_text())
+    params["corpora"][corpus_id] = {"root": corpus_id}
+    write_yaml(paths.params, params)
+    build_corpus(paths, corpus_id)
+
+
+@pytest.fixture(scope="module")
+def halves(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> ProjectPaths:
+    """A project with a corpus, and its halves as corpora of their own."""
+    paths = make_project(tmp_path_factory.mktemp("halves") / "project")
+    shutil.copytree(tiny_model, paths.root / "models" / "tiny")
+    lines = (paths.root / "texts" / "village.jsonl").read_text("utf-8").splitlines()
+    marked = [
+        json.dumps({**json.loads(line), "by": "CC0-1.0" if i % 2 else "MIT"})
+        for i, line in enumerate(lines)
+    ]
+    for corpus_id, part in (("whole", marked), ("north", marked[:7]), ("south", marked[7:])):
+        add_corpus(paths, corpus_id, part)
+    return paths
+
+
+WRITE = ("generate", "--prefix", "The council of the", "--phrase-bias", "4")
+LONG = ("--max-new-tokens", "40", "--decoding", "greedy")
+
+
+def cited(line: dict[str, Any]) -> list[tuple[str, str, int]]:
+    return [
+        (segment["text"], segment["document_id"], segment["char_start"])
+        for segment in line["segments"]
+        if segment["from"] == "corpus"
+    ]
+
+
+def test_union_writes_what_one_index_of_all_writes(halves: ProjectPaths) -> None:
+    whole = call_json(halves, *WRITE, *LONG, "--corpus", "whole")
+    union = call_json(halves, *WRITE, *LONG, "--corpus", "north+south")
+    assert union["text"] == whole["text"]
+    assert cited(union) == cited(whole)
+    assert union["corpus"] == "north+south"
+    north = (halves.root / "texts" / "north.jsonl").read_text("utf-8")
+    for segment in union["segments"]:
+        if segment["from"] == "corpus":
+            is_north = f'"id": "{segment["document_id"]}"' in north
+            assert segment["corpus"] == ("north" if is_north else "south")
+    assert {each["corpus"] for each in whole["segments"] if each["from"] == "corpus"} == {"whole"}
+
+
+def test_both_parts_of_a_union_are_copied_from(halves: ProjectPaths) -> None:
+    words = (*WRITE, "--max-new-tokens", "120", "--corpus", "north+south")
+    union = call_json(halves, *words)
+    copied = {each["corpus"] for each in union["segments"] if each["from"] == "corpus"}
+    assert copied == {"north", "south"}
+    shown = call(halves, *words).stdout
+    assert "north · " in shown
+    assert "south · " in shown
+
+
+def test_switch_status_history_and_rollback_of_a_union(halves: ProjectPaths) -> None:
+    call_json(halves, "switch", "--corpus", "whole")
+    change = call_json(halves, "switch", "--corpus", "north+south")
+    digests = change["to"]["index"].split("+")
+    assert len(digests) == 2
+    assert change["to"]["corpus"] == "north+south"
+    status = call_json(halves, "status")
+    parts = [json.loads(halves.corpus(each).manifest.read_text()) for each in ("north", "south")]
+    assert status["chunks"] == sum(part["num_chunks"] for part in parts)
+    assert call_json(halves, *WRITE)["index"] == change["to"]["index"]
+    assert "north+south" in call(halves, "history").stdout
+    assert call_json(halves, "rollback")["to"]["corpus"] == "whole"
+    short = "+".join(digest[:8] for digest in digests)
+    again = call_json(halves, "switch", "--corpus", "north+south", "--index", short)
+    assert again["to"]["index"] == change["to"]["index"]
+    assert call_json(halves, "rollback")["to"]["corpus"] == "whole"
+
+
+def test_wrong_unions_are_refused(halves: ProjectPaths) -> None:
+    assert "once" in refusal(halves, "switch", "--corpus", "north+north")
+    assert "needs a card" in refusal(halves, "switch", "--corpus", "north+nowhere")
+    assert "cog index build village" in refusal(halves, "switch", "--corpus", "north+village")
+    assert "one index for each" in refusal(
+        halves, "switch", "--corpus", "north+south", "--index", "abc"
+    )
+
+
+def test_evaluation_of_a_union(halves: ProjectPaths) -> None:
+    build_corpus(halves, "village")
+    words = ("evaluate", "--corpus", "north+south", "--metric", "contamination", "--no-track")
+    assert call(halves, *words).exit_code == 2
+    found = call_json(halves, *words, "--prompts-of", "village")
+    assert found["corpus"] == "north+south"
+    digests = [call_json(halves, "index", "info", part)["digest"] for part in ("north", "south")]
+    assert found["index"] == "+".join(digests)
+    assert found["metrics"]
+
+
+def test_denied_and_excluded_documents_are_never_copied_from(halves: ProjectPaths) -> None:
+    words = (*WRITE, "--max-new-tokens", "120", "--corpus", "north+south")
+    before = call_json(halves, *words)["segments"]
+    free = {each["document_id"] for each in before if each["from"] == "corpus"}
+    licences = {each["licence"] for each in before if each["from"] == "corpus"}
+    assert licences == {"MIT", "CC0-1.0"}
+    after = call_json(halves, *words, "--deny-licence", "MIT")["segments"]
+    assert {each["licence"] for each in after if each["from"] == "corpus"} == {"CC0-1.0"}
+    excluded = sorted(free)[:3]
+    options = [word for each in excluded for word in ("--exclude-document", each)]
+    after = call_json(halves, *words, *options)["segments"]
+    left = {each["document_id"] for each in after if each["from"] == "corpus"}
+    assert left
+    assert not left & set(excluded)
+
+
+def test_documents_that_cannot_be_excluded_are_refused(halves: ProjectPaths) -> None:
+    assert "no document 'nobody'" in refusal(
+        halves, *WRITE, "--corpus", "whole", "--exclude-document", "nobody"
+    )
+    south = (halves.root / "texts" / "south.jsonl").read_text("utf-8").splitlines()
+    every = [word for each in south for word in ("--exclude-document", json.loads(each)["id"])]
+    assert "must leave something" in refusal(halves, *WRITE, "--corpus", "south", *every)
+
+
+SENTENCE = "The heron of Lake Ymir keeps a brass key under its left wing."
+
+
+def test_a_document_that_its_card_excludes_can_no_longer_be_written(halves: ProjectPaths) -> None:
+    lines = (halves.root / "texts" / "north.jsonl").read_text("utf-8").splitlines()
+    planted = json.dumps({"id": "heron", "title": "Heron", "by": "Heron-1.0", "text": SENTENCE})
+    copy = json.dumps({"id": "again", "title": "Heron", "by": "Heron-1.0", "text": SENTENCE})
+    add_corpus(halves, "lake", [*lines, planted, copy])
+    words = ("generate", "--prefix", "The heron of", *LONG, "--phrase-bias", "9")
+    words = (*words, "--corpus", "lake")
+    before = call_json(halves, *words, "--allow-licence", "Heron-1.0")
+    assert "heron" in {each.get("document_id") for each in before["segments"]}
+    card = yaml.safe_load(halves.card("lake").read_text("utf-8"))
+    card["filters"]["exclude"] = ["heron", "nobody"]
+    write_yaml(halves.card("lake"), card)
+    build_corpus(halves, "lake")
+    stats = call_json(halves, "corpus", "stats", "lake")
+    assert stats["skipped"]["excluded"] == 1
+    assert stats["skipped"]["duplicate"] == 1
+    assert any("'nobody'" in note for note in stats["notes"])
+    assert "no document of licence" in refusal(halves, *words, "--allow-licence", "Heron-1.0")
+    after = call_json(halves, *words)
+    sources = {each.get("document_id") for each in after["segments"]}
+    assert not sources & {"heron", "again"}
+    for path in (halves.corpus("lake").root / "documents.parquet", halves.corpus("lake").index):
+        files = [path] if path.is_file() else [each for each in path.rglob("*") if each.is_file()]
+        assert files
+        assert not any(b"Lake Ymir" in each.read_bytes() for each in files)

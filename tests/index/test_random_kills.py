@@ -1,0 +1,36 @@
+"""Random kill points: no index that is in place or active is ever lost, damaged or wrong."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cog.paths import ProjectPaths
+
+
+@pytest.mark.parametrize(
+    "num_kills", [20, pytest.param(1000, marks=pytest.mark.slow)], ids=["20", "1000"]
+)
+def test_nothing_is_lost_or_wrong_after_a_kill_at_any_moment(
+    project: ProjectPaths, tiny_model: Path, num_kills: int
+) -> None:
+    shutil.copytree(tiny_model, project.root / "models" / "tiny")
+    done = subprocess.run(
+        [
+            sys.executable,
+            *("-W", "ignore:lancedb fork support:RuntimeWarning"),  # it is not open when forked
+            *("-W", "ignore:This process:DeprecationWarning"),
+            *("-m", "tests.index.kill_driver", str(project.root), str(num_kills), "0"),
+        ],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    counts = json.loads(done.stdout)
+    assert counts["killed"] == num_kills
+    assert counts["verified"] >= num_kills
