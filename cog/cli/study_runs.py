@@ -52,7 +52,12 @@ def _with_options(function: Function) -> Function:
 @click.command("index-size")
 @click.option("--corpus", "corpus_id", required=True, metavar="ID", help="What the subsets extend.")
 @click.option(
-    "--proportions", required=True, metavar="0.01,0.1,1", help="Sizes of the subsets, as in cards."
+    "--proportions", required=True, metavar="0.01,0.1,1", help="Sizes of the nested subsets."
+)
+@click.option(
+    "--source",
+    type=click.Path(path_type=Path, exists=True),
+    help="Local file or folder to build from, where the card's source is out of reach.",
 )
 @click.option("--plot", "plot_path", type=click.Path(path_type=Path), help="Also draw the curve.")
 @_with_options
@@ -65,13 +70,17 @@ def index_size(
     plot_path: Path | None,
     **given: Any,  # noqa: ANN401
 ) -> None:
-    """Score nested subsets of a corpus on the same prompts; nothing is trained."""
+    """Score nested subsets of a corpus on the same prompts; nothing is trained.
+
+    Cards and indexes that are missing are made first.
+    """
     paths = get_project(ctx)
     params = load_params(paths.params)
     try:
         sizes = [float(part) for part in proportions.split(",")]
     except ValueError:
         raise click.BadParameter("give numbers with commas", param_hint="--proportions") from None
+    from cog.evaluation.building import Building
     from cog.evaluation.plot import check_plot_path, plot_index_sizes, save_plot
     from cog.evaluation.study import study_index_size
     from cog.progress import show_progress
@@ -80,10 +89,14 @@ def index_size(
         check_plot_path(plot_path)
     plan = make_plan(params, {**given, "system": "cog"}, corpus_id, corpus_id)
     experiment = f"index-size {corpus_id}"
-    with show_progress(experiment, total=None, unit="texts") as progress:
-        study = study_index_size(
-            paths, params, plan, proportions=sizes, experiment=experiment, progress=progress
-        )
+    study = study_index_size(
+        paths,
+        params,
+        plan,
+        proportions=sizes,
+        experiment=experiment,
+        building=Building(given["source"], given["device"], show_progress),
+    )
     if plot_path is not None:
         save_plot(plot_index_sizes(study.comparison), plot_path)
     _write(study, is_json=given["is_json"])
@@ -97,6 +110,7 @@ def domain(ctx: click.Context, /, corpora: str, **given: Any) -> None:  # noqa: 
     """Score every corpus on the held-out prompts of every corpus."""
     paths = get_project(ctx)
     params = load_params(paths.params)
+    from cog.evaluation.building import Building
     from cog.evaluation.study import study_domain
     from cog.progress import show_progress
 
@@ -105,10 +119,14 @@ def domain(ctx: click.Context, /, corpora: str, **given: Any) -> None:  # noqa: 
         raise EvaluationError("a domain study needs two corpora or more", found="none")
     plan = make_plan(params, {**given, "system": "cog"}, chosen[0], chosen[0])
     experiment = "domain"
-    with show_progress(experiment, total=None, unit="texts") as progress:
-        study = study_domain(
-            paths, params, plan, corpus_ids=chosen, experiment=experiment, progress=progress
-        )
+    study = study_domain(
+        paths,
+        params,
+        plan,
+        corpus_ids=chosen,
+        experiment=experiment,
+        building=Building(None, given["device"], show_progress),
+    )
     _write(study, is_json=given["is_json"])
 
 

@@ -10,17 +10,17 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from cog.errors import EvaluationError
+from cog.evaluation.building import Building, build_missing, make_subsets
 from cog.evaluation.compare import Comparison, compare_results
 from cog.evaluation.plot import plot_index_sizes, save_plot
 from cog.evaluation.records import EvaluationResult
 from cog.evaluation.runner import evaluate
 from cog.evaluation.session import Plan
 from cog.evaluation.tracking import Run, Tracker
-from cog.index.manifest import load_manifest
 from cog.params import Params
 from cog.paths import ProjectPaths
 from cog.progress import Progress
-from cog.registry import iter_cards, load_card
+from cog.registry import load_card
 
 CURVE = "curve.png"
 
@@ -41,33 +41,6 @@ class Study:
     run: Run | None
 
 
-def find_subsets(paths: ProjectPaths, corpus_id: str, proportions: Sequence[float]) -> list[str]:
-    """Find the cards of nested subsets of a corpus.
-
-    :param paths: The project.
-    :param corpus_id: The corpus that they extend.
-    :param proportions: Their sizes, as in the cards.
-    :returns: Corpus ids, from the smallest to the largest.
-    :raises EvaluationError: If a size has no card.
-    """
-    load_card(paths, corpus_id)
-    known = {
-        card.subset.proportion: card.id
-        for card in iter_cards(paths)
-        if card.extends == corpus_id and card.subset is not None
-    }
-    for proportion in proportions:
-        if proportion not in known:
-            sizes = ", ".join(f"{size:g}" for size in sorted(known))
-            raise EvaluationError(
-                f"a card must extend {corpus_id} with the proportion {proportion:g}",
-                found=f"cards of {sizes}" if known else "no card of a subset",
-                run=f"write registry/cards/{corpus_id}-….yaml with extends and subset",
-                about=corpus_id,
-            )
-    return [known[proportion] for proportion in sorted(set(proportions))]
-
-
 def study_index_size(
     paths: ProjectPaths,
     params: Params,
@@ -75,7 +48,7 @@ def study_index_size(
     *,
     proportions: Sequence[float],
     experiment: str,
-    progress: Progress,
+    building: Building,
 ) -> Study:
     """Evaluate nested subsets of a corpus on the same prompts (CoG, section 5.2 and figure 3).
 
@@ -85,19 +58,20 @@ def study_index_size(
     :param paths: The project.
     :param params: Its parameters.
     :param plan: How; its corpus is the one that the subsets extend.
-    :param proportions: Sizes of the subsets.
+    :param proportions: Sizes of the subsets; those without a card or an index are made.
     :param experiment: Name of the experiment in MLflow.
-    :param progress: Told of what is done.
+    :param building: How what is missing is made, and what shows the progress.
     :returns: The study; its curve is logged too.
     """
-    corpus_ids = find_subsets(paths, plan.corpus_id, proportions)
-    _check_built(paths, corpus_ids)
+    corpus_ids = make_subsets(paths, plan.corpus_id, proportions)
+    build_missing(paths, params, corpus_ids, building)
     plans = [
         replace(plan, corpus_id=corpus_id, prompt_corpus_id=corpus_ids[-1])
         for corpus_id in corpus_ids
     ]
     tracker = Tracker(paths, experiment)
-    results = _run(paths, params, plans, tracker=tracker, progress=progress)
+    with building.open_progress(experiment, total=None, unit="texts") as progress:
+        results = _run(paths, params, plans, tracker=tracker, progress=progress)
     comparison = compare_results(results)
     with TemporaryDirectory() as folder:
         path = Path(folder, CURVE)
@@ -113,16 +87,16 @@ def study_domain(
     *,
     corpus_ids: Sequence[str],
     experiment: str,
-    progress: Progress,
+    building: Building,
 ) -> Study:
     """Evaluate every corpus on the prompts of every corpus.
 
     :param paths: The project.
     :param params: Its parameters.
     :param plan: How; its corpora are not looked at.
-    :param corpus_ids: The corpora, two or more.
+    :param corpus_ids: The corpora, two or more; those without an index are built.
     :param experiment: Name of the experiment in MLflow.
-    :param progress: Told of what is done.
+    :param building: How what is missing is made, and what shows the progress.
     :returns: The study; results of one prompt set follow each other.
     :raises EvaluationError: If there are fewer than two corpora.
     """
@@ -133,14 +107,15 @@ def study_domain(
             found=str(len(chosen)),
             run="pass --corpora A B",
         )
-    _check_built(paths, chosen)
+    build_missing(paths, params, chosen, building)
     plans = [
         replace(plan, corpus_id=corpus_id, prompt_corpus_id=prompts)
         for prompts in chosen
         for corpus_id in chosen
     ]
     tracker = Tracker(paths, experiment)
-    results = _run(paths, params, plans, tracker=tracker, progress=progress)
+    with building.open_progress(experiment, total=None, unit="texts") as progress:
+        results = _run(paths, params, plans, tracker=tracker, progress=progress)
     return Study(tuple(results), compare_results(results), experiment, None)
 
 
@@ -162,18 +137,3 @@ def _run(
             tracker.log_result(result)
         results.append(result)
     return results
-
-
-def _check_built(paths: ProjectPaths, corpus_ids: Sequence[str]) -> None:
-    # before the first evaluation, so that a study does not stop at the last corpus
-    missing = [each for each in corpus_ids if not paths.corpus(each).manifest.is_file()]
-    if missing:
-        raise EvaluationError(
-            "every corpus of a study must have an index",
-            found=f"none of {', '.join(missing)}",
-            run="add them to corpora in params.yaml, then dvc repro "
-            + " ".join(f"index@{each}" for each in missing),
-            about=missing[0],
-        )
-    for corpus_id in corpus_ids:
-        load_manifest(paths.corpus(corpus_id))

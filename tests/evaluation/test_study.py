@@ -1,5 +1,6 @@
 import json
 import shutil
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,14 +10,18 @@ import yaml
 from click.testing import CliRunner
 from mlflow import MlflowClient
 
+from cog.cards import Subset
 from cog.cli.main import cli
 from cog.decoding.generator import CopyGenerator
 from cog.errors import EvaluationError
+from cog.evaluation.building import Building, build_missing, make_subsets
 from cog.evaluation.session import Plan
-from cog.evaluation.study import find_subsets, study_domain, study_index_size
+from cog.evaluation.study import study_domain, study_index_size
+from cog.index.manifest import load_manifest
 from cog.params import Params
 from cog.paths import ProjectPaths
 from cog.progress import SilentProgress
+from cog.registry import load_resolved_card, save_card
 from tests.built_project import build_corpus
 from tests.tiny_project import HAMLET_CARD, write_yaml
 
@@ -50,10 +55,42 @@ def count_runs(paths: ProjectPaths, experiment: str) -> int:
     return 0 if found is None else len(client.search_runs([found.experiment_id]))
 
 
-def test_subsets_are_found_by_their_size(nested: ProjectPaths) -> None:
-    assert find_subsets(nested, "village", [0.75, 0.5]) == ["hamlet", "borough"]
-    with pytest.raises(EvaluationError, match="proportion 0.1; found: cards of 0.5, 0.75"):
-        find_subsets(nested, "village", [0.1])
+def quiet() -> Building:
+    """Builds what is missing and shows nothing."""
+    return Building(None, "cpu", lambda *_words, **_named: nullcontext(SilentProgress()))
+
+
+def test_subsets_are_found_by_their_size_and_made_if_missing(nested: ProjectPaths) -> None:
+    assert make_subsets(nested, "village", [0.75, 0.5]) == ["hamlet", "borough"]
+    assert make_subsets(nested, "village", [0.9, 0.5]) == ["hamlet", "village-90pct"]
+    made = load_resolved_card(nested, "village-90pct")
+    assert made.subset == Subset(0.9, 0)
+    assert made.source == load_resolved_card(nested, "village").source
+    with pytest.raises(EvaluationError, match="above 0 and at most 1; found: 1.5"):
+        make_subsets(nested, "village", [1.5])
+    with pytest.raises(
+        EvaluationError, match="hamlet extends village; next: pass --corpus village"
+    ):
+        make_subsets(nested, "hamlet", [0.5])
+    save_card(nested, replace(made, extends=None, subset=None))
+    with pytest.raises(EvaluationError, match="another card of this id"):
+        make_subsets(nested, "village", [0.9])
+
+
+def test_missing_indexes_are_built_once_from_shared_raw_files(
+    own_village: ProjectPaths, params: Params
+) -> None:
+    ids = make_subsets(own_village, "village", [0.5, 0.9])
+    assert build_missing(own_village, params, ids, quiet()) == ["hamlet", "village-90pct"]
+    sizes = [load_manifest(own_village.corpus(each)).num_words for each in ids]
+    assert 0 < sizes[0] <= sizes[1]
+    raw = [own_village.corpus(each).raw / "village.jsonl" for each in ("village", *ids)]
+    assert len({path.stat().st_ino for path in raw}) == 1
+    assert build_missing(own_village, params, ids, quiet()) == []
+    own_village.corpus("hamlet").manifest.unlink()  # as a stop before the index leaves it
+    own_village.corpus("hamlet").raw.rename(own_village.root / "elsewhere")
+    own_village.corpus("hamlet").raw.mkdir()  # prepared: the raw files are not looked at again
+    assert build_missing(own_village, params, ids, quiet()) == ["hamlet"]
 
 
 def test_index_sizes_share_their_prompts_and_end_in_a_curve(
@@ -65,7 +102,7 @@ def test_index_sizes_share_their_prompts_and_end_in_a_curve(
         few,
         proportions=[0.5, 0.75],
         experiment="sizes",
-        progress=SilentProgress(),
+        building=quiet(),
     )
     small, big = study.results
     assert (small.corpus, big.corpus) == ("hamlet", "borough")
@@ -94,9 +131,9 @@ def test_stopped_study_goes_on_and_logs_each_evaluation_once(
     monkeypatch.setattr(CopyGenerator, "generate", stop_at_third)
     words: Any = {"corpus_ids": ["village", "hamlet"], "experiment": "matrix"}
     with pytest.raises(KeyboardInterrupt):
-        study_domain(nested, params, few, progress=SilentProgress(), **words)
+        study_domain(nested, params, few, building=quiet(), **words)
     assert count_runs(nested, "matrix") == 2 * 2
-    study = study_domain(nested, params, few, progress=SilentProgress(), **words)
+    study = study_domain(nested, params, few, building=quiet(), **words)
     pairs = [(result.corpus, result.prompt_corpus) for result in study.results]
     assert pairs == [
         ("village", "village"),
@@ -108,14 +145,18 @@ def test_stopped_study_goes_on_and_logs_each_evaluation_once(
     assert count_runs(nested, "matrix") == 4 * 2
 
 
-def test_study_without_indexes_or_with_one_corpus_is_one_line(
+def test_study_of_one_corpus_is_one_line(
     own_village: ProjectPaths, params: Params, few: Plan
 ) -> None:
-    words: Any = {"experiment": "matrix", "progress": SilentProgress()}
-    with pytest.raises(EvaluationError, match="none of hamlet; next: .*dvc repro index@hamlet"):
-        study_domain(own_village, params, few, corpus_ids=["village", "hamlet"], **words)
     with pytest.raises(EvaluationError, match="two corpora or more; found: 1"):
-        study_domain(own_village, params, few, corpus_ids=["village", "village"], **words)
+        study_domain(
+            own_village,
+            params,
+            few,
+            corpus_ids=["village", "village"],
+            experiment="matrix",
+            building=quiet(),
+        )
 
 
 def test_studies_run_from_the_command_line(nested: ProjectPaths, tmp_path: Path) -> None:

@@ -1,0 +1,29 @@
+"""Raw files of a corpus for another that takes the same: two folders go in, links come out."""
+
+import os
+import shutil
+from pathlib import Path
+
+from cog.corpus.sources import load_source_record
+from cog.corpus.staging import open_staging, replace_folder
+from cog.paths import CorpusPaths
+
+
+def share_raw(source: CorpusPaths, target: CorpusPaths) -> None:
+    """Give a corpus the raw files of another without a second copy of their bytes.
+
+    :param source: A corpus whose raw files were fetched.
+    :param target: The corpus that takes the same.
+    """
+    load_source_record(source.raw)  # refuses what is not whole
+    with open_staging(target.root) as staging:
+        shutil.copytree(source.raw, staging / "raw", copy_function=_link)
+        replace_folder(staging / "raw", target.raw)
+
+
+def _link(source: str, target: str) -> str:
+    try:
+        os.link(Path(source).resolve(), target)
+    except OSError:  # another file system, or one without links
+        shutil.copyfile(source, target)
+    return target
