@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cog.cli.decoding_options import take_defaults, take_given, with_decoding_options
 from cog.cli.main import get_project
-from cog.evaluation.protocol import GROUPS, PRESETS, SYSTEMS, Protocol, make_protocol
+from cog.evaluation.protocol import DEFAULT, GROUPS, PRESETS, SYSTEMS, Protocol, make_protocol
 from cog.params import load_params
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     "--system", type=click.Choice(SYSTEMS), default="cog", show_default=True, help="What writes."
 )
 @click.option("--decoding", type=click.Choice(["greedy", "nucleus"]), help="How a choice is taken.")
+@with_decoding_options
 @click.option(
     "--prompts", "num_prompts", type=click.IntRange(1), help="Number of prompts, at most."
 )
@@ -55,7 +57,7 @@ def command(ctx: click.Context, /, corpus_id: str, **given: Any) -> None:  # noq
     """Score the texts of a corpus under one pinned protocol.
 
     What was written or measured before is taken from disk. What is not given is taken from the
-    sections `evaluate` and `generate` of params.yaml.
+    sections `evaluate` and `generate` of params.yaml, or from what `cog tune` chose.
     """
     paths = get_project(ctx)
     params = load_params(paths.params)
@@ -65,9 +67,13 @@ def command(ctx: click.Context, /, corpus_id: str, **given: Any) -> None:  # noq
     from cog.registry import load_card
 
     prompt_corpus_id = given["prompt_corpus_id"] or corpus_id
-    plan = make_plan(
-        params, given, load_card(paths, corpus_id).id, load_card(paths, prompt_corpus_id).id
-    )
+    chosen = load_card(paths, corpus_id).id
+    if (given["protocol_name"] or params.evaluate.protocol) == DEFAULT:
+        settings = take_defaults(params.generate, paths.corpus(chosen), given)
+        params = replace(params, generate=take_given(settings, given))
+    else:
+        _refuse_settings(given)
+    plan = make_plan(params, given, chosen, load_card(paths, prompt_corpus_id).id)
     if not given["no_track"]:
         choose_uri(paths)  # refused before anything is written
     with show_progress(f"evaluate {corpus_id}", total=None, unit="texts") as progress:
@@ -76,6 +82,15 @@ def command(ctx: click.Context, /, corpus_id: str, **given: Any) -> None:  # noq
         if not given["no_track"]:
             run = Tracker(paths, given["experiment"]).log_result(result)
     _write(result, run, is_json=given["is_json"])
+
+
+def _refuse_settings(given: dict[str, Any]) -> None:
+    # the published protocols fix what a text is decoded with
+    named = ("phrase_bias", "verify", "verify_threshold", "min_token_probability", "temperature")
+    for name in named:
+        if given[name] is not None:
+            option = "--" + name.replace("_", "-")
+            raise click.UsageError(f"{option} goes with --protocol {DEFAULT} only")
 
 
 def make_plan(

@@ -14,6 +14,7 @@ from cog.evaluation.generations import GenerationStore, RunKey
 from cog.evaluation.prompts import Selection, select_prompts
 from cog.evaluation.protocol import COG, GROUPS, QUALITY, Protocol
 from cog.evaluation.scores import check_mauve
+from cog.evaluation.tune_split import take_part
 from cog.index.activation import get_model_folder
 from cog.index.manifest import check_index, load_manifest
 from cog.index.records import Manifest
@@ -155,7 +156,9 @@ def prepare(paths: ProjectPaths, params: Params, plan: Plan, progress: Progress)
         documents_digest=documents_digest(corpus_paths.documents),
     )
     splitter = load_splitter(folder)
-    held_out = load_prompts(paths.corpus(plan.prompt_corpus_id).prompts)
+    held_out = take_part(
+        load_prompts(paths.corpus(plan.prompt_corpus_id).prompts), plan.protocol.part
+    )
     selection = select_prompts(
         held_out, splitter=splitter, protocol=plan.protocol, corpus_id=plan.prompt_corpus_id
     )
@@ -176,7 +179,8 @@ def prepare(paths: ProjectPaths, params: Params, plan: Plan, progress: Progress)
     )
     num_prompts = len(selection.prompts)
     progress.say(
-        f"{plan.prompt_corpus_id} holds out {selection.num_held_out} prompts, "
+        f"{plan.prompt_corpus_id} holds out {selection.num_held_out} prompts for "
+        f"{plan.protocol.part}, "
         f"{selection.num_qualifying} are long enough, {num_prompts} are taken"
     )
     run = Evaluation(
