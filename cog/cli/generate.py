@@ -102,7 +102,6 @@ def command(
         )
     paths = get_project(ctx)
     params = load_params(paths.params)
-    take_given(params.generate, given)  # a contradiction is said before anything is loaded
     options = Options(
         given["num_return"],
         given["batch_size"] or params.generate.batch_size,

@@ -22,6 +22,7 @@ COMMANDS = {
     "status": "What is active, and whether it is intact.",
     "study": "Studies over several evaluations: blind, domain, index-size.",
     "switch": "Make a corpus and its index the active one, atomically.",
+    "tune": "Choose the decoding settings that suit an index best.",
 }
 
 

@@ -1,13 +1,16 @@
 """Verification: its rules against their definition, its limits, and what it cuts."""
 
 import math
+import re
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from cog.corpus.documents import DocumentStore
 from cog.decoding.generator import CopyGenerator
+from cog.decoding.joins import extend_tail, needs_space
 from cog.decoding.plausibility import count_plausible, find_implausible
 from cog.decoding.request import Request
 from cog.paths import ProjectPaths
@@ -117,7 +120,7 @@ def test_copies_end_with_a_word_of_their_source(
     splitter = generator.model.splitter
     changes: dict[str, Any] = {"verify": "absolute", "verify_threshold": 0.02, "phrase_bias": 5.0}
     num_short = 0
-    for seed in range(8):
+    for seed in range(4):
         requests = [Request(p, decoding(seed=seed, **changes)) for p in PREFIXES]
         for generation in generator.generate(requests):
             for segment in generation.segments[:-1]:  # the last may be cut for want of room
@@ -130,22 +133,54 @@ def test_copies_end_with_a_word_of_their_source(
     assert num_short > 0  # phrases have two words or more, so these were cut
 
 
-def test_spaceless_phrases_are_never_glued_to_a_word(generator: CopyGenerator) -> None:
-    glued = joined = 0
-    for seed in range(12):
+@pytest.mark.parametrize(
+    ("written", "is_needed"),
+    [
+        ("", False),
+        ("a ", False),
+        ("a\n", False),
+        ("a (", False),
+        ("twenty-", False),
+        ("of", True),
+        ("1", True),
+        ("é", True),
+        ("end.", True),
+        ("b)", True),
+        ("🙂", False),
+    ],
+)
+def test_space_is_needed_behind_words_and_closing_marks(written: str, is_needed: bool) -> None:
+    assert needs_space(extend_tail(b"", written.encode())) == is_needed
+    assert needs_space(extend_tail("🙂 word (".encode(), written.encode())) == is_needed
+
+
+def test_spaceless_phrases_are_only_left_out_behind_a_word(generator: CopyGenerator) -> None:
+    request = Request("The old mill", decoding())
+    pool = generator.pools.make_pool(generator.pools.gather(request))
+    chunks, phrases = pool.chunks, pool.phrases.phrases
+    documents = generator.index.get_documents(chunks.document_ordinals.tolist())
+    chunk_of = np.searchsorted(chunks.word_offsets, phrases.first, side="right") - 1
+    spaceless = [
+        documents[int(chunks.document_ordinals[chunk])].text[chunks.word_chars[first, 0]] != " "
+        for chunk, first in zip(chunk_of, phrases.first, strict=True)
+    ]
+    assert 0 < sum(spaceless) < len(spaceless)
+    zeros = torch.zeros(len(chunks.word_flags))
+    for tail, is_barred in ((b"mill", True), (b"ill.", True), (b"", False), (b"ill ", False)):
+        scores = pool.score(zeros, zeros, phrase_bias=1.0, tail=tail)
+        expected = [-math.inf if is_barred and each else 1.0 for each in spaceless]
+        assert scores.tolist() == expected
+
+
+def test_copies_are_never_glued_to_a_word(generator: CopyGenerator) -> None:
+    for seed in range(3):
         requests = [Request(p, decoding(seed=seed, phrase_bias=6.0)) for p in PREFIXES]
         for generation in generator.generate(requests):
             before = generation.prefix
             for segment in generation.segments:
-                if segment.origin == CORPUS and segment.text[:1].isalnum():
-                    glued += before[-1:].isalnum() or before[-1:] in ".,;:!?)]}%"
-                    joined += 1
+                if segment.origin == CORPUS and segment.text[:1] != " ":
+                    assert not re.search(r"[\w.,;:!?)\]}%]$", before)
                 before += segment.text
-    assert glued == 0
-    requests = [Request(p, decoding(phrase_bias=1e4, max_new_tokens=6)) for p in ("", "A (", "a ")]
-    starts = [g.segments[0].text[0] for g in generator.generate(requests)]
-    assert len(starts) == 3
-    assert joined + sum(start != " " for start in starts) > 0
 
 
 def test_temperature_sharpens_draws_and_leaves_greedy(generator: CopyGenerator) -> None:
