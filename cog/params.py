@@ -79,8 +79,10 @@ class GenerateParams:
         limit.
     :param top_k_documents: Number of chunks retrieved per prompt.
     :param phrase_bias: Added to the score of every phrase.
-    :param min_token_probability: Probability that every written token must have under the prefix
-        encoder; 0 writes what was chosen, as the paper does.
+    :param verify: Rule by which the prefix encoder finds a token too unlikely: ``off``,
+        ``absolute``, ``relative`` or ``entropy``.
+    :param verify_threshold: The rule's threshold; 0 writes what was chosen, as the paper does.
+    :param temperature: Divides all scores before a draw.
     :param seed: Seed of the first text.
     """
 
@@ -92,7 +94,9 @@ class GenerateParams:
     max_verbatim_words: int
     top_k_documents: int
     phrase_bias: float
-    min_token_probability: float
+    verify: str
+    verify_threshold: float
+    temperature: float
     seed: int
 
 
@@ -275,6 +279,8 @@ def read_section(kind: type[Any], content: object, *, where: str) -> Any:  # noq
         value = content[field.name]
         if field.type is float and type(value) is int:
             value = float(value)
+        if field.type is str and value is False:
+            value = "off"  # which YAML 1.1 reads as a truth value
         wanted_type = get_origin(field.type) or field.type
         if type(value) is not wanted_type:
             wanted = getattr(wanted_type, "__name__", str(field.type))

@@ -65,6 +65,11 @@ class CorpusPaths:
         return self.root / "segments.parquet"
 
     @property
+    def tuning(self) -> Path:
+        """Decoding settings that were chosen for the index."""
+        return self.root / "tuning.json"
+
+    @property
     def generations(self) -> Path:
         """Generations of the held-out prompts, one JSON object a line."""
         return self.root / "generations.jsonl"

@@ -5,6 +5,11 @@ from typing import Any
 
 CORPUS = "corpus"
 VOCABULARY = "vocabulary"
+OFF = "off"
+ABSOLUTE = "absolute"
+RELATIVE = "relative"
+ENTROPY = "entropy"
+VERIFY_RULES = (OFF, ABSOLUTE, RELATIVE, ENTROPY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +142,11 @@ class Decoding:
     :param max_new_tokens: Exact number of prefix-encoder tokens to append.
     :param top_k_documents: Number of chunks retrieved per prompt.
     :param phrase_bias: Added to the score of every phrase.
-    :param min_token_probability: Probability that every written token must have under the prefix
-        encoder; a copy is cut before the first that has not. 0 writes what was chosen.
+    :param verify: How unlikely a token may be to the prefix encoder: ``off``, or less than
+        ``verify_threshold`` (``absolute``), than that times the best token's probability
+        (``relative``), or than what the entropy allows (``entropy``) is too unlikely.
+    :param verify_threshold: The threshold of that rule; 0 writes what was chosen.
+    :param temperature: Divides all scores before a draw, 1 leaves them; ignored by greedy.
     :param max_verbatim_words: Longest run of words copied from one place of a document; 0 for no
         limit.
     """
@@ -149,8 +157,18 @@ class Decoding:
     max_new_tokens: int
     top_k_documents: int
     phrase_bias: float
-    min_token_probability: float = 0.0
+    verify: str = OFF
+    verify_threshold: float = 0.0
+    temperature: float = 1.0
     max_verbatim_words: int = 0
+
+    @property
+    def is_verified(self) -> bool:
+        """Whether the prefix encoder has a say in what is written.
+
+        :returns: True if a rule is on and its threshold is above 0.
+        """
+        return self.verify != OFF and self.verify_threshold > 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +177,8 @@ class Segment:
 
     :param text: The appended text; for a corpus segment ``document.text[char_start:char_end]``.
     :param origin: ``corpus`` or ``vocabulary`` (``from`` in JSON).
-    :param probability: Probability of the choice under the joint distribution, before truncation.
+    :param probability: Probability of the choice under the joint distribution, before truncation;
+        under the vocabulary alone where a copy was refused.
     :param document_id: Source document; None for a vocabulary segment, as are all that follow.
     :param title: Title of the source document.
     :param char_start: First character of the copy in the source document.

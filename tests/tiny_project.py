@@ -32,7 +32,9 @@ TINY_PARAMS: dict[str, Any] = {
         "max_verbatim_words": 0,
         "top_k_documents": 16,
         "phrase_bias": 0.0,
-        "min_token_probability": 0.0,
+        "verify": "off",
+        "verify_threshold": 0.0,
+        "temperature": 1.0,
         "seed": 0,
     },
     "evaluate": {

@@ -51,7 +51,9 @@ def identify_system(
         return SystemIdentity(system, "", "", model, 0)
     if system == KNN_LM:
         datastore = load_corpus_manifest(paths, corpus_id, model=model)
-        content = {key: value for key, value in asdict(params.datastore).items() if key != "corpora"}
+        content = {
+            key: value for key, value in asdict(params.datastore).items() if key != "corpora"
+        }
         settings = json.dumps(content, sort_keys=True)
         joined = hashlib.sha256(f"{datastore.digest} {settings}".encode()).hexdigest()
         return SystemIdentity(

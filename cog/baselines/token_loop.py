@@ -111,7 +111,8 @@ class TokenLoop:
         cache: PrefixCache = encoder.new_cache(batch=len(rows), capacity=max(lengths))
         states, live = self.append_last(cache, prefixes), rows
         while True:
-            weights = self.weigh_tokens(states)
+            temperatures = [row.request.decoding.temperature for row in live]
+            weights = self.weigh_tokens(states, temperatures)
             if blend is not None:
                 weights = blend(states, weights)
             for row, row_weights in zip(live, weights, strict=True):
@@ -131,12 +132,16 @@ class TokenLoop:
         """
         return self.model.prefix_encoder.append_last(cache, token_ids)
 
-    def weigh_tokens(self, states: Tensor) -> Tensor:
+    def weigh_tokens(self, states: Tensor, temperatures: Sequence[float]) -> Tensor:
         """Unnormalised probabilities of the vocabulary; special tokens have none.
 
         :param states: Last hidden states. *Shape:* ``(batch, dim)``
+        :param temperatures: What logits are divided by, one per state.
         :returns: ``exp`` of the logits less the largest. *Shape:* ``(batch, vocab_size)``, float32
         """
         logits = self.model.prefix_encoder.token_logits(states)
         logits[:, self._special] = -torch.inf
-        return logits.sub_(logits.max(dim=1, keepdim=True).values).exp_()
+        logits.sub_(logits.max(dim=1, keepdim=True).values)
+        if any(temperature != 1.0 for temperature in temperatures):
+            logits /= torch.tensor(temperatures, device=logits.device)[:, None]
+        return logits.exp_()

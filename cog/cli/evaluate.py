@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cog.baselines.names import SYSTEMS
+from cog.cli.decoding_options import take_defaults, take_given, with_decoding_options
 from cog.cli.main import get_project
-from cog.evaluation.protocol import GROUPS, PRESETS, Protocol, make_protocol
+from cog.evaluation.protocol import DEFAULT, GROUPS, PRESETS, Protocol, make_protocol
 from cog.params import load_params
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     "--system", type=click.Choice(SYSTEMS), default="cog", show_default=True, help="What writes."
 )
 @click.option("--decoding", type=click.Choice(["greedy", "nucleus"]), help="How a choice is taken.")
+@with_decoding_options
 @click.option(
     "--prompts", "num_prompts", type=click.IntRange(1), help="Number of prompts, at most."
 )
@@ -61,7 +63,7 @@ def command(ctx: click.Context, /, corpus_id: str, **given: Any) -> None:  # noq
     """Score the texts of a corpus under one pinned protocol.
 
     What was written or measured before is taken from disk. What is not given is taken from the
-    sections `evaluate` and `generate` of params.yaml.
+    sections `evaluate` and `generate` of params.yaml, or from what `cog tune` chose.
     """
     paths = get_project(ctx)
     params = load_params(paths.params)
@@ -74,6 +76,11 @@ def command(ctx: click.Context, /, corpus_id: str, **given: Any) -> None:  # noq
     if len(check_cards(paths, corpus_id)) > 1 and given["prompt_corpus_id"] is None:
         raise click.UsageError("a union holds out no prompts of its own: give --prompts-of ID")
     prompt_corpus_id = load_card(paths, given["prompt_corpus_id"] or corpus_id).id
+    if (given["protocol_name"] or params.evaluate.protocol) == DEFAULT:
+        settings = take_defaults(params.generate, paths.corpus(corpus_id), given)
+        params = replace(params, generate=take_given(settings, given))
+    else:
+        _refuse_settings(given)
     plan = make_plan(params, given, corpus_id, prompt_corpus_id)
     if not given["no_track"]:
         choose_uri(paths)  # refused before anything is written
@@ -83,6 +90,15 @@ def command(ctx: click.Context, /, corpus_id: str, **given: Any) -> None:  # noq
         if not given["no_track"]:
             run = Tracker(paths, given["experiment"]).log_result(result)
     _write(result, run, is_json=given["is_json"])
+
+
+def _refuse_settings(given: dict[str, Any]) -> None:
+    # the published protocols fix what a text is decoded with
+    named = ("phrase_bias", "verify", "verify_threshold", "min_token_probability", "temperature")
+    for name in named:
+        if given[name] is not None:
+            option = "--" + name.replace("_", "-")
+            raise click.UsageError(f"{option} goes with --protocol {DEFAULT} only")
 
 
 def make_plan(

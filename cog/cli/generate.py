@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cog.cli.decoding_options import take_defaults, take_given, with_decoding_options
 from cog.cli.main import get_project
 from cog.errors import GenerationError
-from cog.params import Params, load_params
+from cog.params import GenerateParams, load_params
 from cog.records import Decoding
 
 if TYPE_CHECKING:
@@ -64,12 +65,7 @@ class Options:
     type=click.IntRange(0),
     help="Chunks retrieved per prefix; 0 for tokens only.",
 )
-@click.option("--phrase-bias", type=float, help="Added to the score of every phrase.")
-@click.option(
-    "--min-token-probability",
-    type=click.FloatRange(0, 1, max_open=True),
-    help="Cut a copy where the prefix encoder finds a token less likely.",
-)
+@with_decoding_options
 @click.option(
     "--allow-licence",
     multiple=True,
@@ -111,7 +107,8 @@ def command(
 ) -> None:
     """Write cited text by copying phrases from a corpus.
 
-    What is not given is taken from the section `generate` of params.yaml.
+    What is not given is taken from what `cog tune` chose for the index, then from the section
+    `generate` of params.yaml.
     """
     if (prefix is None) == (input_path is None):
         raise click.UsageError(
@@ -119,7 +116,6 @@ def command(
         )
     paths = get_project(ctx)
     params = load_params(paths.params)
-    decoding = _decoding(params, given)
     options = Options(
         given["num_return"],
         given["batch_size"] or params.generate.batch_size,
@@ -128,8 +124,11 @@ def command(
     )
     prefixes = iter([(prefix, None)]) if prefix is not None else _read_prefixes(str(input_path))
     from cog.decoding.licences import CopyRule
-    from cog.decoding.session import open_generator
+    from cog.decoding.session import choose_corpus, open_generator
 
+    chosen, _ = choose_corpus(paths, given["corpus_id"])
+    settings = take_defaults(params.generate, paths.corpus(chosen), given)
+    decoding = _decoding(take_given(settings, given))
     names = ("allow_licence", "deny_licence", "exclude_document")
     rule = CopyRule(*(frozenset(given[name]) for name in names))
     with open_generator(
@@ -138,13 +137,10 @@ def command(
         _run(generator, prefixes, decoding, options)
 
 
-def _decoding(params: Params, given: dict[str, Any]) -> Decoding:
-    section = params.generate
+def _decoding(settings: GenerateParams) -> Decoding:
     names = [field.name for field in fields(Decoding) if field.name != "method"]
-    values = {
-        name: getattr(section, name) if given[name] is None else given[name] for name in names
-    }
-    return Decoding(method=given["decoding"] or section.decoding, **values)
+    values = {name: getattr(settings, name) for name in names}
+    return Decoding(method=settings.decoding, **values)
 
 
 def _read_prefixes(path: str) -> Iterator[tuple[str, Any]]:

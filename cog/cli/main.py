@@ -26,6 +26,7 @@ COMMANDS = {
     "study": "Studies over several evaluations: blind, domain, index-size.",
     "switch": "Make a corpus and its index the active one, atomically.",
     "train": "Train a model on text files or a corpus, resume a run, go on from a model.",
+    "tune": "Choose the decoding settings that suit an index best.",
 }
 
 

@@ -36,9 +36,7 @@ FILE = click.Path(path_type=Path)
     help="Learn to copy, or the next token only (the baseline).",
 )
 @click.option("--max-steps", type=click.IntRange(1), help="Number of optimiser steps.")
-@click.option(
-    "--max-seconds", type=click.FloatRange(0, min_open=True), help="Seconds of training."
-)
+@click.option("--max-seconds", type=click.FloatRange(0, min_open=True), help="Seconds of training.")
 @click.option(
     "--out", type=FILE, metavar="DIR", help="Folder of the model [default: models/PROFILE]."
 )

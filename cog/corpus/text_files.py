@@ -126,15 +126,9 @@ def digest_text_files(paths: Sequence[Path]) -> str:
 
 
 def _read_unit(unit: Unit, text: str, *, path: Path, stem: str) -> Document:
-    if unit.is_oversized:
-        raise CorpusError(
-            f"a document of {path.name} must be shorter than 16 M characters",
-            found=f"a longer one at line {unit.number}",
-            run="separate documents by blank lines or by lines `= Title =`",
-            about=path.name,
-        )
+    part = f":{unit.part}" if unit.part else ""  # of a document of over 16 M characters
     return Document(
-        document_id=f"{stem}:{unit.number}",
+        document_id=f"{stem}:{unit.number}{part}",
         title=unit.title,
         text=text.replace("\0", ""),
         url="",

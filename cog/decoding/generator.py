@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from cog.decoding.citations import cite_segment
-from cog.decoding.distribution import next_choice
-from cog.decoding.plausibility import count_plausible, mask_implausible
+from cog.decoding.distribution import NextChoice, next_choice
+from cog.decoding.plausibility import count_plausible, find_implausible
 from cog.decoding.pool import Pool, PoolSource
 from cog.decoding.request import Request, check_request
 from cog.decoding.row import Row
@@ -24,6 +24,7 @@ from cog.model.load import CogModel
 from cog.records import Generation, Segment
 
 OnSegment = Callable[[int, Segment], None]
+TextEnd = tuple[Tensor, Tensor]  # hidden state at the last token of a text, and token logits
 
 
 class CopyGenerator:
@@ -112,8 +113,9 @@ class CopyGenerator:
         cache = encoder.new_cache(batch=len(rows), capacity=capacity)
         live = held = list(range(len(rows)))  # texts that grow, and texts in the cache
         states = encoder.append_last(cache, prefixes)
+        ends = dict(zip(live, zip(states, self._token_logits(states), strict=True), strict=True))
         while live:
-            self._step([rows[i] for i in live], states)
+            self._step([rows[i] for i in live], [ends[i] for i in live])
             pending = [i for i in live if rows[i].num_left > 0 or rows[i].needs_check]
             unsure = [i for i in pending if rows[i].needs_check]
             self._report(rows, [i for i in live if i not in unsure], on_segment)
@@ -122,65 +124,77 @@ class CopyGenerator:
             if 2 * len(pending) <= len(held):
                 cache.keep([held.index(i) for i in pending])
                 held = pending
-            last_states = self._append(cache, rows, held=held, growing=pending)
+            ends |= self._append(cache, rows, held=held, growing=pending)
             self._report(rows, unsure, on_segment)
             live = [i for i in pending if rows[i].num_left > 0]
-            states = torch.stack([last_states[i] for i in live]) if live else states
         for row in rows:
             row.text.finish()
         self._report(rows, range(len(rows)), on_segment)
 
-    def _step(self, rows: Sequence[Row], states: Tensor) -> None:
+    def _step(self, rows: Sequence[Row], ends: Sequence[TextEnd]) -> None:
         # score everything and take one choice for each text
         encoder, splitter = self.model.prefix_encoder, self.model.splitter
-        logits = self._token_logits(states)  # (num_rows, vocab_size)
+        states = torch.stack([state for state, _ in ends])  # (num_rows, dim)
         start_queries, end_queries = encoder.phrase_queries(states)
 
         def take(pool: Pool, members: list[int]) -> None:
-            index = torch.tensor(members, device=states.device)
-            starts, ends = pool.scorer.score_words(start_queries[index], end_queries[index])
-            for k, member in enumerate(members):
-                row, row_logits = rows[member], logits[member]
-                decoding = row.request.decoding
-                scores = pool.phrases.score(starts[k], ends[k], phrase_bias=decoding.phrase_bias)
-                if decoding.max_verbatim_words:
-                    scores = self._verbatim.mask(
-                        scores, row.text, pool, max_words=decoding.max_verbatim_words
-                    )
-                if decoding.min_token_probability:
-                    row_logits, scores = mask_implausible(
-                        row_logits,
-                        scores,
-                        first_tokens=pool.first_tokens,
-                        min_probability=decoding.min_token_probability,
-                    )
-                distribution = next_choice(row_logits, scores, pool.phrases)
-                row.take(distribution, vocab_size=encoder.vocab_size, splitter=splitter)
+            nothing = start_queries.new_full((len(pool.first_tokens),), -torch.inf)
+            found = dict.fromkeys(members, nothing)
+            if copying := [member for member in members if not rows[member].is_refused]:
+                index = torch.tensor(copying, device=states.device)
+                both = pool.scorer.score_words(start_queries[index], end_queries[index])
+                for member, start, end in zip(copying, *both, strict=True):
+                    bias, tail = rows[member].request.decoding.phrase_bias, rows[member].tail
+                    scores = pool.score(start, end, phrase_bias=bias, tail=tail)
+                    found[member] = self._limit_runs(rows[member], scores, pool)
+            for member, scores in found.items():
+                distribution = _weigh(ends[member][1], scores, row=rows[member])
+                rows[member].take(distribution, vocab_size=encoder.vocab_size, splitter=splitter)
 
         self._workers.run([partial(take, pool, members) for pool, members in _by_pool(rows)])
 
+    def _limit_runs(self, row: Row, scores: Tensor, pool: Pool) -> Tensor:
+        limit = row.request.decoding.max_verbatim_words
+        if not limit:
+            return scores
+        return self._verbatim.mask(scores, row.text, pool, max_words=limit)
+
     def _append(
         self, cache: PrefixCache, rows: Sequence[Row], *, held: list[int], growing: list[int]
-    ) -> dict[int, Tensor]:
-        # one pass; copies are cut where they stop being plausible; the state each text goes on from
+    ) -> dict[int, TextEnd]:
+        # one pass; copies are cut where they stop being plausible; the ends that texts go on from,
+        # but for those that nothing was left of, which go on from where they were
         new_ids = [rows[i].new_ids if i in growing else [] for i in held]
         states = self.model.prefix_encoder.append(cache, new_ids)
-        ends = np.cumsum([len(ids) for ids in new_ids]).tolist()
-        last_states: dict[int, Tensor] = {}
-        for place, (i, ids, end) in enumerate(zip(held, new_ids, ends, strict=True)):
+        checked = [
+            len(ids) if ids and rows[i].needs_check else 1
+            for i, ids in zip(held, new_ids, strict=True)
+        ]
+        lasts = np.cumsum([len(ids) for ids in new_ids]).tolist()
+        needed = [
+            position
+            for ids, last, count in zip(new_ids, lasts, checked, strict=True)
+            for position in range(last - count, last)
+            if ids
+        ]
+        states = states[torch.tensor(needed, device=states.device)]
+        logits = self._token_logits(states)  # once, for checks and for the next choices
+        ends: dict[int, TextEnd] = {}
+        begin = 0
+        for place, (i, ids, count) in enumerate(zip(held, new_ids, checked, strict=True)):
             if not ids:
                 continue
-            num_kept = len(ids)
-            if rows[i].needs_check:
-                num_kept = count_plausible(
-                    self._token_logits(states[end - len(ids) : end - 1]),
-                    ids,
-                    min_probability=rows[i].request.decoding.min_token_probability,
+            num_kept = count
+            if count > 1:
+                num_plausible = count_plausible(
+                    logits[begin : begin + count - 1], ids, rows[i].request.decoding
                 )
-                rows[i].cut(num_kept, splitter=self.model.splitter)
-                cache.cut(place, cache.lengths[place] - (len(ids) - num_kept))
-            last_states[i] = states[end - len(ids) + num_kept - 1]
-        return last_states
+                num_kept = rows[i].cut(num_plausible, splitter=self.model.splitter)
+                cache.cut(place, cache.lengths[place] - (count - num_kept))
+            if num_kept:
+                ends[i] = states[begin + num_kept - 1], logits[begin + num_kept - 1]
+            begin += count
+        return ends
 
     def _token_logits(self, states: Tensor) -> Tensor:
         logits = self.model.prefix_encoder.token_logits(states)
@@ -221,6 +235,18 @@ class CopyGenerator:
             seconds=seconds,
             segments=segments,
         )
+
+
+def _weigh(logits: Tensor, scores: Tensor, *, row: Row) -> NextChoice:
+    # the distribution that a text's choice is drawn from
+    decoding, pool = row.request.decoding, row.pool
+    if decoding.is_verified:
+        is_left_out = find_implausible(logits.unsqueeze(0), decoding)[0]
+        logits = logits.masked_fill(is_left_out, -torch.inf)
+        scores.masked_fill_(is_left_out.index_select(0, pool.first_tokens), -torch.inf)
+    if decoding.method != "greedy" and decoding.temperature != 1.0:
+        logits, scores = logits / decoding.temperature, scores / decoding.temperature
+    return next_choice(logits, scores, pool.phrases)
 
 
 def _by_pool(rows: Sequence[Row]) -> list[tuple[Pool, list[int]]]:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from cog.decoding.candidates import find_phrases
 from cog.decoding.distribution import PhraseTable
+from cog.decoding.joins import needs_space
 from cog.decoding.request import Request
 from cog.decoding.scoring import WordScorer, make_scorer
 from cog.index.records import GatheredChunks
@@ -26,12 +27,28 @@ class Pool:
     :param phrases: Their admissible phrases.
     :param scorer: Scores the words.
     :param first_tokens: First token of each phrase. *Shape:* ``(num_phrases,)`` int32
+    :param spaceless: Phrases that begin without a space. *Shape:* ``(num_spaceless,)`` int64
     """
 
     chunks: GatheredChunks
     phrases: PhraseTable
     scorer: WordScorer
     first_tokens: Tensor
+    spaceless: Tensor
+
+    def score(
+        self, start_scores: Tensor, end_scores: Tensor, *, phrase_bias: float, tail: bytes
+    ) -> Tensor:
+        """Score every phrase; those that would be glued to the word before are left out.
+
+        :param start_scores: Start scores of all words. *Shape:* ``(num_words,)``
+        :param end_scores: End scores of all words. *Shape:* ``(num_words,)``
+        :param phrase_bias: Added to every phrase.
+        :param tail: Last bytes of what is written.
+        :returns: Minus infinity where a phrase is left out. *Shape:* ``(num_phrases,)``
+        """
+        scores = self.phrases.score(start_scores, end_scores, phrase_bias=phrase_bias)
+        return scores.index_fill_(0, self.spaceless, -torch.inf) if needs_space(tail) else scores
 
     @property
     def num_bytes(self) -> int:
@@ -59,6 +76,8 @@ class PoolSource:
         self._model = model
         self._index = index
         self._allowed_chunks = allowed_chunks
+        token_bytes = model.splitter.token_bytes
+        self._has_space = np.array([each.startswith(b" ") for each in token_bytes])
 
     def make_pools(self, requests: Sequence[Request]) -> tuple[list[Pool], dict[str, float]]:
         """Make the pool of every request; requests with the same prefix share theirs.
@@ -118,4 +137,5 @@ class PoolSource:
             table,
             make_scorer(chunks, device=device),
             torch.from_numpy(first_tokens).to(device),
+            torch.from_numpy(np.flatnonzero(~self._has_space[first_tokens])).to(device),
         )

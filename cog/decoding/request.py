@@ -4,11 +4,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cog.decoding.plausibility import is_usable_threshold
 from cog.errors import GenerationError
 from cog.model.prefix_encoder import PrefixEncoder
-from cog.records import Decoding
+from cog.records import VERIFY_RULES, Decoding
 
 METHODS = ("greedy", "nucleus")
+MIN_TEMPERATURE, MAX_TEMPERATURE = 0.01, 100.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +54,19 @@ def check_request(request: Request, encoder: PrefixEncoder) -> None:
             decoding.phrase_bias,
         ),
         (
-            0.0 <= decoding.min_token_probability < 1.0,
-            "min_token_probability must lie between 0 and 1",
-            decoding.min_token_probability,
+            decoding.verify in VERIFY_RULES,
+            f"verify must be one of {', '.join(VERIFY_RULES)}",
+            decoding.verify,
+        ),
+        (
+            is_usable_threshold(decoding.verify, decoding.verify_threshold),
+            f"verify_threshold must lie between 0 and 1 for {decoding.verify}",
+            decoding.verify_threshold,
+        ),
+        (
+            MIN_TEMPERATURE <= decoding.temperature <= MAX_TEMPERATURE,
+            f"temperature must lie between {MIN_TEMPERATURE} and {MAX_TEMPERATURE:g}",
+            decoding.temperature,
         ),
         (
             decoding.max_verbatim_words >= 0,

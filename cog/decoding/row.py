@@ -7,6 +7,7 @@ import torch
 from numpy.typing import NDArray
 
 from cog.decoding.distribution import NextChoice
+from cog.decoding.joins import extend_tail
 from cog.decoding.pool import Pool
 from cog.decoding.request import Request
 from cog.decoding.sampling import Chooser
@@ -26,6 +27,11 @@ class Row:
     :param num_steps: Number of steps taken.
     :param new_ids: Tokens of the last step, which the cache has not seen.
     :param num_reported: Number of segments that were reported as final.
+    :param tail: Last bytes of the prefix and what follows it.
+    :param tail_before: The same before the last step.
+    :param word_ends: Number of tokens up to the end of each word of the last copy.
+    :param is_refused: Whether nothing of the last copy was plausible, so that the vocabulary has
+        its turn.
     """
 
     request: Request
@@ -36,6 +42,10 @@ class Row:
     num_steps: int
     new_ids: list[int]
     num_reported: int
+    tail: bytes
+    tail_before: bytes
+    word_ends: list[int]
+    is_refused: bool
 
     @classmethod
     def begin(cls, request: Request, pool: Pool) -> "Row":
@@ -46,7 +56,21 @@ class Row:
         :returns: The row.
         """
         chooser = Chooser(request.decoding, request.prefix)
-        return cls(request, pool, chooser, GrowingText(), 0, 0, [], 0)
+        tail = extend_tail(b"", request.prefix.encode())
+        return cls(
+            request=request,
+            pool=pool,
+            chooser=chooser,
+            text=GrowingText(),
+            num_tokens=0,
+            num_steps=0,
+            new_ids=[],
+            num_reported=0,
+            tail=tail,
+            tail_before=tail,
+            word_ends=[],
+            is_refused=False,
+        )
 
     @property
     def num_left(self) -> int:
@@ -63,7 +87,7 @@ class Row:
         :returns: True if they must be checked.
         """
         is_copy = self.text.copies[-1] is not None
-        return self.request.decoding.min_token_probability > 0 and is_copy and len(self.new_ids) > 1
+        return self.request.decoding.is_verified and is_copy and len(self.new_ids) > 1
 
     def take(self, distribution: NextChoice, *, vocab_size: int, splitter: WordSplitter) -> None:
         """Take one choice and append it, cut at the last token there is room for.
@@ -76,24 +100,43 @@ class Row:
         probability = distribution.probability(choice)
         if choice < vocab_size:
             self.new_ids = [choice]
-            self.text.append_token(splitter.token_bytes[choice], probability=probability)
+            written = splitter.token_bytes[choice]
+            self.text.append_token(written, probability=probability)
         else:
             token_ids, copy = self._locate(distribution, choice - vocab_size)
             token_ids = token_ids[: self.num_left]
             self.new_ids = token_ids.tolist()
-            self.text.append_copy(splitter.decode(token_ids), copy, probability=probability)
+            written = splitter.decode(token_ids)
+            self.text.append_copy(written, copy, probability=probability)
+        self.tail_before, self.tail = self.tail, extend_tail(self.tail, written)
+        self.is_refused = False
         self.num_tokens += len(self.new_ids)
         self.num_steps += 1
 
-    def cut(self, num_kept: int, *, splitter: WordSplitter) -> None:
-        """Keep only the first tokens of the last copy, and cut its citation with it.
+    def cut(self, num_plausible: int, *, splitter: WordSplitter) -> int:
+        """Keep the words of the last copy before its first implausible token, and cut its citation.
 
-        :param num_kept: Number of tokens kept, at least one.
+        If no word is left, the copy is taken back.
+
+        :param num_plausible: Number of its tokens that are plausible.
         :param splitter: Spells tokens.
+        :returns: Number of tokens kept.
         """
-        self.num_tokens -= len(self.new_ids) - num_kept
+        num_new = len(self.new_ids)
+        if num_plausible >= num_new:
+            return num_new
+        num_kept = max((end for end in self.word_ends if end <= num_plausible), default=0)
         self.new_ids = self.new_ids[:num_kept]
-        self.text.cut_copy(splitter.decode(np.array(self.new_ids)))
+        self.num_tokens -= num_new - num_kept
+        kept = splitter.decode(np.array(self.new_ids, dtype=np.int32))
+        self.tail = extend_tail(self.tail_before, kept)
+        self.is_refused = not num_kept
+        if self.is_refused:
+            self.text.drop_copy()
+            self.num_steps -= 1
+        else:
+            self.text.cut_copy(kept)
+        return num_kept
 
     def _locate(self, distribution: NextChoice, text: int) -> tuple[NDArray[np.int32], Copy]:
         # the best-scored of the places where the text stands
@@ -104,5 +147,6 @@ class Row:
         first, last = int(phrases.first[best]), int(phrases.last[best])
         chunk = int(np.searchsorted(chunks.word_offsets, first, side="right")) - 1
         copy = Copy(int(chunks.document_ordinals[chunk]), int(chunks.word_chars[first, 0]))
-        tokens = slice(chunks.word_tokens[first, 0], chunks.word_tokens[last, 1])
-        return chunks.token_ids[tokens], copy
+        begin, end = chunks.word_tokens[first, 0], chunks.word_tokens[last, 1]
+        self.word_ends = (chunks.word_tokens[first : last + 1, 1] - begin).tolist()
+        return chunks.token_ids[begin:end], copy

@@ -75,6 +75,8 @@ def default_decoding(params: Params) -> Decoding:
         max_new_tokens=settings.max_new_tokens,
         top_k_documents=settings.top_k_documents,
         phrase_bias=settings.phrase_bias,
-        min_token_probability=settings.min_token_probability,
+        verify=settings.verify,
+        verify_threshold=settings.verify_threshold,
+        temperature=settings.temperature,
         max_verbatim_words=settings.max_verbatim_words,
     )

@@ -33,6 +33,7 @@ class GrowingText:
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
         self.segments: list[Segment] = []
         self.copies: list[Copy | None] = []
+        self._before: tuple[list[Segment], tuple[bytes, int]] = ([], (b"", 0))
 
     def append_token(self, token_bytes: bytes, *, probability: float) -> None:
         """Append a vocabulary token.
@@ -52,6 +53,7 @@ class GrowingText:
         :param copy: Where it stands.
         :param probability: Probability of the choice.
         """
+        self._before = (self.segments[-1:], self._decoder.getstate())
         self.finish()
         text = phrase_bytes.decode(errors="ignore")
         segment = Segment(
@@ -82,6 +84,13 @@ class GrowingText:
         assert copy is not None
         text = phrase_bytes.decode(errors="ignore")
         self.segments[-1] = replace(last, text=text, char_end=copy.char_start + len(text))
+
+    def drop_copy(self) -> None:
+        """Take back the copy that was appended last, as if it had never been chosen."""
+        last, waiting = self._before
+        self.segments[-2:] = last
+        self.copies.pop()
+        self._decoder.setstate(waiting)
 
     def finish(self) -> None:
         """Write bytes that still wait for the rest of their character."""

@@ -1,7 +1,6 @@
 """Groups of scores: an evaluation and its texts go in, the scores of one group come out."""
 
 from collections.abc import Callable, Sequence
-from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +23,6 @@ from cog.evaluation.scores import (
     score_repetition,
 )
 from cog.evaluation.session import Evaluation
-from cog.index.unions import split_union
 
 KEPT_REFERENCES = 8  # references after which their likelihoods are kept
 

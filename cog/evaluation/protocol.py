@@ -7,8 +7,9 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from cog.errors import ProtocolError
+from cog.evaluation.tune_split import EVALUATION
 from cog.params import EvaluateParams, GenerateParams
-from cog.records import Decoding
+from cog.records import OFF, Decoding
 
 DEFAULT = "default"
 PAPER = "paper-iclr2023"
@@ -42,13 +43,16 @@ class Protocol:
     :param has_prefix: Whether the texts that MAUVE compares begin with the prompt.
     :param selection: How prompts are chosen of those long enough: ``by-document``, the first of
         every document in prepared order, then the second of each, and so on.
+    :param part: Which of the held-out prompts: ``evaluation``, or ``tuning``, which is the rest.
     :param num_prompts: Number of prompts, at most.
     :param tokenizer: Whose tokens are counted: ``model`` is the trained model's prefix encoder.
     :param method: ``greedy`` or ``nucleus``.
     :param top_p: Mass of the nucleus.
     :param top_k_documents: Number of chunks retrieved per prompt.
     :param phrase_bias: Added to the score of every phrase.
-    :param min_token_probability: Probability that every written token must have.
+    :param verify: Rule by which the prefix encoder finds a token too unlikely.
+    :param verify_threshold: The rule's threshold.
+    :param temperature: Divides all scores before a draw.
     :param batch_size: Number of texts decoded together.
     :param featuriser: Model whose hidden states MAUVE compares: ``packaged``, a hub name, or a
         folder of the project.
@@ -68,13 +72,16 @@ class Protocol:
     reference_tokens: int
     has_prefix: bool
     selection: str
+    part: str
     num_prompts: int
     tokenizer: str
     method: str
     top_p: float
     top_k_documents: int
     phrase_bias: float
-    min_token_probability: float
+    verify: str
+    verify_threshold: float
+    temperature: float
     batch_size: int
     featuriser: str
     featuriser_layer: int
@@ -119,7 +126,9 @@ class Protocol:
             max_new_tokens=self.generation_tokens,
             top_k_documents=self.top_k_documents,
             phrase_bias=self.phrase_bias,
-            min_token_probability=self.min_token_probability,
+            verify=self.verify,
+            verify_threshold=self.verify_threshold,
+            temperature=self.temperature,
         )
 
 
@@ -176,7 +185,9 @@ def make_protocol(name: str, settings: EvaluateParams, decoding: GenerateParams)
         top_p=0.95,
         top_k_documents=1024,
         phrase_bias=0.0,
-        min_token_probability=0.0,
+        verify=OFF,
+        verify_threshold=0.0,
+        temperature=1.0,
         featuriser="gpt2-large",
         language_model="gpt2-large",
     )
@@ -193,13 +204,16 @@ def _make_default(settings: EvaluateParams, decoding: GenerateParams) -> Protoco
         reference_tokens=settings.generation_tokens,
         has_prefix=False,
         selection="by-document",
+        part=EVALUATION,
         num_prompts=settings.num_prompts,
         tokenizer="model",
         method=decoding.decoding,
         top_p=decoding.top_p,
         top_k_documents=decoding.top_k_documents,
         phrase_bias=decoding.phrase_bias,
-        min_token_probability=decoding.min_token_probability,
+        verify=decoding.verify,
+        verify_threshold=decoding.verify_threshold,
+        temperature=decoding.temperature,
         batch_size=settings.batch_size,
         featuriser=settings.featuriser,
         featuriser_layer=LAST_LAYER,

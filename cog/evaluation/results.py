@@ -10,8 +10,8 @@ from cog.baselines.identity import identify_system
 from cog.baselines.names import COG
 from cog.errors import EvaluationError
 from cog.evaluation.records import EvaluationResult, MetricValue, parse_result
-from cog.params import load_params
 from cog.index.unions import get_digest, shorten_digest
+from cog.params import load_params
 from cog.paths import CorpusPaths, ProjectPaths
 
 

@@ -32,8 +32,8 @@ def evaluate(
     with run.stack:
         with run.timed("contamination"):
             check_contamination(run)
-        seeds = _generate(run)
-        metrics = _score(run, seeds)
+        seeds = write_seeds(run)
+        metrics = score_seeds(run, seeds)
         corpus_paths = paths.corpus(plan.corpus_id)
         result = EvaluationResult(
             corpus=plan.corpus_id,
@@ -54,7 +54,13 @@ def evaluate(
         return save_result(corpus_paths, result)
 
 
-def _generate(run: Evaluation) -> tuple[SeedResult, ...]:
+def write_seeds(run: Evaluation) -> tuple[SeedResult, ...]:
+    """Write the texts of every seed, or take them from disk.
+
+    :param run: The evaluation.
+    :returns: The texts, per seed.
+    """
+
     def write(prompts: Sequence[Prompt], decoding: Decoding) -> list[Generation]:
         with run.timed("load"):
             generator = run.get_generator()
@@ -76,7 +82,13 @@ def _generate(run: Evaluation) -> tuple[SeedResult, ...]:
     return tuple(found)
 
 
-def _score(run: Evaluation, seeds: tuple[SeedResult, ...]) -> list[MetricValue]:
+def score_seeds(run: Evaluation, seeds: tuple[SeedResult, ...]) -> list[MetricValue]:
+    """Score texts by every group of the plan.
+
+    :param run: The evaluation.
+    :param seeds: Its texts.
+    :returns: The scores.
+    """
     metrics: list[MetricValue] = []
     for group in run.plan.groups:
         with run.timed(group):

@@ -16,6 +16,7 @@ from cog.evaluation.generations import GenerationStore, RunKey
 from cog.evaluation.prompts import Selection, select_prompts
 from cog.evaluation.protocol import CONTAMINATION, COPY_GROUPS, GROUPS, QUALITY, Protocol
 from cog.evaluation.scores import check_mauve
+from cog.evaluation.tune_split import take_part
 from cog.index.activation import get_model_folder
 from cog.model.language_model import identify_tokenizer
 from cog.model.load import load_splitter
@@ -157,7 +158,9 @@ def prepare(paths: ProjectPaths, params: Params, plan: Plan, progress: Progress)
     folder = get_model_folder(paths, params)
     identity = identify_system(paths, params, corpus_id=plan.corpus_id, system=plan.system)
     splitter = load_splitter(folder)
-    held_out = load_prompts(paths.corpus(plan.prompt_corpus_id).prompts)
+    held_out = take_part(
+        load_prompts(paths.corpus(plan.prompt_corpus_id).prompts), plan.protocol.part
+    )
     selection = select_prompts(
         held_out, splitter=splitter, protocol=plan.protocol, corpus_id=plan.prompt_corpus_id
     )
@@ -178,7 +181,8 @@ def prepare(paths: ProjectPaths, params: Params, plan: Plan, progress: Progress)
     )
     num_prompts = len(selection.prompts)
     progress.say(
-        f"{plan.prompt_corpus_id} holds out {selection.num_held_out} prompts, "
+        f"{plan.prompt_corpus_id} holds out {selection.num_held_out} prompts for "
+        f"{plan.protocol.part}, "
         f"{selection.num_qualifying} are long enough, {num_prompts} are taken"
     )
     run = Evaluation(

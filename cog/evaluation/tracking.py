@@ -149,7 +149,9 @@ class Tracker:
                 with _stated(self.uri):
                     self._client.log_batch(
                         run_id,
-                        metrics=[Metric(k, v, now, step) for k, v in metrics.items() if isfinite(v)],
+                        metrics=[
+                            Metric(k, v, now, step) for k, v in metrics.items() if isfinite(v)
+                        ],
                     )
 
             yield log

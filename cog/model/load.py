@@ -15,8 +15,8 @@ from cog.model.fingerprint import fingerprint_model
 from cog.model.phrase_encoder import PhraseEncoder
 from cog.model.prefix_encoder import PrefixEncoder
 from cog.model.retriever import MeanRetriever
-from cog.model.weights import Weights, apply_weights, load_weights, select_weights
 from cog.model.threads import describe_numerics, pin_threads
+from cog.model.weights import Weights, apply_weights, load_weights, select_weights
 from cog.model.words import WordSplitter, load_tokenizer
 
 

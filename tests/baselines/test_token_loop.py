@@ -65,6 +65,13 @@ def test_a_batch_writes_what_each_text_is_alone(
     assert all(each.text == "".join(s.text for s in each.segments) for each in together)
 
 
+def test_a_low_temperature_is_greedy(transformer: TransformerGenerator) -> None:
+    cold = [Request(prefix, replace(NUCLEUS, temperature=1e-4)) for prefix in PREFIXES]
+    greedy = [Request(prefix, GREEDY) for prefix in PREFIXES]
+    texts = [[each.text for each in transformer.generate(some)] for some in (cold, greedy)]
+    assert texts[0] == texts[1]
+
+
 def test_seeds_change_the_text(transformer: TransformerGenerator) -> None:
     texts = {
         transformer.generate([Request("The mill", replace(NUCLEUS, seed=seed))])[0].text

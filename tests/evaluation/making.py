@@ -12,7 +12,7 @@ from cog.params import EvaluateParams, GenerateParams
 from cog.records import CORPUS, VOCABULARY, Decoding, Generation, Segment
 
 SETTINGS = EvaluateParams("default", 4, 1, 2, 8, 16, "packaged", 0.2)
-GENERATE = GenerateParams(4, 2, "nucleus", 0.95, 16, 0, 16, 0.0, 0.0, 0)
+GENERATE = GenerateParams(4, 2, "nucleus", 0.95, 16, 0, 16, 0.0, "off", 0.0, 1.0, 0)
 
 
 def protocol(**changes: Any) -> Protocol:  # noqa: ANN401

@@ -35,7 +35,9 @@ class AdapterRecord:
     training: dict[str, Any]
 
 
-def save_adapter(folder: Path, adapter: RetroAdapter, *, model: str, training: dict[str, Any]) -> None:
+def save_adapter(
+    folder: Path, adapter: RetroAdapter, *, model: str, training: dict[str, Any]
+) -> None:
     """Write an adapter; a killed write leaves what was there.
 
     :param folder: Where to.

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from cog.decoding.generator import CopyGenerator
+from cog.decoding.joins import extend_tail
 from cog.decoding.pool import Pool
 from cog.decoding.request import Request
 from cog.index.records import GatheredChunks
@@ -165,10 +166,14 @@ def score_token_ids(
         logits[:, special] = -torch.inf
         starts, ends = pool.scorer.score_words(*encoder.phrase_queries(block))
         for k in range(len(block)):
-            scores = pool.phrases.score(
-                starts[k], ends[k], phrase_bias=request.decoding.phrase_bias
-            )
             position = begin + k
+            before = generator.model.splitter.decode(token_ids[max(0, position - 4) : position])
+            scores = pool.score(
+                starts[k],
+                ends[k],
+                phrase_bias=request.decoding.phrase_bias,
+                tail=extend_tail(request.prefix.encode(), before),
+            )
             steps.append(_step(logits[k], scores, token_ids[position:], position, matcher))
     joint = sum_segmentations([step.token for step in steps], [step.arc for step in steps])
     return ReferenceLikelihood(joint, sum(step.token_alone for step in steps), len(token_ids))

@@ -1,0 +1,112 @@
+"""Options of decoding: what the command line gives goes in, settings over the defaults come out."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from cog.records import ABSOLUTE, OFF, VERIFY_RULES
+
+if TYPE_CHECKING:
+    from cog.params import GenerateParams
+    from cog.paths import CorpusPaths
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+NAMES = (
+    "top_p",
+    "max_new_tokens",
+    "seed",
+    "top_k_documents",
+    "phrase_bias",
+    "verify",
+    "verify_threshold",
+    "temperature",
+)
+
+
+def with_decoding_options(function: Function) -> Function:
+    """Give a command the options that ``cog tune`` can choose, and the one that leaves it out.
+
+    :param function: The function of the command.
+    :returns: The same with its options.
+    """
+    options = [
+        click.option("--phrase-bias", type=float, help="Added to the score of every phrase."),
+        click.option(
+            "--verify",
+            type=click.Choice(VERIFY_RULES),
+            help="When the prefix encoder finds a token too unlikely.",
+        ),
+        click.option(
+            "--verify-threshold",
+            type=click.FloatRange(0),
+            metavar="X",
+            help="Threshold of that rule [default: a usual one].",
+        ),
+        click.option(
+            "--min-token-probability",
+            type=click.FloatRange(0, 1),
+            metavar="P",
+            help="Short for --verify absolute --verify-threshold P.",
+        ),
+        click.option(
+            "--temperature", type=click.FloatRange(0.01, 100), help="Divides scores before a draw."
+        ),
+        click.option(
+            "--untuned", is_flag=True, help="Leave out what cog tune chose for this index."
+        ),
+    ]
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def take_defaults(
+    settings: "GenerateParams", corpus_paths: "CorpusPaths", given: dict[str, Any]
+) -> "GenerateParams":
+    """The settings before the command line: params.yaml, or what was tuned for the index.
+
+    What was tuned, or why it is left out, is said on standard error.
+
+    :param settings: Section ``generate`` of params.yaml.
+    :param corpus_paths: The corpus that is copied from.
+    :param given: What the command line gives.
+    :returns: The settings.
+    """
+    if given["untuned"]:
+        return settings
+    from cog.decoding.tuning import apply_tuning
+
+    method = given["decoding"] or settings.decoding
+    settings, word = apply_tuning(settings, corpus_paths, method=method)
+    if word:
+        click.echo(f"cog: {word}", err=True)
+    return settings
+
+
+def take_given(settings: "GenerateParams", given: dict[str, Any]) -> "GenerateParams":
+    """Put what the command line gives in the place of the defaults.
+
+    :param settings: The defaults.
+    :param given: What the command line gives; an option may be missing.
+    :returns: The settings.
+    :raises click.UsageError: If two options contradict each other.
+    """
+    changes = {name: given[name] for name in NAMES if given.get(name) is not None}
+    if given.get("decoding") is not None:
+        changes["decoding"] = given["decoding"]
+    least = given.get("min_token_probability")
+    if least is not None:
+        if "verify" in changes or "verify_threshold" in changes:
+            raise click.UsageError("give --min-token-probability or --verify, not both")
+        changes["verify"], changes["verify_threshold"] = (ABSOLUTE if least else OFF), least
+    rule = changes.get("verify", settings.verify)
+    threshold = changes.get("verify_threshold")
+    if threshold is None and rule != settings.verify:
+        from cog.decoding.tuning import USUAL_THRESHOLDS
+
+        changes["verify_threshold"] = USUAL_THRESHOLDS[rule]
+    elif threshold and rule == OFF:
+        raise click.UsageError("--verify-threshold needs --verify absolute, relative or entropy")
+    return replace(settings, **changes)

@@ -1,0 +1,29 @@
+"""Joins: the end of what is written goes in, whether a word may follow without a space comes out.
+
+A word carries its leading space. Where it has none in its document (at the very start, after a
+bracket or a line break), copying it behind a letter would glue two words together.
+"""
+
+TAIL_BYTES = 4  # as many as the longest character has
+CLOSING = frozenset(".,;:!?)]}%”»…")
+
+
+def extend_tail(tail: bytes, more: bytes) -> bytes:
+    """The last bytes of a text that grew.
+
+    :param tail: Its last bytes before.
+    :param more: What was appended.
+    :returns: Its last bytes.
+    """
+    return (tail + more)[-TAIL_BYTES:]
+
+
+def needs_space(tail: bytes) -> bool:
+    """Whether a word that follows must bring its own space.
+
+    :param tail: The last bytes of the text.
+    :returns: True behind a letter, a digit or a closing mark; False at the start, behind white
+        space, and behind brackets, dashes and quotes that may open.
+    """
+    last = tail.decode(errors="replace")[-1:]
+    return last.isalnum() or last in CLOSING and last != ""

@@ -1,0 +1,153 @@
+"""Tuned settings at rest: what was chosen for an index goes in, later texts begin with it."""
+
+import json
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
+
+from cog.atomic import write_text_atomically
+from cog.errors import GenerationError
+from cog.index.manifest import load_manifest
+from cog.params import GenerateParams
+from cog.paths import CorpusPaths
+from cog.records import ABSOLUTE, ENTROPY, OFF, RELATIVE
+
+FORMAT_VERSION = 1
+USUAL_THRESHOLDS = {OFF: 0.0, ABSOLUTE: 0.003, RELATIVE: 0.01, ENTROPY: 0.003}
+
+
+@dataclass(frozen=True, slots=True)
+class TunedValues:
+    """The settings that are tuned; fields of the section ``generate`` of params.yaml.
+
+    :param verify: Rule by which the prefix encoder finds a token too unlikely.
+    :param verify_threshold: The rule's threshold.
+    :param phrase_bias: Added to the score of every phrase.
+    :param temperature: Divides all scores before a draw.
+    """
+
+    verify: str
+    verify_threshold: float
+    phrase_bias: float
+    temperature: float
+
+    def __str__(self) -> str:
+        return (
+            f"verify {describe_rule(self.verify, self.verify_threshold)}, "
+            f"phrase_bias {self.phrase_bias:g}, temperature {self.temperature:g}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """What was chosen for an index.
+
+    :param values: The settings.
+    :param index: Digest of the index.
+    :param model: Fingerprint of the model.
+    :param method: ``greedy`` or ``nucleus``: how choices were taken.
+    :param created_at: When, ISO 8601 in UTC.
+    :param record: How they were chosen, as plain values: prompts, reference and trials.
+    """
+
+    values: TunedValues
+    index: str
+    model: str
+    method: str
+    created_at: str
+    record: dict[str, Any]
+
+
+def describe_rule(verify: str, threshold: float) -> str:
+    """Name a rule with its threshold.
+
+    :param verify: The rule.
+    :param threshold: Its threshold.
+    :returns: Such as ``absolute 0.003``.
+    """
+    return OFF if verify == OFF else f"{verify} {threshold:g}"
+
+
+def save_tuning(corpus_paths: CorpusPaths, tuning: Tuning) -> None:
+    """Keep what was chosen, beside the index.
+
+    :param corpus_paths: The corpus.
+    :param tuning: What was chosen.
+    :raises GenerationError: If it cannot be written.
+    """
+    content = {"format_version": FORMAT_VERSION, **asdict(tuning)}
+    text = json.dumps(content, ensure_ascii=False, indent=1) + "\n"
+    try:
+        write_text_atomically(corpus_paths.tuning, text)
+    except OSError as error:
+        raise GenerationError(
+            f"what was chosen must be written to {corpus_paths.tuning.name}",
+            found=error.strerror or str(error),
+            run="make room there, then run the same command again: it goes on where it stopped",
+            about=str(corpus_paths.tuning),
+        ) from error
+
+
+def load_tuning(corpus_paths: CorpusPaths) -> Tuning | None:
+    """Read what was chosen.
+
+    :param corpus_paths: The corpus.
+    :returns: The tuning; None if there is none.
+    :raises GenerationError: If the file is damaged or of another version.
+    """
+    try:
+        content = json.loads(corpus_paths.tuning.read_text(encoding="utf-8"))
+        if content.pop("format_version") != FORMAT_VERSION:
+            raise ValueError("another format_version")
+        values = TunedValues(**content.pop("values"))
+        for name, kind in (("verify", str), ("phrase_bias", float), ("temperature", float)):
+            if not isinstance(getattr(values, name), kind):
+                raise ValueError(f"{name} of another type")
+        return Tuning(values=values, **content)
+    except FileNotFoundError:
+        return None
+    except (OSError, KeyError, TypeError, ValueError, AttributeError) as error:
+        raise GenerationError(
+            f"{corpus_paths.tuning.name} must be what cog tune wrote",
+            found=f"{type(error).__name__}: {error}",
+            run=f"cog tune --corpus {corpus_paths.root.name} --reset",
+            about=str(corpus_paths.tuning),
+        ) from error
+
+
+def remove_tuning(corpus_paths: CorpusPaths) -> bool:
+    """Forget what was chosen.
+
+    :param corpus_paths: The corpus.
+    :returns: Whether there was anything.
+    """
+    is_there = corpus_paths.tuning.is_file()
+    corpus_paths.tuning.unlink(missing_ok=True)
+    return is_there
+
+
+def apply_tuning(
+    settings: GenerateParams, corpus_paths: CorpusPaths, *, method: str
+) -> tuple[GenerateParams, str]:
+    """Put what was chosen for an index in the place of params.yaml.
+
+    :param settings: Section ``generate`` of params.yaml.
+    :param corpus_paths: The corpus.
+    :param method: How choices are taken.
+    :returns: The settings, and one line on what was done; empty if nothing was ever chosen.
+    """
+    tuning = load_tuning(corpus_paths)
+    if tuning is None:
+        return settings, ""
+    corpus_id, manifest = corpus_paths.root.name, load_manifest(corpus_paths)
+    for what, tuned, found in (
+        ("index", tuning.index[:12], manifest.digest[:12]),
+        ("model", tuning.model[:12], manifest.model[:12]),
+        ("decoding", tuning.method, method),
+    ):
+        if tuned != found:
+            return settings, (
+                f"what was tuned for {corpus_id} is of {what} {tuned}, not {found}: left out "
+                f"(cog tune --corpus {corpus_id} does it again, with --reset forgets it)"
+            )
+    chosen = {field.name: getattr(tuning.values, field.name) for field in fields(TunedValues)}
+    return replace(settings, **chosen), f"as tuned for this index: {tuning.values}"

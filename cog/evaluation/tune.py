@@ -1,0 +1,231 @@
+"""Tuning: a corpus goes in, the decoding settings that suit its index best are kept beside it."""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from cog.corpus.documents import load_prompts
+from cog.decoding.tuning import TunedValues, Tuning, describe_rule, save_tuning
+from cog.errors import EvaluationError
+from cog.evaluation.protocol import QUALITY, make_protocol
+from cog.evaluation.records import MetricValue
+from cog.evaluation.runner import score_seeds, write_seeds
+from cog.evaluation.scores import score_perplexity, score_repetition
+from cog.evaluation.session import Evaluation, Plan, prepare
+from cog.evaluation.tune_objective import Scores, rate
+from cog.evaluation.tune_split import TUNING, take_part
+from cog.params import Params
+from cog.paths import ProjectPaths
+from cog.progress import Progress
+from cog.records import ABSOLUTE, ENTROPY, OFF, RELATIVE
+
+GROUPS = (QUALITY, "repetition", "perplexity", "copies", "latency")
+RULES = (
+    (OFF, 0.0),
+    *((ABSOLUTE, threshold) for threshold in (0.001, 0.003, 0.01)),
+    *((RELATIVE, threshold) for threshold in (0.003, 0.01, 0.03)),
+    *((ENTROPY, threshold) for threshold in (0.001, 0.003, 0.01)),
+)
+BIASES = (-1.0, -0.5, 0.5, 1.0)
+TEMPERATURES = (0.8, 0.9, 1.1)
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One try.
+
+    :param values: The settings.
+    :param scores: What was measured.
+    :param rating: How good that is; larger is better.
+    """
+
+    values: TunedValues
+    scores: Scores
+    rating: float
+
+    def to_json(self) -> dict[str, Any]:
+        """The trial as plain values.
+
+        :returns: A JSON-ready object.
+        """
+        return {**asdict(self.values), **asdict(self.scores), "rating": self.rating}
+
+
+@dataclass(frozen=True, slots=True)
+class Tuned:
+    """A finished search.
+
+    :param tuning: What was chosen, as it is kept.
+    :param best: The trial that was chosen.
+    :param trials: All trials, in order.
+    :param reference: Scores of the references.
+    """
+
+    tuning: Tuning
+    best: Trial
+    trials: tuple[Trial, ...]
+    reference: Scores
+
+
+def tune(
+    paths: ProjectPaths,
+    params: Params,
+    corpus_id: str,
+    *,
+    num_prompts: int,
+    method: str,
+    device: str,
+    progress: Progress,
+) -> Tuned:
+    """Choose rule and threshold of verification, then ``phrase_bias``, then the temperature.
+
+    Each in turn, with the best of the one before, on held-out prompts that no evaluation takes.
+    Texts and what was measured on them are kept, so a search that was stopped goes on.
+
+    :param paths: The project.
+    :param params: Its parameters.
+    :param corpus_id: The corpus.
+    :param num_prompts: Number of prompts, at most.
+    :param method: ``greedy`` or ``nucleus``.
+    :param device: ``cpu``, ``cuda`` or ``auto``.
+    :param progress: Told of texts and of every trial.
+    :returns: The search; what was chosen lies beside the index.
+    """
+    _check_prompts(paths, corpus_id)
+    run = prepare(
+        paths, params, _plan(params, corpus_id, num_prompts, method, device=device), progress
+    )
+    with run.stack:
+        search = _Search(run)
+        best = _choose(search, params, is_drawn=method != "greedy")
+    tuning = Tuning(
+        values=best.values,
+        index=run.identity.index,
+        model=run.identity.model,
+        method=method,
+        created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        record={
+            "num_prompts": len(run.selection.prompts),
+            "protocol": run.plan.protocol.to_json(),
+            "reference": asdict(search.reference),
+            "trials": [trial.to_json() for trial in search.trials],
+        },
+    )
+    save_tuning(paths.corpus(corpus_id), tuning)
+    return Tuned(tuning, best, tuple(search.trials), search.reference)
+
+
+def _check_prompts(paths: ProjectPaths, corpus_id: str) -> None:
+    held_out = load_prompts(paths.corpus(corpus_id).prompts)
+    if not take_part(held_out, TUNING):
+        num_documents = len({prompt.document_id for prompt in held_out})
+        raise EvaluationError(
+            f"tuning {corpus_id} needs eight held-out documents or more, one of them for tuning",
+            found=f"{num_documents}, none for tuning",
+            run="raise prompts.held_out in the card",
+            about=corpus_id,
+        )
+
+
+def _plan(params: Params, corpus_id: str, num_prompts: int, method: str, *, device: str) -> Plan:
+    rules = make_protocol("default", params.evaluate, params.generate)
+    protocol = replace(rules, part=TUNING, num_prompts=num_prompts, method=method)
+    return Plan(
+        corpus_id=corpus_id,
+        prompt_corpus_id=corpus_id,
+        system="cog",
+        protocol=protocol,
+        groups=GROUPS,
+        allow_few_texts=False,
+        allow_contamination=False,
+        device=device,
+    )
+
+
+def _choose(search: "_Search", params: Params, *, is_drawn: bool) -> Trial:
+    start = params.generate
+    values = TunedValues(start.verify, start.verify_threshold, start.phrase_bias, start.temperature)
+    best = search.best_of([values])
+    rules = [replace(values, verify=rule, verify_threshold=t) for rule, t in RULES]
+    best = search.best_of([best.values, *rules])
+    biases = [replace(best.values, phrase_bias=bias) for bias in BIASES]
+    best = search.best_of([best.values, *biases])
+    if not is_drawn:
+        return best  # greedy takes the best choice at any temperature
+    heats = [replace(best.values, temperature=heat) for heat in TEMPERATURES]
+    return search.best_of([best.values, *heats])
+
+
+class _Search:
+    # trials on the same prompts, one generator for all
+
+    def __init__(self, run: Evaluation) -> None:
+        self._run = run
+        self.reference = _score_references(run)
+        self.trials: list[Trial] = []
+
+    def best_of(self, wanted: list[TunedValues]) -> Trial:
+        return max((self._try(values) for values in wanted), key=lambda trial: trial.rating)
+
+    def _try(self, values: TunedValues) -> Trial:
+        for trial in self.trials:
+            if trial.values == values:
+                return trial
+        base = self._run
+        protocol = replace(base.plan.protocol, **asdict(values))
+        trial_run = replace(base, plan=replace(base.plan, protocol=protocol), seconds={})
+        scores = _read_scores(score_seeds(trial_run, write_seeds(trial_run)))
+        base.generator = trial_run.generator
+        plain = self.trials[0].scores if self.trials else scores
+        trial = Trial(values, scores, rate(scores, reference=self.reference, plain=plain))
+        self.trials.append(trial)
+        base.progress.say(f"{describe_trial(trial)}")
+        return trial
+
+
+def describe_trial(trial: Trial) -> str:
+    """One line on a trial.
+
+    :param trial: The trial.
+    :returns: Its settings, its rating and its scores.
+    """
+    values, scores = trial.values, trial.scores
+    mauve = "" if scores.mauve is None else f"MAUVE {scores.mauve:.3f}, "
+    return (
+        f"{trial.rating:7.3f}  verify {describe_rule(values.verify, values.verify_threshold)}, "
+        f"bias {values.phrase_bias:g}, temperature {values.temperature:g}: {mauve}"
+        f"diversity {scores.diversity:.1f}, perplexity {scores.perplexity:.1f}, "
+        f"{scores.tokens_per_second:.0f} tokens/s, {scores.tokens_per_step:.2f} tokens a step, "
+        f"{100 * scores.copied:.0f} % copied"
+    )
+
+
+def _score_references(run: Evaluation) -> Scores:
+    prompts = run.selection.prompts
+    references = [prompt.reference for prompt in prompts]
+    likelihoods = run.judge.score_texts([prompt.prefix for prompt in prompts], references)
+    found = dict(_values([*score_perplexity([likelihoods]), *score_repetition([references])]))
+    if not 0.0 < found["perplexity/generated"] < float("inf"):
+        raise EvaluationError(
+            "tuning needs references of finite perplexity",
+            found=str(found["perplexity/generated"]),
+            about=run.plan.corpus_id,
+        )
+    return Scores(None, found["repetition/diversity"], found["perplexity/generated"], 0.0, 0.0, 0.0)
+
+
+def _read_scores(metrics: list[MetricValue]) -> Scores:
+    found = dict(_values(metrics))
+    return Scores(
+        mauve=found.get("quality/mauve"),
+        diversity=found["repetition/diversity"],
+        perplexity=found["perplexity/generated"],
+        tokens_per_second=found["latency/tokens-per-second"],
+        tokens_per_step=found["copies/tokens-per-step"],
+        copied=found["copies/tokens"],
+    )
+
+
+def _values(metrics: list[MetricValue]) -> Iterator[tuple[str, float]]:
+    return ((metric.name, metric.mean) for metric in metrics)

@@ -1,0 +1,116 @@
+"""``cog tune`` and the settings it leaves for ``cog generate`` and ``cog evaluate``."""
+
+import json
+import shutil
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from cog.cli.main import cli
+from cog.decoding.tuning import USUAL_THRESHOLDS, TunedValues, Tuning, save_tuning
+from cog.errors import CogError
+from cog.index.manifest import load_manifest
+from cog.paths import ProjectPaths
+
+PREFIX = ("generate", "--corpus", "village", "--prefix", "The old mill", "--json")
+VALUES = TunedValues("absolute", 0.01, 1.5, 0.9)
+
+
+@pytest.fixture
+def tuned(village: ProjectPaths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ProjectPaths:
+    """A built project of its own, with settings tuned for nucleus."""
+    shutil.copytree(village.root, tmp_path / "own")
+    monkeypatch.setenv("COG_CACHE", str(tmp_path / "cache"))
+    paths = ProjectPaths(tmp_path / "own")
+    manifest = load_manifest(paths.corpus("village"))
+    tuning = Tuning(VALUES, manifest.digest, manifest.model, "nucleus", "2026-01-01", {})
+    save_tuning(paths.corpus("village"), tuning)
+    return paths
+
+
+def run(paths: ProjectPaths, *words: str) -> Result:
+    return CliRunner().invoke(cli, ["--project", str(paths.root), *words])
+
+
+def decoding_of(paths: ProjectPaths, *words: str) -> dict[str, Any]:
+    done = run(paths, *PREFIX, *words)
+    assert done.exception is None, done.output
+    decoding: dict[str, Any] = json.loads(done.stdout)["decoding"]
+    return decoding
+
+
+def test_tuned_settings_stand_between_the_command_line_and_params(tuned: ProjectPaths) -> None:
+    assert asdict(VALUES).items() <= decoding_of(tuned).items()
+    assert "as tuned for this index: verify absolute 0.01" in run(tuned, *PREFIX).stderr
+    given = decoding_of(tuned, "--phrase-bias", "0", "--temperature", "1")
+    assert (given["verify"], given["phrase_bias"], given["temperature"]) == ("absolute", 0.0, 1.0)
+    plain = decoding_of(tuned, "--untuned")
+    assert (plain["verify"], plain["phrase_bias"]) == ("off", 0.0)
+    greedy = run(tuned, *PREFIX, "--decoding", "greedy")
+    assert json.loads(greedy.stdout)["decoding"]["verify"] == "off"
+    assert "decoding nucleus, not greedy: left out" in greedy.stderr
+
+
+def test_evaluation_says_and_digests_what_was_used(tuned: ProjectPaths) -> None:
+    words = ("evaluate", "--corpus", "village", "--no-track", "--metric", "repetition", "--json")
+    first, second = run(tuned, *words), run(tuned, *words, "--untuned")
+    assert "as tuned for this index" in first.stderr
+    one, two = json.loads(first.stdout), json.loads(second.stdout)
+    assert asdict(VALUES).items() <= one["protocol_fields"].items()
+    assert two["protocol_fields"]["verify"] == "off"
+    assert one["protocol"] != two["protocol"]
+    refused = run(tuned, *words, "--protocol", "paper-iclr2023", "--temperature", "0.5")
+    assert refused.exit_code == 2
+    assert "--temperature goes with --protocol default only" in refused.stderr
+
+
+def test_reset_forgets(tuned: ProjectPaths) -> None:
+    assert (
+        run(tuned, "tune", "--corpus", "village", "--reset").stdout == "params.yaml holds again\n"
+    )
+    assert not tuned.corpus("village").tuning.exists()
+    done = run(tuned, "tune", "--corpus", "village", "--reset", "--json")
+    assert json.loads(done.stdout) == {"corpus": "village", "removed": False}
+    assert decoding_of(tuned)["verify"] == "off"
+
+
+def test_what_cannot_be_tuned_is_one_line(tuned: ProjectPaths) -> None:
+    for corpus, message in (("vilage", "vilage"), ("hamlet", "hamlet"), ("village", "eight held")):
+        done = run(tuned, "tune", "--corpus", corpus)
+        assert isinstance(done.exception, CogError), done.output
+        assert message in str(done.exception)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("--verify", "relative"), ("relative", USUAL_THRESHOLDS["relative"])),
+        (("--verify", "entropy", "--verify-threshold", "0.02"), ("entropy", 0.02)),
+        (("--verify", "off"), ("off", 0.0)),
+        (("--min-token-probability", "0.004"), ("absolute", 0.004)),
+        (("--min-token-probability", "0"), ("off", 0.0)),
+        (("--verify-threshold", "0.5"), ("absolute", 0.5)),
+    ],
+)
+def test_rules_are_given_in_short_or_in_full(
+    tuned: ProjectPaths, words: tuple[str, ...], expected: tuple[str, float]
+) -> None:
+    found = decoding_of(tuned, *words)
+    assert (found["verify"], found["verify_threshold"]) == expected
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--verify", "sometimes"),
+        ("--verify", "relative", "--min-token-probability", "0.1"),
+        ("--verify", "off", "--verify-threshold", "0.1"),
+        ("--temperature", "0"),
+        ("--min-token-probability", "1.5"),
+    ],
+)
+def test_contradictions_are_wrong_usage(tuned: ProjectPaths, words: tuple[str, ...]) -> None:
+    assert run(tuned, *PREFIX, *words).exit_code == 2

@@ -1,0 +1,185 @@
+"""Tuning: the split of prompts, the objective, the search, and what is kept."""
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from math import log
+from pathlib import Path
+
+import pytest
+
+from cog.corpus.documents import load_prompts
+from cog.decoding.generator import CopyGenerator
+from cog.decoding.tuning import apply_tuning, load_tuning, remove_tuning
+from cog.errors import EvaluationError, GenerationError
+from cog.evaluation import tune as tuning_module
+from cog.evaluation.tune import Tuned, tune
+from cog.evaluation.tune_objective import Scores, rate
+from cog.evaluation.tune_split import EVALUATION, TUNING, take_part
+from cog.index.project import build_corpus_index
+from cog.params import Params
+from cog.paths import ProjectPaths
+from cog.progress import SilentProgress
+from cog.records import Prompt
+from tests.built_project import build_corpus
+from tests.tiny_project import VILLAGE_CARD, make_project, write_yaml
+
+
+def prompts_of(num_documents: int) -> list[Prompt]:
+    return [Prompt(f"p{i}", f"d{i // 2}", "a", "b", 0, 2) for i in range(2 * num_documents)]
+
+
+def test_no_prompt_is_in_both_parts_and_documents_stay_whole() -> None:
+    prompts = prompts_of(400)
+    tuning, evaluation = take_part(prompts, TUNING), take_part(prompts, EVALUATION)
+    assert sorted(p.prompt_id for p in tuning + evaluation) == sorted(p.prompt_id for p in prompts)
+    assert {p.document_id for p in tuning}.isdisjoint(p.document_id for p in evaluation)
+    assert 0.2 < len(tuning) / len(prompts) < 0.3
+    assert take_part(prompts[100:], TUNING) == [p for p in tuning if p in prompts[100:]]
+
+
+def test_few_documents_are_all_left_to_evaluation() -> None:
+    prompts = prompts_of(7)
+    assert take_part(prompts, EVALUATION) == prompts
+    assert take_part(prompts, TUNING) == []
+
+
+def test_rating_is_its_formula() -> None:
+    reference = Scores(None, 90.0, 16.0, 0.0, 0.0, 0.0)
+    plain = Scores(0.9, 88.0, 50.0, 100.0, 2.5, 0.9)
+    assert rate(plain, reference=reference, plain=plain) == pytest.approx(0.9 - log(50 / 16) - 0.04)
+    same = Scores(0.9, 90.0, 16.0, 50.0, 1.5, 0.6)
+    assert rate(same, reference=reference, plain=plain) == pytest.approx(0.9 - 0.1)
+    dull = replace(same, perplexity=8.0)  # too likely is as far off as too unlikely
+    wild = replace(same, perplexity=32.0)
+    assert rate(dull, reference=reference, plain=plain) == pytest.approx(
+        rate(wild, reference=reference, plain=plain)
+    )
+    unknown = replace(same, mauve=None)
+    assert rate(unknown, reference=reference, plain=plain) == pytest.approx(-0.1)
+
+
+@pytest.fixture(scope="module")
+def built_town(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> ProjectPaths:
+    """The village with most of its documents held out."""
+    paths = make_project(tmp_path_factory.mktemp("town") / "project")
+    write_yaml(paths.card("village"), {**VILLAGE_CARD, "prompts": {"held_out": 0.75, "seed": 0}})
+    shutil.copytree(tiny_model, paths.root / "models" / "tiny")
+    build_corpus(paths, "village")
+    return paths
+
+
+@pytest.fixture
+def town(built_town: ProjectPaths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ProjectPaths:
+    """A copy that the test may change, and a short list of tries."""
+    shutil.copytree(built_town.root, tmp_path / "town")
+    monkeypatch.setattr("cog.evaluation.tune_split.MIN_DOCUMENTS", 4)
+    monkeypatch.setattr(tuning_module, "RULES", (("absolute", 0.005), ("relative", 1.0)))
+    monkeypatch.setattr(tuning_module, "BIASES", (2.0,))
+    monkeypatch.setattr(tuning_module, "TEMPERATURES", (0.7,))
+    return ProjectPaths(tmp_path / "town")
+
+
+def search(paths: ProjectPaths, params: Params, method: str = "nucleus") -> Tuned:
+    return tune(
+        paths,
+        params,
+        "village",
+        num_prompts=4,
+        method=method,
+        device="cpu",
+        progress=SilentProgress(),
+    )
+
+
+def test_best_trial_is_kept_and_is_the_default_from_then_on(
+    town: ProjectPaths, params: Params
+) -> None:
+    found = search(town, params)
+    assert [trial.values.verify for trial in found.trials[:3]] == ["off", "absolute", "relative"]
+    assert len(found.trials) == 5
+    assert found.best.rating == max(trial.rating for trial in found.trials)
+    corpus_paths = town.corpus("village")
+    kept = load_tuning(corpus_paths)
+    assert kept is not None
+    assert kept.values == found.best.values
+    assert (kept.index, kept.method) == (found.tuning.index, "nucleus")
+    assert len(kept.record["trials"]) == 5
+    settings, word = apply_tuning(params.generate, corpus_paths, method="nucleus")
+    assert settings.verify == found.best.values.verify
+    assert settings.phrase_bias == found.best.values.phrase_bias
+    assert "as tuned for this index" in word
+    evaluated = {p.prompt_id for p in take_part(load_prompts(corpus_paths.prompts), EVALUATION)}
+    texts = corpus_paths.evaluations.glob("*/seed-0.jsonl")
+    tuned = {
+        text["prompt_id"]
+        for path in texts
+        for line in path.read_text().splitlines()
+        for text in json.loads(line)["texts"]
+    }
+    assert tuned
+    assert tuned.isdisjoint(evaluated)
+    assert not list(corpus_paths.evaluations.glob("*.json"))  # cog compare sees no trial
+
+
+def test_stopped_search_goes_on(
+    town: ProjectPaths, params: Params, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real: Callable[..., object] = CopyGenerator.generate
+    calls: list[int] = []
+
+    def stop_at_third(self: CopyGenerator, requests: list[object]) -> object:
+        calls.append(len(requests))
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return real(self, requests)
+
+    monkeypatch.setattr(CopyGenerator, "generate", stop_at_third)
+    with pytest.raises(KeyboardInterrupt):
+        search(town, params)
+    assert load_tuning(town.corpus("village")) is None
+    first = search(town, params)
+    num_calls = len(calls)
+    again = search(town, params)
+    assert len(calls) == num_calls  # nothing is written twice
+    assert again.trials == first.trials
+
+
+def test_tuning_of_another_index_or_method_is_left_out_with_a_word(
+    town: ProjectPaths, params: Params
+) -> None:
+    search(town, params, "greedy")
+    corpus_paths = town.corpus("village")
+    settings, word = apply_tuning(params.generate, corpus_paths, method="nucleus")
+    assert settings == params.generate
+    assert "decoding greedy, not nucleus: left out" in word
+    changed = replace(params, index=replace(params.index, vector_dtype="float16"))
+    build_corpus_index(town, "village", params=changed, progress=SilentProgress())
+    settings, word = apply_tuning(params.generate, corpus_paths, method="greedy")
+    assert settings == params.generate
+    assert "is of index" in word
+    assert "cog tune --corpus village" in word
+    assert remove_tuning(corpus_paths)
+    assert not remove_tuning(corpus_paths)
+    assert apply_tuning(params.generate, corpus_paths, method="greedy") == (params.generate, "")
+
+
+@pytest.mark.parametrize(
+    "content", ["{", "[]", '{"format_version": 0}', '{"format_version": 1, "values": {}}', "null"]
+)
+def test_damaged_tuning_is_one_line(
+    own_village: ProjectPaths, params: Params, content: str
+) -> None:
+    corpus_paths = own_village.corpus("village")
+    corpus_paths.tuning.write_text(content)
+    with pytest.raises(GenerationError, match="next: cog tune --corpus village --reset"):
+        apply_tuning(params.generate, corpus_paths, method="nucleus")
+
+
+def test_corpus_with_too_few_held_out_documents_is_said(
+    own_village: ProjectPaths, params: Params
+) -> None:
+    with pytest.raises(EvaluationError, match="eight held-out documents"):
+        search(own_village, params)
+    assert not own_village.corpus("village").evaluations.exists()
