@@ -51,9 +51,8 @@ def identify_system(
         return SystemIdentity(system, "", "", model, 0)
     if system == KNN_LM:
         datastore = load_corpus_manifest(paths, corpus_id, model=model)
-        content = {
-            key: value for key, value in asdict(params.datastore).items() if key != "corpora"
-        }
+        content = asdict(params.datastore)
+        del content["corpora"]
         settings = json.dumps(content, sort_keys=True)
         joined = hashlib.sha256(f"{datastore.digest} {settings}".encode()).hexdigest()
         return SystemIdentity(
