@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from cog.evaluation.compare import Comparison, Pair, Row
+    from cog.evaluation.comparison import Comparison, Pair, Row
     from cog.evaluation.records import EvaluationResult
 
 
@@ -28,6 +28,13 @@ if TYPE_CHECKING:
     multiple=True,
     metavar="NAME",
     help="What wrote the texts [default: cog].",
+)
+@click.option(
+    "--decoding",
+    "decodings",
+    multiple=True,
+    type=click.Choice(["greedy", "nucleus"]),
+    help="How a choice was taken; given twice, both side by side.",
 )
 @click.option(
     "--prompts-of", "prompt_corpus", metavar="ID", help="Corpus whose prompts all continued."
@@ -66,11 +73,17 @@ def command(ctx: click.Context, /, corpus_ids: tuple[str, ...], **given: Any) ->
 
     if given["plot_path"]:
         check_plot_path(given["plot_path"])
-    wish = Wish(corpus_ids, given["systems"], given["prompt_corpus"], given["protocol"])
+    wish = Wish(
+        corpus_ids,
+        given["systems"],
+        given["prompt_corpus"],
+        given["protocol"],
+        given["decodings"],
+    )
     results = choose_results(get_project(ctx), wish)
     if given["by_size"]:
         results.sort(key=lambda result: result.num_index_words)
-    comparison = compare_results(results, metrics=given["metrics"])
+    comparison = compare_results(results, metrics=given["metrics"], across=wish.across)
     if given["plot_path"]:
         _plot(comparison, given["plot_path"], by_size=given["by_size"])
     if given["html_path"]:
@@ -105,14 +118,15 @@ def _print(comparison: "Comparison") -> None:
     if not console.is_terminal:
         console.width = 200
     protocol = comparison.protocol
-    head = f"protocol {protocol.name} {protocol.digest[:12]} · prompts: {comparison.prompts}"
+    head = f"protocol {protocol.name} {comparison.digest[:12]} · prompts: {comparison.prompts}"
+    if comparison.across:
+        head += f" · compared: {', '.join(comparison.across)}"
     console.print(head, markup=False)
     console.print(_make_scores(comparison))
     if any(pair.difference for pair in comparison.pairs):
         console.print()
         console.print(_make_pairs(comparison.pairs))
-    notes = dict.fromkeys(row.note for row in comparison.rows if row.note)
-    for note in notes:
+    for note in comparison.notes:
         click.echo(f"cog: {note}", err=True)
 
 

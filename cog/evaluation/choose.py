@@ -11,6 +11,7 @@ from cog.index.unions import check_cards
 from cog.paths import ProjectPaths
 
 DEFAULT_SYSTEM = "cog"
+METHOD = "method"  # the rule that --decoding names
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,7 @@ class Wish:
     :param corpus_ids: Corpora that were copied from, at least one.
     :param systems: What wrote the texts; none for ``cog``.
     :param prompt_corpus: Corpus whose prompts were continued; None for each corpus's own.
+    :param decodings: Methods of decoding; none for whatever was evaluated last.
     :param protocol: Name of a preset or the first digits of a digest; None for the newest that all
         have in common.
     """
@@ -28,6 +30,15 @@ class Wish:
     systems: tuple[str, ...]
     prompt_corpus: str | None
     protocol: str | None
+    decodings: tuple[str, ...] = ()
+
+    @property
+    def across(self) -> tuple[str, ...]:
+        """Rules of the protocol that are compared, and so may differ.
+
+        :returns: Names of fields.
+        """
+        return (METHOD,) if len(set(self.decodings)) > 1 else ()
 
 
 def choose_results(paths: ProjectPaths, wish: Wish) -> list[EvaluationResult]:
@@ -44,41 +55,57 @@ def choose_results(paths: ProjectPaths, wish: Wish) -> list[EvaluationResult]:
         check_cards(paths, corpus_id)
         known = load_results(paths, corpus_id)
         for system in dict.fromkeys(wish.systems or (DEFAULT_SYSTEM,)):
-            found.append(_choose(paths, known, corpus_id=corpus_id, system=system, wish=wish))
-    shared = set.intersection(*({each.protocol.digest for each in group} for group in found))
-    common = [
-        [each for each in group if each.protocol.digest in shared] or group for group in found
-    ]
-    digest = common[0][0].protocol.digest
+            for decoding in dict.fromkeys(wish.decodings or (None,)):
+                one = _One(corpus_id, system, decoding)
+                found.append(_choose(paths, known, one, wish=wish))
+    return _find_common(found, wish.across)
+
+
+def _find_common(
+    found: Sequence[Sequence[EvaluationResult]], across: Sequence[str]
+) -> list[EvaluationResult]:
+    def digest_of(result: EvaluationResult) -> str:
+        return result.protocol.digest_without(across)
+
+    shared = set.intersection(*({digest_of(each) for each in group} for group in found))
+    common = [[each for each in group if digest_of(each) in shared] or group for group in found]
+    digest = digest_of(common[0][0])
     chosen = [
-        next((each for each in group if each.protocol.digest == digest), group[0])
-        for group in common
+        next((each for each in group if digest_of(each) == digest), group[0]) for group in common
     ]
-    check_one_protocol((f"{each.corpus} ({each.system})", each.protocol) for each in chosen)
+    labels = [f"{each.corpus} ({each.system})" for each in chosen]
+    check_one_protocol(zip(labels, (each.protocol for each in chosen), strict=True), across=across)
     return chosen
 
 
+@dataclass(frozen=True, slots=True)
+class _One:
+    # one of what is wished for
+    corpus_id: str
+    system: str
+    decoding: str | None
+
+
 def _choose(
-    paths: ProjectPaths,
-    known: Sequence[EvaluationResult],
-    *,
-    corpus_id: str,
-    system: str,
-    wish: Wish,
+    paths: ProjectPaths, known: Sequence[EvaluationResult], one: _One, *, wish: Wish
 ) -> list[EvaluationResult]:
+    corpus_id, system = one.corpus_id, one.system
     prompt_corpus = wish.prompt_corpus or corpus_id
     fitting = [
         each
         for each in known
         if (each.system, each.prompt_corpus) == (system, prompt_corpus)
         and _is_protocol(each, wish.protocol)
+        and one.decoding in (None, each.protocol.method)
     ]
     if not fitting:
         raise EvaluationError(
             f"{corpus_id} must have been evaluated with {system} on the prompts of {prompt_corpus}"
-            + (f" under the protocol {wish.protocol}" if wish.protocol else ""),
+            + (f" under the protocol {wish.protocol}" if wish.protocol else "")
+            + (f" by {one.decoding} decoding" if one.decoding else ""),
             found="; ".join(sorted({_describe(each) for each in known})),
-            run=f"cog evaluate --corpus {corpus_id} --system {system}",
+            run=f"cog evaluate --corpus {corpus_id} --system {system}"
+            + (f" --decoding {one.decoding}" if one.decoding else ""),
             about=corpus_id,
         )
     digest = get_current_index(paths, corpus_id, system=system)
@@ -96,5 +123,5 @@ def _is_protocol(result: EvaluationResult, wanted: str | None) -> bool:
 def _describe(result: EvaluationResult) -> str:
     return (
         f"{result.system} on {result.prompt_corpus} under {result.protocol.name} "
-        f"{result.protocol.digest[:8]}"
+        f"{result.protocol.digest[:8]} ({result.protocol.method})"
     )

@@ -4,15 +4,15 @@ Which score is better is said only where the difference is more than chance.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 
 from cog.errors import EvaluationError
+from cog.evaluation.comparison import Comparison, Pair, Row
 from cog.evaluation.metrics.mauve import MIN_TEXTS
-from cog.evaluation.protocol import GROUPS, Protocol, check_one_protocol
+from cog.evaluation.protocol import GROUPS, check_one_protocol
 from cog.evaluation.records import EvaluationResult, MetricValue
 from cog.evaluation.statistics import (
     SIGNIFICANT,
@@ -27,134 +27,6 @@ from cog.evaluation.statistics import (
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One score of one evaluation.
-
-    :param label: What tells the evaluation from the others.
-    :param corpus: Corpus that was copied from.
-    :param prompt_corpus: Corpus whose prompts were continued.
-    :param system: What wrote the texts.
-    :param index: Digest of the index.
-    :param num_index_words: Number of words in the index.
-    :param metric: Name of the score.
-    :param mean: The score.
-    :param low: Lower end of its 95 % interval.
-    :param high: Upper end.
-    :param num_texts: Number of texts per seed that it rests on.
-    :param is_better: Whether it is better than every other one by more than chance.
-    :param note: A warning to be shown with it; empty if there is none.
-    """
-
-    label: str
-    corpus: str
-    prompt_corpus: str
-    system: str
-    index: str
-    num_index_words: int
-    metric: str
-    mean: float
-    low: float
-    high: float
-    num_texts: int
-    is_better: bool
-    note: str
-
-
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """Two evaluations compared by one score.
-
-    :param metric: Name of the score.
-    :param first: Label of the first evaluation.
-    :param second: Label of the second.
-    :param difference: The first minus the second, and how often the first is the better one (the
-        higher one, of a score that only describes); None if chance cannot be told: too few texts,
-        or no spread.
-    :param is_significant: Whether it is more than chance, all pairs of this score taken together
-        (Holm's correction).
-    :param better: Label of the better one; None if the difference is not significant, or if the
-        score only describes.
-    """
-
-    metric: str
-    first: str
-    second: str
-    difference: Difference | None
-    is_significant: bool
-    better: str | None
-
-    def to_json(self) -> dict[str, Any]:
-        """The pair as the command line writes it.
-
-        :returns: A JSON-ready object.
-        """
-        return {
-            "metric": self.metric,
-            "first": self.first,
-            "second": self.second,
-            "difference": None if self.difference is None else asdict(self.difference),
-            "is_significant": self.is_significant,
-            "better": self.better,
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """Evaluations side by side.
-
-    :param protocol: The protocol of all of them.
-    :param labels: One per evaluation, in the order asked.
-    :param rows: Every score of every evaluation, score by score.
-    :param pairs: Every pair of evaluations, score by score.
-    """
-
-    protocol: Protocol
-    labels: tuple[str, ...]
-    rows: tuple[Row, ...]
-    pairs: tuple[Pair, ...]
-
-    @property
-    def metrics(self) -> tuple[str, ...]:
-        """The scores, in order.
-
-        :returns: Their names.
-        """
-        return tuple(dict.fromkeys(row.metric for row in self.rows))
-
-    @property
-    def prompts(self) -> str:
-        """Whose prompts were continued.
-
-        :returns: A corpus id, or that each corpus continued its own or what its label says.
-        """
-        used = {row.prompt_corpus for row in self.rows}
-        if len(used) == 1:
-            return used.pop()
-        is_own = all(row.prompt_corpus == row.corpus for row in self.rows)
-        return "each corpus's own" if is_own else "as named"
-
-    def get_rows(self, metric: str) -> list[Row]:
-        """One score of every evaluation.
-
-        :param metric: Its name.
-        :returns: Rows in the order of the labels.
-        """
-        return [row for row in self.rows if row.metric == metric]
-
-    def to_json(self) -> dict[str, Any]:
-        """The comparison as the command line writes it.
-
-        :returns: A JSON-ready object.
-        """
-        return {
-            "protocol": self.protocol.digest,
-            "protocol_fields": self.protocol.to_json(),
-            "rows": [asdict(row) for row in self.rows],
-            "pairs": [pair.to_json() for pair in self.pairs],
-        }
-
-
-@dataclass(frozen=True, slots=True)
 class _Side:
     # a score and where it comes from
     result: EvaluationResult
@@ -162,19 +34,23 @@ class _Side:
 
 
 def compare_results(
-    results: Sequence[EvaluationResult], *, metrics: Sequence[str] = ()
+    results: Sequence[EvaluationResult],
+    *,
+    metrics: Sequence[str] = (),
+    across: Sequence[str] = (),
 ) -> Comparison:
     """Put evaluations side by side.
 
     :param results: The evaluations, at least one.
     :param metrics: Names of the scores, whole or the part after the ``/``; none for all that every
         evaluation has.
+    :param across: Rules of the protocol that are compared, and so may differ.
     :returns: The comparison.
     :raises EvaluationError: If an evaluation lacks a score that was asked for.
     """
-    labels = make_labels(results)
+    labels = make_labels(results, across=across)
     named = list(zip(labels, results, strict=True))
-    check_one_protocol((label, result.protocol) for label, result in named)
+    check_one_protocol(((label, result.protocol) for label, result in named), across=across)
     rows: list[Row] = []
     pairs: list[Pair] = []
     for name in _choose_metrics(results, labels, metrics):
@@ -183,17 +59,19 @@ def compare_results(
         pairs += found
         best = _find_best(labels, found)
         rows += [
-            _make_row(result, label, value, is_better=label == best)
+            _make_row(result, label, value, is_better=label == best, across=across)
             for (label, result), value in zip(named, values, strict=True)
         ]
-    return Comparison(results[0].protocol, tuple(labels), tuple(rows), tuple(pairs))
+    return Comparison(results[0].protocol, tuple(across), tuple(labels), tuple(rows), tuple(pairs))
 
 
-def make_labels(results: Sequence[EvaluationResult]) -> list[str]:
+def make_labels(results: Sequence[EvaluationResult], *, across: Sequence[str] = ()) -> list[str]:
     """Tell evaluations apart by as little as is needed.
 
     :param results: The evaluations.
-    :returns: Corpus ids, with the prompts' corpus, the system and the index where they differ.
+    :param across: Rules of the protocol that are compared.
+    :returns: Corpus ids, with the prompts' corpus, the system, the rules that are compared and the
+        index where they differ.
     """
     labels = [result.corpus for result in results]
     is_foreign = any(result.prompt_corpus != result.corpus for result in results)
@@ -203,6 +81,9 @@ def make_labels(results: Sequence[EvaluationResult]) -> list[str]:
     if len({result.system for result in results}) > 1:
         pairs = zip(labels, results, strict=True)
         labels = [f"{label} ({result.system})" for label, result in pairs]
+    for name in across:
+        pairs = zip(labels, results, strict=True)
+        labels = [f"{label} {getattr(result.protocol, name)}" for label, result in pairs]
     if len(set(labels)) < len(labels):
         pairs = zip(labels, results, strict=True)
         labels = [f"{label} @{result.index[:8]}" for label, result in pairs]
@@ -273,7 +154,10 @@ def _compare_metric(
         better = None
         if is_significant and difference is not None and direction is not None:
             better = labels[i] if (difference.mean > 0) == direction else labels[k]
-        pairs.append(Pair(values[i].name, labels[i], labels[k], difference, is_significant, better))
+        note = _find_note(sides[i], sides[k], difference)
+        pairs.append(
+            Pair(values[i].name, labels[i], labels[k], difference, is_significant, better, note)
+        )
     return pairs
 
 
@@ -298,6 +182,20 @@ def _compare_two(first: _Side, second: _Side) -> Difference | None:
     return _centre(found, values[0].mean - values[1].mean)
 
 
+def _find_note(first: _Side, second: _Side, difference: Difference | None) -> str:
+    sides = (first, second)
+    if difference is None or not all(side.value.per_prompt for side in sides):
+        return ""
+    count = min(len(_get_independent(side)) for side in sides)
+    if count >= FEW_VALUES:
+        return ""
+    what = "batches" if first.value.name.startswith("latency/") else "prompts"
+    return (
+        f"{count} {what}: below {FEW_VALUES} a bootstrap finds differences too easily, "
+        "and its intervals are too narrow"
+    )
+
+
 def _varies(values: Values) -> bool:
     return bool(np.ptp(values) > 1e-9 * np.abs(values).max())
 
@@ -318,6 +216,7 @@ class _Scale:
     of_means: Callable[[Values], Values]
 
 
+FEW_VALUES = 30  # fewer are flagged: a bootstrap knows their spread too badly
 MIN_VALUES = 5  # fewer independent values say nothing about chance
 MIN_NUM_TEXTS = {"quality/mauve": MIN_TEXTS}
 PLAIN = _Scale(lambda values: values, lambda means: means[:, 0])
@@ -362,12 +261,20 @@ def _find_best(labels: Sequence[str], pairs: Sequence[Pair]) -> str | None:
     return None
 
 
-def _make_row(result: EvaluationResult, label: str, value: MetricValue, *, is_better: bool) -> Row:
+def _make_row(
+    result: EvaluationResult,
+    label: str,
+    value: MetricValue,
+    *,
+    is_better: bool,
+    across: Sequence[str],
+) -> Row:
     return Row(
         label=label,
         corpus=result.corpus,
         prompt_corpus=result.prompt_corpus,
         system=result.system,
+        differs={name: getattr(result.protocol, name) for name in across},
         index=result.index,
         num_index_words=result.num_index_words,
         metric=value.name,

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from urllib.parse import urlsplit
 
-from cog.evaluation.compare import Comparison, Pair, Row
+from cog.evaluation.comparison import Comparison, Pair, Row
 from cog.evaluation.records import EvaluatedText, EvaluationResult
 from cog.records import CORPUS, Segment
 
@@ -59,7 +59,7 @@ def write_page(
     protocol = comparison.protocol
     body = [
         f"<h1>{escape(title)}</h1>",
-        f'<p class="soft">Protocol {escape(protocol.name)} <code>{protocol.digest[:16]}</code>: '
+        f'<p class="soft">Protocol {escape(protocol.name)} <code>{comparison.digest[:16]}</code>: '
         f"prompts of {protocol.prompt_tokens} tokens, {protocol.generation_tokens} generated. "
         f"Prompts: {escape(comparison.prompts)}.</p>",
         "<h2>Scores</h2>",
@@ -212,7 +212,7 @@ def _write_pairs(pairs: Sequence[Pair]) -> Iterable[str]:
 def _write_protocol(comparison: Comparison) -> str:
     lines = [
         f"<tr><th>{escape(name)}</th><td>{escape(str(value))}</td></tr>"
-        for name, value in comparison.protocol.to_json().items()
+        for name, value in comparison.rules.items()
     ]
     return f"<table>{''.join(lines)}</table>"
 

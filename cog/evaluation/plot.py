@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cog.errors import EvaluationError
-from cog.evaluation.compare import Comparison, Row
+from cog.evaluation.comparison import Comparison, Row
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -168,5 +168,5 @@ def _finish_panel(panel: "Axes", name: str) -> None:
 
 def _caption(figure: "Figure", comparison: Comparison, meaning: str) -> None:
     protocol = comparison.protocol
-    text = f"protocol {protocol.name} {protocol.digest[:12]} · {meaning}"
+    text = f"protocol {protocol.name} {comparison.digest[:12]} · {meaning}"
     figure.supxlabel(text, fontsize=7, color="#66717d")

@@ -99,7 +99,15 @@ class Protocol:
 
         :returns: 64 hex digits.
         """
-        content = self.to_json()
+        return self.digest_without(())
+
+    def digest_without(self, names: Sequence[str]) -> str:
+        """Digest of all rules but some, which are what is compared.
+
+        :param names: Names of rules.
+        :returns: 64 hex digits; the whole digest without names.
+        """
+        content = {key: value for key, value in self.to_json().items() if key not in names}
         del content["name"]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 

@@ -11,7 +11,8 @@ from tempfile import TemporaryDirectory
 
 from cog.errors import EvaluationError
 from cog.evaluation.building import Building, build_missing, make_subsets
-from cog.evaluation.compare import Comparison, compare_results
+from cog.evaluation.compare import compare_results
+from cog.evaluation.comparison import Comparison
 from cog.evaluation.plot import plot_index_sizes, save_plot
 from cog.evaluation.records import EvaluationResult
 from cog.evaluation.runner import evaluate

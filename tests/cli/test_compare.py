@@ -168,3 +168,50 @@ def test_protocols_that_differ_are_refused_by_field(project: ProjectPaths) -> No
     assert isinstance(error, ProtocolError)
     assert error.about == "mauve_scale"
     assert "2.0 for village" in error.found
+
+
+def test_two_decodings_stand_side_by_side(project: ProjectPaths) -> None:
+    save_result(project.corpus("village"), make(project, "village", 0.9))
+    greedy = make(project, "village", 0.4, shift=1.0)
+    save_result(
+        project.corpus("village"), replace(greedy, protocol=protocol(method="greedy", top_p=0.95))
+    )
+    words = ("village", "--decoding", "greedy", "--decoding", "nucleus")
+    content = json.loads(run(project, *words, "--json")[0])
+    assert content["across"] == ["method"]
+    assert "method" not in content["protocol_fields"]
+    assert content["protocol"] == protocol().digest_without(["method"]) != protocol().digest
+    assert [(row["differs"], row["mean"]) for row in content["rows"][:2]] == [
+        ({"method": "greedy"}, 0.4),
+        ({"method": "nucleus"}, 0.9),
+    ]
+    table = run(project, *words)[0]
+    assert "village greedy" in table
+    assert "compared: method" in table
+    one = json.loads(run(project, "village", "--decoding", "greedy", "--json")[0])
+    assert one["rows"][0]["mean"] == 0.4
+    assert one["protocol_fields"]["method"] == "greedy"
+
+
+def test_two_decodings_that_also_differ_otherwise_are_refused(project: ProjectPaths) -> None:
+    save_result(project.corpus("village"), make(project, "village", 0.9))
+    words = ("village", "--decoding", "greedy", "--decoding", "nucleus")
+    error = fail(project, *words)
+    assert error.run == "cog evaluate --corpus village --decoding greedy"
+    greedy = make(project, "village", 0.4)
+    other = replace(greedy, protocol=protocol(method="greedy", mauve_scale=5.0))
+    save_result(project.corpus("village"), other)
+    error = fail(project, *words)
+    assert isinstance(error, ProtocolError)
+    assert error.about == "mauve_scale"
+
+
+def test_few_prompts_are_flagged(project: ProjectPaths) -> None:
+    for corpus, shift in (("village", 0.0), ("hamlet", 1.0)):
+        scores = [metric("repetition/rep-2", (REP[:20] + shift * NOISE[:20]).tolist())]
+        made = replace(make(project, corpus, 0.5), metrics=tuple(scores))
+        save_result(project.corpus(corpus), made)
+    words = ("village", "hamlet", *FOREIGN)
+    assert (
+        "20 prompts: below 30 a bootstrap finds differences too easily" in run(project, *words)[1]
+    )

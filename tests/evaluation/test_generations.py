@@ -1,7 +1,9 @@
 import errno
 import json
 import os
+import resource
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -136,3 +138,25 @@ def test_error_of_the_system_is_not_taken_for_a_full_disk(tmp_path: Path) -> Non
         GenerationStore(tmp_path).complete_seed(
             KEY, PROMPTS, batch_size=2, generate=broken, progress=SilentProgress()
         )
+
+
+def test_file_size_limit_of_the_system_loses_no_finished_seed(tmp_path: Path) -> None:
+    # a real refusal to write, half way through a line
+    write = Writer()
+    finished = complete(tmp_path, write)
+    later = replace(KEY, decoding=replace(DECODING, seed=4))
+    store = GenerationStore(tmp_path)
+    words: Any = {"batch_size": 2, "generate": write, "progress": SilentProgress()}
+    size = seed_file(tmp_path).stat().st_size
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size * 3 // 5, hard))
+    try:
+        with pytest.raises(EvaluationError, match="File too large; the 2 texts before are kept"):
+            store.complete_seed(later, PROMPTS, **words)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    num_batches = len(write.batches)
+    assert complete(tmp_path, write) == finished
+    assert len(write.batches) == num_batches
+    assert len(store.complete_seed(later, PROMPTS, **words).texts) == 5
+    assert write.batches[num_batches:] == [["p2", "p3"], ["p4"]]

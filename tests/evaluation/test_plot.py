@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from cog.errors import EvaluationError
-from cog.evaluation.compare import Comparison, compare_results
+from cog.evaluation.compare import compare_results
+from cog.evaluation.comparison import Comparison
 from cog.evaluation.plot import BETTER, PLAIN, plot_bars, plot_index_sizes, save_plot
 from tests.evaluation.making import result, whole_metric
 
