@@ -23,7 +23,7 @@ from cog.model.base import get_base_folder
 from cog.model.config import load_config
 from cog.params import load_params
 from cog.paths import find_project
-from cog.records import Generation
+from cog.records import OFF, VERIFY_RULES, Generation
 
 
 def load_peer(generator: CopyGenerator, base: str) -> PreTrainedModel:
@@ -135,7 +135,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--decoding", default="nucleus", choices=["nucleus", "greedy"])
     parser.add_argument("--phrase-bias", type=float, default=0.0)
-    parser.add_argument("--min-token-probability", type=float, default=0.0)
+    parser.add_argument("--verify", default="off", choices=VERIFY_RULES)
+    parser.add_argument("--verify-threshold", type=float, default=0.003)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
@@ -146,7 +147,8 @@ def main() -> None:
         default_decoding(params),
         method=options.decoding,
         phrase_bias=options.phrase_bias,
-        min_token_probability=options.min_token_probability,
+        verify=options.verify,
+        verify_threshold=options.verify_threshold if options.verify != OFF else 0.0,
     )
     prompts = load_prompts(paths.corpus(options.corpus).prompts)[: options.prompts]
     requests = [Request(prompt.prefix, decoding) for prompt in prompts]
@@ -176,7 +178,8 @@ def main() -> None:
             "corpus": options.corpus,
             "decoding": options.decoding,
             "phrase_bias": options.phrase_bias,
-            "min_token_probability": options.min_token_probability,
+            "verify": options.verify,
+            "verify_threshold": decoding.verify_threshold,
         }
     )
 
