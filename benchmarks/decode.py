@@ -24,7 +24,7 @@ from cog.model.base import get_base_folder
 from cog.model.config import load_config
 from cog.params import load_params
 from cog.paths import find_project
-from cog.records import VERIFY_RULES, Generation
+from cog.records import OFF, VERIFY_RULES, Generation
 
 
 def compare(
@@ -97,7 +97,7 @@ def main() -> None:
     parser.add_argument("--decoding", default="nucleus", choices=["nucleus", "greedy"])
     parser.add_argument("--phrase-bias", type=float, default=0.0)
     parser.add_argument("--verify", default="off", choices=VERIFY_RULES)
-    parser.add_argument("--verify-threshold", type=float, default=0.0)
+    parser.add_argument("--verify-threshold", type=float, default=0.003)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
@@ -109,7 +109,7 @@ def main() -> None:
         method=options.decoding,
         phrase_bias=options.phrase_bias,
         verify=options.verify,
-        verify_threshold=options.verify_threshold,
+        verify_threshold=options.verify_threshold if options.verify != OFF else 0.0,
     )
     prompts = load_prompts(paths.corpus(options.corpus).prompts)[: options.prompts]
     requests = [Request(prompt.prefix, decoding) for prompt in prompts]
@@ -140,7 +140,7 @@ def main() -> None:
             "decoding": options.decoding,
             "phrase_bias": options.phrase_bias,
             "verify": options.verify,
-            "verify_threshold": options.verify_threshold,
+            "verify_threshold": decoding.verify_threshold,
         }
     )
 
