@@ -80,6 +80,11 @@ class CorpusPaths:
         return self.root / "evaluation.json"
 
     @property
+    def model(self) -> Path:
+        """A model trained on the documents."""
+        return self.root / "model"
+
+    @property
     def evaluations(self) -> Path:
         """Folder of all evaluations, and of the texts they rest on; safe to delete."""
         return self.root / "evaluations"

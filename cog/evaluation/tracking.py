@@ -147,12 +147,9 @@ class Tracker:
             def log(step: int, metrics: Mapping[str, float]) -> None:
                 now = int(time.time() * 1000)
                 with _stated(self.uri):
-                    self._client.log_batch(
-                        run_id,
-                        metrics=[
-                            Metric(k, v, now, step) for k, v in metrics.items() if isfinite(v)
-                        ],
-                    )
+                    finite = {name: value for name, value in metrics.items() if isfinite(value)}
+                    points = [Metric(name, value, now, step) for name, value in finite.items()]
+                    self._client.log_batch(run_id, metrics=points)
 
             yield log
 

@@ -5,6 +5,7 @@ come out.
 """
 
 import os
+import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cog.corpus.text_files import digest_text_files, iter_text_documents, list_text_files
-from cog.errors import TrackingError
+from cog.errors import CheckpointError, TrackingError
 from cog.evaluation.training_text import OverlapScreen
 from cog.params import Params
 from cog.paths import ProjectPaths
@@ -87,6 +88,51 @@ def train_with_tracking(
         _follow(paths, job, experiment=experiment, progress=progress) as log,
     ):
         return train(job, progress=progress, log=log)
+
+
+def train_on_corpus(paths: ProjectPaths, params: Params, corpus_id: str) -> "TrainReport":
+    """Train the default profile on a corpus.
+
+    A run that broke off goes on; a model that was finished, or is of something else, is replaced.
+
+    :param paths: The project.
+    :param params: params.yaml.
+    :param corpus_id: The corpus.
+    :returns: What was done; the model lies in ``corpora/<id>/model``.
+    """
+    request = TrainRequest(
+        profile=params.train.profile,
+        data=(),
+        corpus_id=corpus_id,
+        source=None,
+        objective="copy",
+        max_steps=None,
+        max_seconds=None,
+        out=paths.corpus(corpus_id).model,
+        is_resumed=True,
+        evaluation=(),
+        on_overlap="refuse",
+        seed=0,
+        num_workers=None,
+        device="auto",
+    )
+    if _is_finished(paths, params, request):
+        shutil.rmtree(paths.corpus(corpus_id).model)
+    try:
+        return train_with_tracking(paths, params, request, experiment="train")
+    except CheckpointError as error:
+        if not Path(error.about).name.startswith("step-"):
+            raise
+        shutil.rmtree(paths.corpus(corpus_id).model)
+        return train_with_tracking(paths, params, request, experiment="train")
+
+
+def _is_finished(paths: ProjectPaths, params: Params, request: TrainRequest) -> bool:
+    from cog.training.checkpoint import find_checkpoints, load_position
+
+    job = make_job(paths, params, request)
+    found = find_checkpoints(job.out / "run" / "checkpoints")
+    return bool(found) and load_position(found[-1]).step >= (job.budget.max_steps or 0)
 
 
 def make_job(paths: ProjectPaths, params: Params, request: TrainRequest) -> "TrainJob":

@@ -116,11 +116,7 @@ def load_checkpoint(
     :raises CheckpointError: If the checkpoint is of another architecture, other text or other
         batches, or is damaged.
     """
-    try:
-        about = json.loads((checkpoint / ABOUT_FILE).read_text(encoding="utf-8"))
-        found, position = RunIdentity(**about["identity"]), RunPosition(**about["position"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise _damaged(checkpoint, error) from error
+    found, position = _load_about(checkpoint)
     _check_identity(checkpoint, wanted=identity, found=found)
     try:
         weights = load_file(checkpoint / WEIGHTS_FILE)
@@ -142,6 +138,24 @@ def load_checkpoint(
         optimizer.load_state_dict(state["optimizer"])
         _set_random_states(state["random"])
     return position
+
+
+def load_position(checkpoint: Path) -> RunPosition:
+    """Read how far a run was.
+
+    :param checkpoint: The checkpoint.
+    :returns: How far.
+    :raises CheckpointError: If it is damaged.
+    """
+    return _load_about(checkpoint)[1]
+
+
+def _load_about(checkpoint: Path) -> tuple[RunIdentity, RunPosition]:
+    try:
+        about = json.loads((checkpoint / ABOUT_FILE).read_text(encoding="utf-8"))
+        return RunIdentity(**about["identity"]), RunPosition(**about["position"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise _damaged(checkpoint, error) from error
 
 
 def _trained(model: nn.Module) -> dict[str, Tensor]:

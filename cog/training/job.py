@@ -124,7 +124,6 @@ def train(job: TrainJob, *, progress: Progress, log: LogMetrics | None) -> Train
     checkpoint = _find_start(job, run_folder, progress)
     accelerator = _make_accelerator(job.device)
     with _hold_folder(run_folder, is_main=accelerator.is_main_process):
-        set_seed(job.seed)
         with accelerator.main_process_first():
             bases = find_bases(job.recipe, job.source, out=job.out, text=job.text, seed=job.seed)
             data = prepare_data(
@@ -139,6 +138,7 @@ def train(job: TrainJob, *, progress: Progress, log: LogMetrics | None) -> Train
             )
         if job.objective == COPY:
             check_phrases(data)
+        set_seed(job.seed)  # here: what was done before depends on what was kept from other runs
         opened = open_model(bases, job.recipe, objective=job.objective, device=accelerator.device)
         loop = TrainingLoop(
             opened.model,

@@ -169,7 +169,6 @@ class TrainingLoop:
         :returns: How it ended; a checkpoint of that moment is on disk.
         :raises TrainingError: If the loss is not finite; the model in memory is the last good one.
         """
-        loop = self._recipe.loop
         start = self.position
         meter = Meter(
             self._budget,
@@ -182,28 +181,23 @@ class TrainingLoop:
         file = MetricsFile(self._files.metrics, step=start.step) if is_main else None
         metrics: Mapping[str, float] = {}
         validation: Mapping[str, float] = {}
-        reason = ""
         try:
             while not (reason := self._find_end(stop, meter)):
                 metrics = self._take_step(batches, meter, reports)
-                step = self.position.step
                 if file is not None:
-                    file.write(step, metrics)
-                is_due = validate is not None and step % loop.validation_steps == 0
-                if is_due and validate is not None:
+                    file.write(self.position.step, metrics)
+                if self.position.step % self._recipe.loop.validation_steps == 0:
                     validation = self._validate(validate, reports, file)
-                if reports.log is not None and (is_due or step % LOGGED_STEPS == 0):
-                    reports.log(step, {**metrics, **(validation if is_due else {})})
-                if step % loop.checkpoint_steps == 0:
+                self._log(reports, metrics, validation)
+                if self.position.step % self._recipe.loop.checkpoint_steps == 0:
                     self.save()
-            if validate is not None and self.position.step % loop.validation_steps:
+            if self.position.step % self._recipe.loop.validation_steps:
                 validation = self._validate(validate, reports, file)
-                if reports.log is not None:
-                    reports.log(self.position.step, {**metrics, **validation})
+                self._log(reports, metrics, validation, is_last=True)
         finally:
             if file is not None:
                 file.close()
-        if self.position.step % loop.checkpoint_steps or self.position == start:
+        if self.position.step % self._recipe.loop.checkpoint_steps or self.position == start:
             self.save()
         return Outcome(
             position=self.position,
@@ -214,6 +208,19 @@ class TrainingLoop:
             tokens_per_second=meter.tokens_per_second,
             peak_share=meter.peak_share,
         )
+
+    def _log(
+        self,
+        reports: LoopReports,
+        metrics: Mapping[str, float],
+        validation: Mapping[str, float],
+        *,
+        is_last: bool = False,
+    ) -> None:
+        step = self.position.step
+        is_validated = is_last or step % self._recipe.loop.validation_steps == 0
+        if reports.log is not None and (is_validated or step % LOGGED_STEPS == 0):
+            reports.log(step, {**metrics, **(validation if is_validated else {})})
 
     def _find_end(self, stop: StopRequest, meter: Meter) -> str:
         steps, seconds = self.position.step, meter.seconds
@@ -292,8 +299,10 @@ class TrainingLoop:
         return factor
 
     def _validate(
-        self, validate: Validate, reports: LoopReports, file: MetricsFile | None
+        self, validate: Validate | None, reports: LoopReports, file: MetricsFile | None
     ) -> Mapping[str, float]:
+        if validate is None:
+            return {}
         found = {f"validation/{name}": value for name, value in validate(self.model).items()}
         self.model.train()
         if file is not None:

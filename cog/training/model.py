@@ -1,22 +1,30 @@
 """The model in training: tensors of a batch go in, its losses come out (CoG, section 3)."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import softplus
+from transformers import PreTrainedModel
 
 from cog.model.load import tied_names
 from cog.model.phrase_encoder import Head, untrained_names
 from cog.model.weights import Weights, load_part, select_weights, split_lora
 from cog.training.lora import LoraLinear, add_lora, load_lora, lora_weights
 from cog.training.losses.factorised import edge_losses
-from cog.training.losses.phrase import joint_losses, surprise_weights, weighted_mean
+from cog.training.losses.phrase import (
+    joint_losses,
+    phrase_mass,
+    surprise_weights,
+    weighted_mean,
+)
 from cog.training.losses.spans import score_spans
-from cog.training.losses.vocabulary import score_vocabulary
+from cog.training.losses.vocabulary import score_vocabulary, token_losses
 from cog.training.profiles import LossProfile, ModelProfile, RateProfile
 from cog.training.tensors import BatchTensors
+
+Pair = tuple[Tensor, Tensor]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,16 +33,26 @@ class Losses:
 
     :param total: What is minimised. *Shape:* ``()``
     :param token: Token loss, per token. *Shape:* ``()``
-    :param phrase: Phrase loss, per query; 0 where only tokens are learnt. *Shape:* ``()``
+    :param phrase: Phrase loss, per query by weight; 0 where only tokens are learnt. *Shape:* ``()``
+    :param segment: Log-probability of the next segment under one softmax over the vocabulary and
+        every span of the batch, nothing left out, whatever the model learns by; per query. None
+        unless the batch is measured. *Shape:* ``()``
+    :param phrase_mass: Probability that a phrase is chosen, per query; None as above. *Shape:*
+        ``()``
     """
 
     total: Tensor
     token: Tensor
     phrase: Tensor
+    segment: Tensor | None = None
+    phrase_mass: Tensor | None = None
 
 
 class TrainableModel(nn.Module):
     """Both encoders, the heads and the query projection.
+
+    What trained weights hold decides over the profile: low-rank updates go on with their own ranks,
+    whole tensors are trained as a whole, heads keep their width.
 
     :param lm: The causal model.
     :param bert: The bidirectional model; None to learn tokens only.
@@ -44,99 +62,150 @@ class TrainableModel(nn.Module):
 
     def __init__(
         self,
-        lm: nn.Module,
-        bert: nn.Module | None,
+        lm: PreTrainedModel,
+        bert: PreTrainedModel | None,
         *,
         profile: ModelProfile,
         weights: Weights,
     ) -> None:
         super().__init__()
-        self._profile = profile
         self.losses: LossProfile = profile.losses
+        self._profile = profile
+        self._kept: dict[str, set[str]] = {}
         self.lm = lm
-        _begin(lm, select_weights(weights, "lm."), rank=profile.prefix_lora_rank, profile=profile)
-        width = int(lm.config.hidden_size)  # type: ignore[union-attr, arg-type]
+        self._begin("lm", rank=profile.prefix_lora_rank, weights=weights)
         self.bert = bert
-        if bert is None:
-            return
-        _begin(
-            bert, select_weights(weights, "bert."), rank=profile.phrase_lora_rank, profile=profile
-        )
-        if not profile.train_word_embeddings:
-            bert.get_input_embeddings().requires_grad_(False)  # type: ignore[operator]
-        piece_width = int(bert.config.hidden_size)  # type: ignore[union-attr, arg-type]
-        self.start = Head(piece_width, profile.head_width, width // 2)
-        self.end = Head(piece_width, profile.head_width, width // 2)
-        self.qproj = nn.Linear(width, width, bias=False) if profile.query_projection else None
+        if bert is not None:
+            bert.pooler = None  # type: ignore[assignment]  # never used
+            self._begin("bert", rank=profile.phrase_lora_rank, weights=weights)
+            if not profile.train_word_embeddings:
+                bert.get_input_embeddings().requires_grad_(False)
+            self._make_heads(bert, weights)
+
+    def _begin(self, name: str, *, rank: int, weights: Weights) -> None:
+        network: PreTrainedModel = getattr(self, name)
+        _set_dropout(network, self._profile.dropout)
+        pairs, whole = split_lora(select_weights(weights, f"{name}."))
+        self._kept[name] = set(whole)
+        ranks: int | dict[str, int] = rank
+        if whole:
+            may_lack = (*untrained_names(network), *_find_tied(network))
+            load_part(network, whole, may_lack=may_lack)
+            ranks = 0
+        if pairs:
+            ranks = {n[:-2]: factor.shape[0] for n, factor in pairs.items() if n.endswith(".A")}
+        if ranks:
+            scale, dropout = self._profile.lora_scale, self._profile.dropout
+            add_lora(network, rank=ranks, scale=scale, dropout=dropout)
+            load_lora(network, pairs)
+
+    def _make_heads(self, bert: PreTrainedModel, weights: Weights) -> None:
+        profile = self._profile
+        width = int(self.lm.config.hidden_size)
+        hidden = profile.head_width
+        if "start.l1.weight" in weights:
+            hidden = weights["start.l1.weight"].shape[0]
+        self.start = Head(int(bert.config.hidden_size), hidden, width // 2)
+        self.end = Head(int(bert.config.hidden_size), hidden, width // 2)
+        has_projection = profile.query_projection or "qproj.weight" in weights
+        self.qproj = nn.Linear(width, width, bias=False) if has_projection else None
         if self.qproj is not None:
-            nn.init.eye_(self.qproj.weight)
+            nn.init.eye_(self.qproj.weight)  # begins as the paper's model
         for name in ("start", "end", "qproj"):
-            part = select_weights(weights, f"{name}.")
-            if part:
+            if part := select_weights(weights, f"{name}."):
                 load_part(getattr(self, name), part)
+
+    def place(self, device: torch.device) -> None:
+        """Move the model; on a GPU what is frozen is kept in half precision.
+
+        :param device: Where to.
+        """
+        self.to(device)
+        if device.type == "cuda":
+            for parameter in self.parameters():
+                if not parameter.requires_grad:
+                    parameter.data = parameter.data.bfloat16()
+            if self._profile.compile_blocks:
+                self.compile_blocks()
+        if self._profile.checkpoint_blocks:
+            for network in (self.lm, self.bert):
+                if network is not None:
+                    network.activation_checkpointing_enable({"use_reentrant": False})  # type: ignore[no-untyped-call]
+
+    def compile_blocks(self, **options: Any) -> None:  # noqa: ANN401
+        """Compile every transformer block; all blocks of an encoder share what is compiled.
+
+        :param **options: Options of ``torch.compile``.
+        """
+        for network in (self.lm, self.bert):
+            for block in () if network is None else find_blocks(network):
+                block.compile(**options)
 
     def forward(self, batch: BatchTensors) -> Losses:
         """Compute the losses of a batch.
 
+        The vocabulary is scored once: the queries are some of the positions that predict a token.
+
         :param batch: The batch.
         :returns: Its losses.
         """
-        output = self.lm.base_model(input_ids=batch.token_ids)  # type: ignore[operator]
+        output = self.lm.base_model(input_ids=batch.token_ids, use_cache=False)
         states = output.last_hidden_state.flatten(0, 1)[batch.target_rows]  # (num_tokens, dim)
-        weight = self.lm.get_output_embeddings().weight.to(states.dtype)  # type: ignore[operator]
-        gold, rest = score_vocabulary(states, weight, batch.targets)
-        gold, rest = gold.float(), rest.float()
-        token_losses = softplus(rest - gold)
-        token = token_losses.mean()
+        device = states.device.type
+        if torch.is_autocast_enabled(device):
+            states = states.to(torch.get_autocast_dtype(device))
+        head: nn.Module = self.lm.get_output_embeddings()  # type: ignore[no-untyped-call]
+        weight: Tensor = head.weight.to(states.dtype)  # type: ignore[assignment]
+        scores = score_vocabulary(states, weight, batch.targets)
+        per_token = token_losses(*scores)
+        token = per_token.mean()
         if self.bert is None:
             return Losses(token, token, token.new_zeros(()))
-        per_query = self._phrase_losses(batch, states, weight, gold, rest)
-        weights = self._weigh(batch, token_losses)
-        phrase = weighted_mean(per_query, weights)
+        rows = batch.query_targets
+        halves, vectors = self._encode(batch, states[rows])
+        at_queries = scores[0][rows], scores[1][rows]
+        if self.losses.phrase == "factorised":
+            per_query = self._factorise(batch, halves, vectors, weight.float())
+        else:
+            per_query = joint_losses(
+                *at_queries,
+                score_spans(halves, vectors, batch.spans),
+                batch.is_phrase,
+                is_gold_neutral=self.losses.neutrals == "left-out",
+            )
+        phrase = weighted_mean(per_query, self._weigh(batch, per_token))
         losses = self.losses
         total = losses.token_weight * token + losses.phrase_weight * phrase
-        return Losses(total, token, phrase)
+        return Losses(total, token, phrase, *_measure(batch, at_queries, halves, vectors))
 
-    def _phrase_losses(
-        self, batch: BatchTensors, states: Tensor, weight: Tensor, gold: Tensor, rest: Tensor
-    ) -> Tensor:
-        rows = batch.query_targets
-        queries = states[rows]
-        if self.qproj is not None:
-            queries = self.qproj(queries)
-        halves = queries.float().chunk(2, dim=1)
+    def _encode(self, batch: BatchTensors, states: Tensor) -> tuple[Pair, Pair]:
+        # halves of the queries (num_queries, dim / 2), vectors of words (num_words, dim / 2)
+        queries = states if self.qproj is None else self.qproj(states)
+        start, end = queries.float().chunk(2, dim=1)
         assert self.bert is not None
-        pieces = self.bert(
-            input_ids=batch.piece_ids, attention_mask=batch.piece_mask.long()
-        ).last_hidden_state.flatten(0, 1)
-        vectors = (
-            self.start(pieces[batch.start_rows]).float(),
-            self.end(pieces[batch.end_rows]).float(),
-        )
-        if self.losses.phrase == "factorised":
-            sides = weight.float().chunk(2, dim=1)
-            labels = (batch.start_labels, batch.end_labels)
-            found = [
-                edge_losses(halves[i], sides[i], vectors[i], batch.targets[rows], labels[i])
-                for i in range(2)
-            ]
-            return found[0] + found[1]
-        spans = score_spans((halves[0], halves[1]), vectors, batch.spans)
-        return joint_losses(
-            gold[rows],
-            rest[rows],
-            spans,
-            batch.is_phrase,
-            is_gold_neutral=self.losses.neutrals == "left-out",
-        )
+        output = self.bert(input_ids=batch.piece_ids, attention_mask=batch.piece_mask.long())
+        pieces = output.last_hidden_state.flatten(0, 1)
+        starts = self.start(pieces[batch.start_rows]).float()
+        ends = self.end(pieces[batch.end_rows]).float()
+        return (start.contiguous(), end.contiguous()), (starts, ends)
 
-    def _weigh(self, batch: BatchTensors, token_losses: Tensor) -> Tensor:
+    def _factorise(
+        self, batch: BatchTensors, halves: Pair, vectors: Pair, weight: Tensor
+    ) -> Tensor:
+        gold = batch.targets[batch.query_targets]
+        labels = (batch.start_labels, batch.end_labels)
+        sides = weight.chunk(2, dim=1)
+        start, end = (
+            edge_losses(halves[i], sides[i], vectors[i], gold, labels[i]) for i in range(2)
+        )
+        return start + end
+
+    def _weigh(self, batch: BatchTensors, per_token: Tensor) -> Tensor:
         if self.losses.weights == "none":
             return torch.ones_like(batch.weights)
         if self.losses.weights == "surprise":
-            return batch.weights * surprise_weights(
-                token_losses[batch.query_targets], batch.is_phrase
-            )
+            surprise = surprise_weights(per_token[batch.query_targets], batch.is_phrase)
+            return batch.weights * surprise
         return batch.weights
 
     def parameter_groups(self, rates: RateProfile) -> list[dict[str, Any]]:
@@ -157,44 +226,63 @@ class TrainableModel(nn.Module):
         return groups
 
     def trained_weights(self) -> Weights:
-        """Take what a model folder holds.
+        """Take what a model folder holds: what was trained, or was not the base's to begin with.
 
         :returns: Tensors by name.
         """
-        found = {f"lm.{name}": each for name, each in _take(self.lm).items()}
+        found = self._take("lm")
         if self.bert is None:
             return found
-        found |= {f"bert.{name}": each for name, each in _take(self.bert).items()}
+        found |= self._take("bert")
         for name in ("start", "end", "qproj"):
             part = getattr(self, name)
             if part is not None:
                 found |= {f"{name}.{key}": each for key, each in part.state_dict().items()}
         return found
 
+    def _take(self, name: str) -> Weights:
+        network: nn.Module = getattr(self, name)
+        kept = self._kept[name]
+        if any(isinstance(module, LoraLinear) for module in network.modules()):
+            found = lora_weights(network)
+        else:
+            found = {
+                key: parameter.detach()
+                for key, parameter in network.named_parameters()
+                if parameter.requires_grad or key in kept
+            }
+        return {f"{name}.{key}": tensor for key, tensor in found.items()}
 
-def _find_tied(network: Any) -> tuple[str, ...]:  # noqa: ANN401
-    has_head = network.get_output_embeddings() is not None
+
+def find_blocks(network: nn.Module) -> Iterable[nn.Module]:
+    """Find the transformer blocks of an encoder: its longest list of modules.
+
+    :param network: The encoder.
+    :returns: The blocks, in order.
+    """
+    lists = [module for module in network.modules() if isinstance(module, nn.ModuleList)]
+    return max(lists, key=len, default=nn.ModuleList())
+
+
+@torch.no_grad()
+def _measure(
+    batch: BatchTensors, at_queries: Pair, halves: Pair, vectors: Pair
+) -> tuple[Tensor | None, Tensor | None]:
+    if batch.measured is None:
+        return None, None
+    spans = score_spans(halves, vectors, batch.measured)
+    losses = joint_losses(*at_queries, spans, batch.is_phrase, is_gold_neutral=False)
+    return -losses.mean(), phrase_mass(*at_queries, spans[0]).mean()
+
+
+def _set_dropout(network: nn.Module, share: float) -> None:
+    for module in network.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = share
+        elif isinstance(getattr(module, "attention_dropout", None), float):
+            module.attention_dropout = share  # type: ignore[assignment]
+
+
+def _find_tied(network: PreTrainedModel) -> tuple[str, ...]:
+    has_head = network.get_output_embeddings() is not None  # type: ignore[no-untyped-call]
     return tied_names(network) if has_head else ()
-
-
-def _begin(network: nn.Module, weights: Weights, *, rank: int, profile: ModelProfile) -> None:
-    pairs, whole = split_lora(weights)
-    if whole:
-        load_part(network, whole, may_lack=(*untrained_names(network), *_find_tied(network)))
-    if pairs:
-        ranks = {n.rpartition(".")[0]: t.shape[0] for n, t in pairs.items() if n.endswith(".A")}
-        add_lora(network, rank=ranks, scale=profile.lora_scale, dropout=profile.dropout)
-        load_lora(network, pairs)
-    elif rank > 0 and not whole:
-        add_lora(network, rank=rank, scale=profile.lora_scale, dropout=profile.dropout)
-
-
-def _take(network: Any) -> Weights:  # noqa: ANN401
-    if any(isinstance(module, LoraLinear) for module in network.modules()):
-        return lora_weights(network)
-    left_out = _find_tied(network)
-    return {
-        name: tensor.detach()
-        for name, tensor in network.state_dict().items()
-        if name not in left_out
-    }

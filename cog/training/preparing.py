@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cog.errors import TrainingError
 from cog.progress import Progress
@@ -144,7 +145,27 @@ def prepare_data(
             device=device,
             progress=_Spoken(progress, "chunks encoded for retrieval"),
         )
-    train = BatchSource(
+    train = _make_source(store, reader, loop, chunks=chunks, vectors_path=vectors_path, seed=seed)
+    # every position is looked at, so that what is measured is the text and not a sample of it
+    measured = replace(train.rules, inner_share=1.0, common_weight=1.0)
+    return TrainingData(
+        store=store,
+        train=train,
+        held_out=replace(train, chunks=held_out, rules=measured) if num_held_out else None,
+        num_documents=len(used) - num_held_out,
+    )
+
+
+def _make_source(
+    store: ExampleStore,
+    reader: TextReader,
+    loop: LoopProfile,
+    *,
+    chunks: NDArray[np.int64],
+    vectors_path: Path | None,
+    seed: int,
+) -> BatchSource:
+    return BatchSource(
         folder=store.folder,
         chunks=chunks,
         vectors_path=vectors_path,
@@ -161,14 +182,6 @@ def prepare_data(
             inner_share=loop.inner_share,
             common_weight=loop.common_weight,
         ),
-    )
-    # every position is looked at, so that what is measured is the text and not a sample of it
-    measured = replace(train.rules, inner_share=1.0, common_weight=1.0)
-    return TrainingData(
-        store=store,
-        train=train,
-        held_out=replace(train, chunks=held_out, rules=measured) if num_held_out else None,
-        num_documents=len(used) - num_held_out,
     )
 
 

@@ -78,6 +78,9 @@ class ModelProfile:
     :param query_projection: Whether phrases are asked for by ``W_q h`` instead of ``h``.
     :param head_width: Width between the two layers of a head.
     :param dropout: Dropped share of activations in both encoders.
+    :param checkpoint_blocks: Whether activations inside blocks are computed again instead of kept:
+        less memory, a third slower.
+    :param compile_blocks: Whether blocks are compiled on a GPU.
     :param max_pieces: Number of WordPieces of a chunk that are read, special ones aside.
     :param max_chunk_tokens: Number of prefix-encoder tokens of a chunk, at most.
     :param min_chunk_tokens: The same, at least, where the document has as many.
@@ -98,6 +101,8 @@ class ModelProfile:
     query_projection: bool
     head_width: int
     dropout: float
+    checkpoint_blocks: bool
+    compile_blocks: bool
     max_pieces: int
     max_chunk_tokens: int
     min_chunk_tokens: int

@@ -10,7 +10,8 @@ from cog.params import TrainParams, read_section
 from cog.training.profiles import ModelProfile, read_model_profile
 
 PARTS = ("model", "loop")
-LEARNING = ("losses", "rates", "dropout")  # how a model learns, not what it is
+# how a model learns, not what it is
+LEARNING = ("losses", "rates", "dropout", "checkpoint_blocks", "compile_blocks")
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,17 @@ from cog.training.losses.factorised import EdgeLabels
 from cog.training.losses.spans import SpanLabels
 from cog.training.profiles import LossProfile
 
+# how models that learnt by different losses are compared
+MEASURED = LossProfile(
+    token_weight=1.0,
+    phrase_weight=1.0,
+    phrase="joint",
+    candidates="batch",
+    positives="all",
+    neutrals="wrong",
+    weights="none",
+)
+
 
 @dataclass(frozen=True, slots=True)
 class BatchTensors:
@@ -33,7 +44,7 @@ class BatchTensors:
     :param spans: Candidates and right spans.
     :param start_labels: The same for the start alone.
     :param end_labels: The same for the end alone.
-    :param num_phrases: Number of queries whose label is a phrase.
+    :param measured: Candidates and right spans with nothing left out; None unless asked for.
     """
 
     token_ids: Tensor
@@ -49,15 +60,18 @@ class BatchTensors:
     spans: SpanLabels
     start_labels: EdgeLabels
     end_labels: EdgeLabels
-    num_phrases: int
+    measured: SpanLabels | None
 
 
-def to_tensors(batch: Batch, losses: LossProfile, device: torch.device) -> BatchTensors:
+def to_tensors(
+    batch: Batch, losses: LossProfile, device: torch.device, *, is_measured: bool = False
+) -> BatchTensors:
     """Turn a batch into tensors on a device.
 
     :param batch: The batch.
     :param losses: Which labels count.
     :param device: Where to.
+    :param is_measured: Whether the log-probability of segments is wanted, too.
     :returns: The tensors; copies to a GPU do not wait.
     :raises ValueError: If a query stands where no token follows, or another one than its gold.
     """
@@ -106,7 +120,9 @@ def to_tensors(batch: Batch, losses: LossProfile, device: torch.device) -> Batch
             query_chunks,
             move(_edge(batch, first, is_end=True)),
         ),
-        num_phrases=int(batch.is_phrase.sum()),
+        measured=_span_labels(batch, MEASURED, first, move, (word_chunks, query_chunks))
+        if is_measured
+        else None,
     )
 
 

@@ -5,7 +5,6 @@ segmented against each other.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 
 import torch
 from torch import nn
@@ -56,37 +55,24 @@ def measure(
         softmax that leaves nothing out; ``phrase_share`` of the choices that are phrases.
     """
     model.eval()
-    plain = replace(
-        losses,
-        phrase="joint",
-        candidates="batch",
-        positives="all",
-        neutrals="wrong",
-        weights="none",
-    )
     sums = torch.zeros(3, dtype=torch.float64)
     num_tokens = num_queries = num_phrases = 0
     for numbered in batches:
         batch = numbered.batch
-        learnt = model(to_tensors(batch, losses, device))
-        model.losses = plain  # type: ignore[assignment]
-        try:
-            whole = model(to_tensors(batch, plain, device))
-        finally:
-            model.losses = losses  # type: ignore[assignment]
-        sums[0] += float(learnt.token) * batch.num_tokens
-        sums[1] += float(learnt.phrase) * batch.num_queries
-        sums[2] += float(whole.phrase) * batch.num_queries
+        found = model(to_tensors(batch, losses, device, is_measured=True))
+        sums[0] += float(found.token) * batch.num_tokens
+        sums[1] += float(found.phrase) * batch.num_queries
+        sums[2] += 0.0 if found.segment is None else float(found.segment) * batch.num_queries
         num_tokens += batch.num_tokens
         num_queries += batch.num_queries
         num_phrases += int(batch.is_phrase.sum())
     token, phrase, segments = sums.tolist()
-    found = {"token_loss": token / max(1, num_tokens)}
+    measured = {"token_loss": token / max(1, num_tokens)}
     if getattr(model, "bert", None) is None:  # never copies: its segments are its tokens
-        return {**found, "segment_log_probability": -found["token_loss"]}
+        return {**measured, "segment_log_probability": -measured["token_loss"]}
     return {
-        **found,
+        **measured,
         "phrase_loss": phrase / max(1, num_queries),
-        "segment_log_probability": -segments / max(1, num_tokens),
+        "segment_log_probability": segments / max(1, num_tokens),
         "phrase_share": num_phrases / max(1, num_queries),
     }

@@ -55,10 +55,13 @@ def edge_losses(
     """
     gold_logits, rest = score_vocabulary(queries, weight, gold_tokens, max_elements=max_elements)
     step = max(1, max_elements // max(1, len(vectors)))
-    parts = [
-        checkpoint(_score_words, queries, vectors, labels, slice(i, i + step), use_reentrant=False)
-        for i in range(0, max(1, len(queries)), step)
-    ]
+    with torch.autocast(queries.device.type, enabled=False):
+        parts = [
+            checkpoint(
+                _score_words, queries, vectors, labels, slice(i, i + step), use_reentrant=False
+            )
+            for i in range(0, max(1, len(queries)), step)
+        ]
     candidates, right = (torch.cat(part) for part in zip(*parts, strict=True))
     candidates = candidates.clamp_min(torch.finfo(candidates.dtype).min)
     total = torch.logaddexp(torch.logaddexp(gold_logits, rest), candidates)

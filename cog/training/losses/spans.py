@@ -121,7 +121,8 @@ def score_spans(
     :returns: Log-sum-exp over a query's candidates and over its right spans; minus infinity where
         there is none. *Shape:* twice ``(num_queries,)``
     """
-    every, right = _Spans.apply(*queries, *vectors, labels, max_elements)  # type: ignore[no-untyped-call]
+    with torch.autocast(queries[0].device.type, enabled=False):
+        every, right = _Spans.apply(*queries, *vectors, labels, max_elements)  # type: ignore[no-untyped-call]
     return every, right
 
 

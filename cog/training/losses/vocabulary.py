@@ -68,7 +68,8 @@ def score_vocabulary(
     :returns: Logits of the right tokens, and ``log sum_{w != gold} exp(z_w)``. *Shape:* twice
         ``(num_rows,)``
     """
-    gold_logits, rest = _Vocabulary.apply(hidden_states, weight, gold, max_elements)  # type: ignore[no-untyped-call]
+    with torch.autocast(hidden_states.device.type, enabled=False):
+        gold_logits, rest = _Vocabulary.apply(hidden_states, weight, gold, max_elements)  # type: ignore[no-untyped-call]
     return gold_logits, rest
 
 

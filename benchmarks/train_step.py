@@ -1,0 +1,147 @@
+"""Seconds of one whole training step of the default model, and where they go.
+
+Run: ``python -m benchmarks.train_step [--chunks 16] [--steps 2] [--data FILE]``; without a file the
+text is made up. Wanted on two cores: under 30 seconds.
+"""
+
+import argparse
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from benchmarks.common import ROOT, peak_bytes, report, say
+from cog.corpus.text_files import digest_text_files, iter_text_documents
+from cog.params import load_params
+from cog.progress import SilentProgress
+from cog.records import Document
+from cog.training.batches import iter_batches
+from cog.training.building import TrainingText
+from cog.training.opening import find_bases, open_model
+from cog.training.peak import get_peak
+from cog.training.preparing import prepare_data
+from cog.training.recipe import load_recipe
+from cog.training.tensors import to_tensors
+
+WANTED_SECONDS = 30.0
+WORDS = ("river", "council", "market", "baker", "bridge", "village", "flood", "stone", "miller")
+
+
+def iter_made_up(num_documents: int) -> Iterator[Document]:
+    """Text of nine words in many orders, long enough for whole chunks.
+
+    :param num_documents: Number of documents.
+    :yields: Documents.
+    """
+    for number in range(num_documents):
+        words = [f"the {WORDS[(number * 7 + i * i) % 9]}" for i in range(400)]
+        yield Document(str(number), "", " and ".join(words), "", "", "")
+
+
+def synchronise(device: torch.device) -> float:
+    """Wait for the device.
+
+    :param device: The device.
+    :returns: The time.
+    """
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter()
+
+
+def measure_steps(
+    num_chunks: int, num_steps: int, text: TrainingText, folder: Path
+) -> dict[str, float]:
+    """Take steps and time their parts.
+
+    :param num_chunks: Number of chunks of a batch.
+    :param num_steps: Number of steps that are timed, after one that is not.
+    :param text: What is trained on.
+    :param folder: Where examples are kept.
+    :returns: Mean seconds by part, and counts.
+    """
+    recipe = load_recipe(load_params(ROOT / "params.yaml").train, "smollm2-minilm")
+    loop = replace(recipe.loop, chunks_per_batch=num_chunks)
+    recipe = replace(recipe, loop=loop)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    bases = find_bases(recipe, None, out=folder / "model", text=text, seed=0)
+    data = prepare_data(
+        text,
+        bases.reader,
+        loop,
+        folder=folder,
+        device=device.type,
+        num_workers=0,
+        seed=0,
+        progress=SilentProgress(),
+    )
+    say(f"{data.store.num_chunks} chunks; loading the model")
+    opened = open_model(bases, recipe, objective="copy", device=device)
+    model = opened.model.train()
+    optimizer = torch.optim.AdamW(model.parameter_groups(recipe.model.rates))
+    parts = dict.fromkeys(("data", "forward", "backward", "optimiser"), 0.0)
+    counts = dict.fromkeys(("tokens", "operations"), 0.0)
+    batches = iter_batches(data.train, range(num_steps + 1), num_workers=0)
+    cpu_seconds = 0.0
+    for step in range(num_steps + 1):
+        cpu_began = time.process_time()
+        times = [synchronise(device)]
+        numbered = next(batches)
+        tensors = to_tensors(numbered.batch, recipe.model.losses, device)
+        times.append(synchronise(device))
+        with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
+            losses = model(tensors)
+        times.append(synchronise(device))
+        losses.total.backward()
+        times.append(synchronise(device))
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        times.append(synchronise(device))
+        say(f"step {step}: {times[-1] - times[0]:.2f} s, loss {losses.total.item():.3f}")
+        if step > 0:
+            cpu_seconds += (time.process_time() - cpu_began) / num_steps
+            for i, part in enumerate(parts):
+                parts[part] += (times[i + 1] - times[i]) / num_steps
+            counts["tokens"] += numbered.batch.num_tokens / num_steps
+            counts["operations"] += opened.count_operations(numbered) / num_steps
+    peak, _ = get_peak(device)
+    seconds = sum(parts.values())
+    return {
+        "step_seconds": seconds,
+        "step_cpu_seconds": cpu_seconds,
+        **{f"{part}_seconds": value for part, value in parts.items()},
+        "tokens_per_second": counts["tokens"] / seconds,
+        "peak_share": counts["operations"] / seconds / peak,
+    }
+
+
+def main() -> None:
+    """Measure and print one JSON line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--chunks", type=int, default=16)
+    parser.add_argument("--steps", type=int, default=2)
+    parser.add_argument("--data", type=Path)
+    given = parser.parse_args()
+    text = TrainingText(lambda: iter_made_up(given.chunks * 2), f"made up {given.chunks}")
+    if given.data is not None:
+        files = [given.data]
+        text = TrainingText(lambda: iter_text_documents(files), digest_text_files(files))
+    with tempfile.TemporaryDirectory() as folder:
+        found = measure_steps(given.chunks, given.steps, text, Path(folder))
+    report(
+        {
+            "benchmark": "train_step",
+            "chunks": given.chunks,
+            **found,
+            "wanted_seconds": WANTED_SECONDS,
+            "peak_bytes": peak_bytes(),
+        }
+    )
+
+
+if __name__ == "__main__":
+    main()
