@@ -16,7 +16,7 @@ from cog.index.verify import verify_index
 from cog.params import Params
 from cog.paths import CorpusPaths, ProjectPaths
 from cog.progress import Progress
-from cog.registry import load_card
+from cog.registry import iter_corpus_ids, load_card
 
 
 def check_files(paths: ProjectPaths, corpus_id: str) -> Iterator[Finding]:
@@ -33,7 +33,11 @@ def check_files(paths: ProjectPaths, corpus_id: str) -> Iterator[Finding]:
         "raw": f"cog corpus fetch {corpus_id}",
         "documents": f"cog corpus prepare {corpus_id}",
     }
+    known = set(iter_corpus_ids(paths))
     for found in check_corpus(paths, corpus_id):
+        owner = found.detail.partition(".yaml:")[0]
+        if found.check == "card" and owner in known and owner != corpus_id:
+            continue  # of the card that this one extends; found there
         if not found.is_ok:
             problem = found.detail.split("; next: ")[0]
             yield Finding(found.check, corpus_id, problem, runs[found.check])
@@ -89,7 +93,9 @@ def check_corpus_index(
             check_index(place, model_fingerprint=None, documents_digest=None)
         except CogError as error:
             run = f"cog switch --corpus {corpus_id} --index {kept.digest[:16]}"
-            yield from_error("index", corpus_id, error, run=f"rm -r {_name(paths, place)}, {run}")
+            yield from_error(
+                "index", corpus_id, error, run=f"rm -r {_name(paths, place)}, then {run}"
+            )
 
 
 def check_leftovers(paths: ProjectPaths, corpus_id: str) -> Iterator[Finding]:

@@ -47,7 +47,7 @@ def examine(
     try:
         fingerprint = fingerprint_model(get_model_folder(paths, params))
     except CogError as error:
-        findings.append(from_error("model", params.model, error, run=error.run or _restore(params)))
+        findings.append(from_error("model", params.model, error, run=_restore(params, error.run)))
     if corpus_id is not None and not paths.corpus(corpus_id).root.exists():
         load_card(paths, corpus_id)  # refuses what is not there
     ids = list(iter_corpus_ids(paths)) if corpus_id is None else [corpus_id]
@@ -197,8 +197,10 @@ def _hash(path: Path) -> str:
     return hashlib.md5(path.read_bytes()).hexdigest()
 
 
-def _restore(params: Params) -> str:
-    return f"git checkout {Path(params.model).as_posix()}"
+def _restore(params: Params, otherwise: str) -> str:
+    return f"git checkout {Path(params.model).as_posix()}" + (
+        f", or {otherwise}" if otherwise else ""
+    )
 
 
 def _iter_pids(content: object) -> Iterator[object]:
