@@ -15,7 +15,7 @@ from cog.index.activation import switch_corpus
 from cog.index.manifest import load_manifest
 from cog.paths import CorpusPaths, ProjectPaths
 from cog.records import Document
-from cog.registry import load_history
+from cog.switch_log import load_history
 from tests.built_project import build_village
 
 MAX_SECONDS = 900
