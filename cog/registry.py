@@ -2,13 +2,8 @@
 
 import contextlib
 import fcntl
-import getpass
-import json
-import os
-import subprocess
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields
-from datetime import UTC, datetime
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +14,9 @@ from cog.cards import Card, check_corpus_id, format_card, parse_card, resolve_ca
 from cog.errors import CorpusNotFoundError, InvalidCardError, NothingActiveError, RegistryError
 from cog.paths import ProjectPaths
 from cog.records import Active
+from cog.switch_log import log_change
 
 MAX_PREVIOUS = 100
-OUTSIDE = "(not by cog: active.yaml was changed or restored)"
 ACTIVE_HEADER = "# What is switched on. Written by `cog switch` and `cog rollback`, newest first.\n"
 
 # The C parser and emitter are ten times faster; PyYAML may be built without them.
@@ -219,7 +214,7 @@ def switch_active(paths: ProjectPaths, active: Active, *, command: str = "") -> 
             return old
         kept = previous if old is None else [old, *previous]
         _save_history(paths, active, kept[:MAX_PREVIOUS])
-        _log_change(paths, old, active, command=command)
+        log_change(paths, old, active, command=command)
         return old
 
 
@@ -241,7 +236,7 @@ def rollback_active(paths: ProjectPaths, *, command: str = "") -> tuple[Active, 
                 run="cog switch --corpus ID",
             )
         _save_history(paths, previous[0], previous[1:])
-        _log_change(paths, old, previous[0], command=command)
+        log_change(paths, old, previous[0], command=command)
         return old, previous[0]
 
 
@@ -260,83 +255,6 @@ def forget_previous(paths: ProjectPaths, corpus_id: str) -> int:
         if active is not None and len(kept) < len(previous):
             _save_history(paths, active, kept)
         return len(previous) - len(kept)
-
-
-@dataclass(frozen=True, slots=True)
-class HistoryEntry:
-    """One line of the history.
-
-    :param time: When, ISO 8601 in UTC.
-    :param who: Git's user, or the machine's.
-    :param command: What was called.
-    :param before: What was active, as active.yaml has it; None if nothing was.
-    :param after: What was active from then on.
-    """
-
-    time: str
-    who: str
-    command: str
-    before: dict[str, str] | None
-    after: dict[str, str] | None
-
-
-def load_history(paths: ProjectPaths) -> tuple[list[HistoryEntry], int]:
-    """Read who switched on what when.
-
-    :param paths: The project.
-    :returns: Entries, oldest first, and the number of lines that cannot be read.
-    """
-    entries, num_broken = [], 0
-    lines = paths.history.read_bytes().splitlines() if paths.history.is_file() else []
-    for line in lines:
-        try:
-            content = json.loads(line)
-            entries.append(HistoryEntry(**{each.name: content[each.name] for each in _ENTRY}))
-        except (ValueError, KeyError, TypeError):
-            num_broken += bool(line.strip())
-    return entries, num_broken
-
-
-_ENTRY = fields(HistoryEntry)
-
-
-def _log_change(paths: ProjectPaths, old: Active | None, new: Active, *, command: str) -> None:
-    # lines are only ever added; what happened without a line (a killed switch, an edit) gets one
-    entries, _ = load_history(paths)
-    last = entries[-1].after if entries else None
-    before = asdict(old) if old else None
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    lines = [HistoryEntry(now, _get_user(paths), command, before, asdict(new))]
-    if last != before:
-        lines.insert(0, HistoryEntry(now, "unknown", OUTSIDE, last, before))
-    text = "".join(json.dumps(asdict(line), ensure_ascii=False) + "\n" for line in lines)
-    descriptor = os.open(paths.history, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
-    try:
-        size = os.fstat(descriptor).st_size
-        if size and os.pread(descriptor, 1, size - 1) != b"\n":
-            text = "\n" + text  # a line that was cut by a power loss
-        os.write(descriptor, text.encode())
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _get_user(paths: ProjectPaths) -> str:
-    words = ["git", "-C", str(paths.root), "config", "--get"]
-    try:
-        done = [
-            subprocess.run([*words, f"user.{key}"], capture_output=True, check=False, timeout=5)
-            for key in ("name", "email")
-        ]
-        name, email = (each.stdout.decode("utf-8", "replace").strip() for each in done)
-    except (OSError, subprocess.SubprocessError):
-        name = email = ""
-    if name or email:
-        return f"{name} <{email}>".strip() if email else name
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return "unknown"
 
 
 def _identity(active: Active) -> tuple[str, str, str]:

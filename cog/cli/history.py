@@ -6,7 +6,8 @@ from dataclasses import asdict
 import click
 
 from cog.cli.main import get_project
-from cog.registry import HistoryEntry, load_active, load_history
+from cog.registry import load_active
+from cog.switch_log import HistoryEntry, load_history
 
 
 @click.command("history")

@@ -63,7 +63,8 @@ def format_bibtex(sources: Sequence[Source]) -> str:
     :param sources: The sources.
     :returns: One ``@misc`` per source.
     """
-    entries, keys = [], set()
+    entries: list[str] = []
+    keys: set[str] = set()
     for source in sources:
         key = _make_key(source, keys)
         keys.add(key)

@@ -10,7 +10,8 @@ from click.testing import CliRunner
 from cog.cli.main import cli
 from cog.paths import ProjectPaths
 from cog.records import Active
-from cog.registry import OUTSIDE, load_active, load_history, rollback_active, switch_active
+from cog.registry import load_active, rollback_active, switch_active
+from cog.switch_log import OUTSIDE, load_history
 
 
 def make_active(corpus_id: str) -> Active:

@@ -7,6 +7,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
@@ -228,6 +229,33 @@ def test_kept_versions_go_when_nothing_points_to_them(built: ProjectPaths) -> No
         assert len(list(versions.iterdir())) == 1  # what a rollback goes back to
     assert [path.name for path in versions.iterdir()] == [digests[1][:16]]
     assert call_json(built, "rollback")["to"]["index"] == digests[1]
+
+
+def test_reader_pins_its_version_through_rebuilds_and_switches(built: ProjectPaths) -> None:
+    corpus = built.corpus("village")
+    old = call_json(built, "switch", "--corpus", "village")["to"]["index"]
+    with open_index(
+        corpus,
+        locks=built.locks,
+        corpus_id="village",
+        model_fingerprint=None,
+        documents_digest=None,
+        digest=old,
+    ) as index:
+        before = index.gather_chunks(np.arange(index.num_chunks))
+        for num_documents in (7, 8, 9):
+            write_corpus(corpus, make_documents(num_documents))
+            rebuild(built, "village")
+            call(built, "switch", "--corpus", "village")
+            after = index.gather_chunks(np.arange(index.num_chunks))
+            np.testing.assert_array_equal(after.word_hashes, before.word_hashes)
+            assert index.get_documents([5])[5].document_id == "document-5"
+        assert (corpus.index / index.manifest.folder).is_dir()
+    write_corpus(corpus, make_documents(10))
+    rebuild(built, "village")
+    call(built, "switch", "--corpus", "village")
+    left = {path.name for path in [*corpus.index.iterdir(), *corpus.versions.iterdir()]}
+    assert old[:16] not in left
 
 
 def test_rollback_to_an_index_that_is_gone_is_refused(built: ProjectPaths) -> None:

@@ -3,8 +3,8 @@
 ``python -m tests.index.kill_driver FOLDER NUMBER SEED``: every build is a forked process, so that
 nothing is imported again; the parent never opens LanceDB, which does not survive a fork. Half of
 the builds are killed at a random touch of a file, half at a random moment, since Lance writes
-without Python. Now and then a switch or a rollback is killed too. After each kill what is in place and what
-is active are opened and verified in another process: digest, words and text of every citation.
+without Python. Now and then a switch or a rollback is killed too. After each kill what is in place
+and what is active are verified in another process: digest, words, and the text of every citation.
 """
 
 import json

@@ -1,0 +1,187 @@
+"""Checks of one corpus: an id goes in, what is wrong comes out; nothing is written."""
+
+import os
+from collections.abc import Iterator
+
+from cog.corpus.documents import DocumentStore, documents_digest
+from cog.corpus.manage import check_corpus
+from cog.doctor.records import Finding, from_error
+from cog.errors import CogError, IndexNotBuiltError
+from cog.index.kept import iter_kept
+from cog.index.locks import find_writer
+from cog.index.manifest import check_index, load_manifest
+from cog.index.reader import PhraseIndex
+from cog.index.records import Manifest
+from cog.index.verify import verify_index
+from cog.params import Params
+from cog.paths import CorpusPaths, ProjectPaths
+from cog.progress import Progress
+from cog.registry import iter_corpus_ids, load_card
+
+
+def check_files(paths: ProjectPaths, corpus_id: str) -> Iterator[Finding]:
+    """Check card, entry, raw files and documents of a corpus.
+
+    :param paths: The project.
+    :param corpus_id: The corpus.
+    :yields: What is wrong.
+    """
+    card = paths.card(corpus_id).relative_to(paths.root)
+    runs = {
+        "card": f"git checkout {card}, or edit it, then cog corpus validate {corpus_id}",
+        "params": f"edit corpora.{corpus_id} in {paths.params.name}",
+        "raw": f"cog corpus fetch {corpus_id}",
+        "documents": f"cog corpus prepare {corpus_id}",
+    }
+    known = set(iter_corpus_ids(paths))
+    for found in check_corpus(paths, corpus_id):
+        owner = found.detail.partition(".yaml:")[0]
+        if found.check == "card" and owner in known and owner != corpus_id:
+            continue  # of the card that this one extends; found there
+        if not found.is_ok:
+            problem = found.detail.split("; next: ")[0]
+            yield Finding(found.check, corpus_id, problem, runs[found.check])
+    documents = paths.corpus(corpus_id).documents
+    if documents.is_file():
+        try:
+            report = DocumentStore(documents).load_report()
+        except CogError:
+            return  # found above
+        if report.num_read != report.num_documents + sum(report.skipped.values()):
+            problem = "documents read are not those kept plus those skipped"
+            yield Finding("counts", corpus_id, problem, runs["documents"])
+
+
+def check_corpus_index(
+    paths: ProjectPaths,
+    corpus_id: str,
+    *,
+    params: Params,
+    fingerprint: str | None,
+    progress: Progress,
+    is_quick: bool,
+) -> Iterator[Finding]:
+    """Check the index of a corpus, if it has one.
+
+    :param paths: The project.
+    :param corpus_id: The corpus.
+    :param params: params.yaml.
+    :param fingerprint: Of the model; None if that cannot be read.
+    :param progress: Told of words that are checked.
+    :param is_quick: Whether rows and bytes are left unread.
+    :yields: What is wrong.
+    """
+    corpus = paths.corpus(corpus_id)
+    try:
+        manifest = load_manifest(corpus)
+    except IndexNotBuiltError:
+        return
+    except CogError as error:
+        yield from_error("index", corpus_id, error)
+        return
+    yield from _check_counts(manifest, params)
+    try:
+        check_index(corpus, model_fingerprint=fingerprint, documents_digest=_read_digest(corpus))
+        if not is_quick:
+            folder = corpus.index / manifest.folder
+            with PhraseIndex(folder, manifest) as index:  # no lock: that would be written
+                verify_index(index, progress=progress)
+    except CogError as error:
+        yield from_error("index", corpus_id, error)
+    for place, kept in iter_kept(corpus):
+        try:
+            check_index(place, model_fingerprint=None, documents_digest=None)
+        except CogError as error:
+            run = f"cog switch --corpus {corpus_id} --index {kept.digest[:16]}"
+            yield from_error(
+                "index", corpus_id, error, run=f"rm -r {_name(paths, place)}, then {run}"
+            )
+
+
+def check_leftovers(paths: ProjectPaths, corpus_id: str) -> Iterator[Finding]:
+    """Find what killed processes left in the folder of a corpus.
+
+    :param paths: The project.
+    :param corpus_id: The corpus.
+    :yields: What is left over.
+    """
+    corpus = paths.corpus(corpus_id)
+    if find_writer(paths.locks, corpus_id) is not None:
+        return  # what lies there belongs to a build that runs
+    try:
+        served = {load_manifest(corpus).folder}
+    except CogError:
+        served = set()
+    strays = [path for path in sorted(corpus.index.glob("*")) if path.name not in served]
+    strays += sorted(corpus.root.glob(f".{corpus.manifest.name}.*.tmp"))
+    for path in strays if served else ():
+        name = path.relative_to(paths.root)
+        yield Finding("orphan", str(name), "nothing uses it", f"cog index build {corpus_id}")
+    for path in sorted(corpus.root.glob(".staging-*")):
+        if not is_running(path.name.removeprefix(".staging-").split("-")[0]):
+            name = path.relative_to(paths.root)
+            yield Finding("orphan", str(name), "nothing uses it", f"rm -r {name}")
+
+
+def find_strays(paths: ProjectPaths) -> Iterator[Finding]:
+    """Find corpora, entries and locks without a card.
+
+    :param paths: The project.
+    :yields: What is left over.
+    """
+    for folder in sorted((paths.root / "corpora").glob("*/")):
+        parts = folder.name.split("+")
+        if not folder.name.startswith(".") and not all(_has_card(paths, part) for part in parts):
+            name = folder.relative_to(paths.root)
+            run = f"cog corpus remove {folder.name}" if len(parts) == 1 else f"rm -r {name}"
+            yield Finding("orphan", str(name), "no card has this id", run)
+
+
+def is_running(process_id: str) -> bool:
+    """Whether a process runs on this machine.
+
+    :param process_id: Its number, as text.
+    :returns: True if it does.
+    """
+    try:
+        os.kill(int(process_id), 0)
+    except (ValueError, ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _check_counts(manifest: Manifest, params: Params) -> Iterator[Finding]:
+    corpus_id, counts = manifest.corpus, manifest.documents
+    run = f"cog index build {corpus_id} --force"
+    if counts.num_in != counts.num_indexed + sum(counts.skipped.values()):
+        problem = (
+            f"the manifest counts {counts.num_in} documents in, {counts.num_indexed} indexed "
+            f"and {sum(counts.skipped.values())} skipped"
+        )
+        yield Finding("counts", corpus_id, problem, run)
+    if manifest.search.recall < params.index.min_recall:
+        problem = (
+            f"search finds {manifest.search.recall:.3f} of the best {manifest.search.recall_at} "
+            f"chunks, index.min_recall is {params.index.min_recall}"
+        )
+        yield Finding("recall", corpus_id, problem, run)
+
+
+def _read_digest(corpus: CorpusPaths) -> str | None:
+    try:
+        return documents_digest(corpus.documents) if corpus.documents.is_file() else None
+    except CogError:
+        return None  # found by check_files
+
+
+def _has_card(paths: ProjectPaths, corpus_id: str) -> bool:
+    try:
+        return load_card(paths, corpus_id).id == corpus_id
+    except CogError:
+        return paths.card(corpus_id).is_file()  # a broken card is another finding
+
+
+def _name(paths: ProjectPaths, place: CorpusPaths) -> str:
+    return place.root.parent.relative_to(paths.root).as_posix()

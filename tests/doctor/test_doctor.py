@@ -1,0 +1,286 @@
+"""``cog doctor``: each thing is broken for real, named, and mended by the command it prints."""
+
+import hashlib
+import json
+import shlex
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import lancedb
+import pyarrow as pa
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from cog.cli.main import cli
+from cog.paths import ProjectPaths
+from tests.built_project import build_corpus
+
+
+@pytest.fixture
+def sick(village: ProjectPaths, tmp_path: Path) -> ProjectPaths:
+    """A copy of a built project, active and committed, for a test to break."""
+    root = tmp_path / "project"
+    shutil.copytree(village.root, root)
+    paths = ProjectPaths(root)
+    call(paths, "switch", "--corpus", "village")
+    names = ("-c", "user.name=a", "-c", "user.email=a@b.c")
+    for words in (("init", "-q"), ("add", "registry", "params.yaml", "models"), ("commit", "-qmx")):
+        subprocess.run(["git", "-C", str(root), *names, *words], check=True)
+    return paths
+
+
+def call(paths: ProjectPaths, *words: str) -> Result:
+    return CliRunner().invoke(cli, ["--project", str(paths.root), *words])
+
+
+def examine(paths: ProjectPaths, *words: str) -> list[dict[str, str]]:
+    result = call(paths, "doctor", "--json", *words)
+    content: dict[str, Any] = json.loads(result.stdout)
+    assert result.exit_code == (1 if content["findings"] else 0), result.exception
+    assert content["is_well"] == (not content["findings"])
+    return list(content["findings"])
+
+
+def snapshot(paths: ProjectPaths) -> dict[str, tuple[bytes, int]]:
+    return {
+        str(path.relative_to(paths.root)): (
+            path.read_bytes() if path.is_file() else b"",
+            path.stat().st_mtime_ns,
+        )
+        for path in sorted(paths.root.rglob("*"))
+    }
+
+
+def manifest_of(paths: ProjectPaths) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(paths.corpus("village").manifest.read_text())
+    return content
+
+
+def change_manifest(paths: ProjectPaths, change: Callable[[dict[str, Any]], object]) -> None:
+    content = manifest_of(paths)
+    change(content)
+    paths.corpus("village").manifest.write_text(json.dumps(content))
+
+
+def index_file(paths: ProjectPaths) -> Path:
+    files = manifest_of(paths)["files"]
+    name = max(files, key=lambda each: files[each]["size_bytes"])
+    return paths.corpus("village").index / manifest_of(paths)["folder"] / name
+
+
+def break_card(paths: ProjectPaths) -> None:
+    with paths.card("village").open("a") as file:
+        file.write("colour: red\n")
+
+
+def break_params(paths: ProjectPaths) -> None:
+    content = yaml.safe_load(paths.params.read_text())
+    content["corpora"]["ghost"] = {"root": "ghost"}
+    paths.params.write_text(yaml.safe_dump(content, sort_keys=False))
+
+
+def break_raw(paths: ProjectPaths) -> None:
+    file = next(each for each in paths.corpus("village").raw.iterdir() if each.suffix == ".jsonl")
+    file.write_bytes(file.read_bytes() + b" ")
+
+
+def break_documents(paths: ProjectPaths) -> None:
+    path = paths.corpus("village").documents
+    path.write_bytes(path.read_bytes()[:-10])
+
+
+def break_counts(paths: ProjectPaths) -> None:
+    change_manifest(paths, lambda content: content["documents"].update(num_in=99))
+
+
+def break_recall(paths: ProjectPaths) -> None:
+    change_manifest(paths, lambda content: content["search"].update(recall=0.3))
+
+
+def break_bytes(paths: ProjectPaths) -> None:
+    content = bytearray(index_file(paths).read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    index_file(paths).write_bytes(content)
+
+
+def break_size(paths: ProjectPaths) -> None:
+    index_file(paths).write_bytes(b"")
+
+
+def break_manifest(paths: ProjectPaths) -> None:
+    paths.corpus("village").manifest.write_text("{")
+
+
+def break_fingerprint(paths: ProjectPaths) -> None:
+    change_manifest(paths, lambda content: content.update(model="f" * 64))
+
+
+def break_building(paths: ProjectPaths) -> None:
+    (paths.corpus("village").index / ".building-1-ab" / "words.lance").mkdir(parents=True)
+
+
+def break_staging(paths: ProjectPaths) -> None:
+    (paths.corpus("village").root / ".staging-4194999-x").mkdir()
+
+
+def break_stray(paths: ProjectPaths) -> None:
+    (paths.root / "corpora" / "nobody" / "raw").mkdir(parents=True)
+
+
+def break_active(paths: ProjectPaths) -> None:
+    paths.active.write_text(paths.active.read_text().replace("index: ", "index: 0"))
+
+
+def break_model(paths: ProjectPaths) -> None:
+    (paths.root / "models" / "tiny" / "config.yaml").unlink()
+
+
+def break_rwlock(paths: ProjectPaths) -> None:
+    lock = paths.root / ".dvc" / "tmp" / "rwlock"
+    lock.parent.mkdir(parents=True)
+    lock.write_text(json.dumps({"corpora": {"write": {"pid": 4194999, "cmd": "dvc repro"}}}))
+
+
+def write_lock(paths: ProjectPaths, path: str, md5: str) -> None:
+    stage = {"cmd": "true", "outs": [{"path": path, "md5": md5}]}
+    paths.dvc_lock.write_text(yaml.safe_dump({"schema": "2.0", "stages": {"index@village": stage}}))
+
+
+def break_dvc_out(paths: ProjectPaths) -> None:
+    write_lock(paths, "corpora/village/generations.jsonl", "0" * 32)
+
+
+def break_dvc_manifest(paths: ProjectPaths) -> None:
+    write_lock(paths, "corpora/village/manifest.json", hashlib.md5(b"old").hexdigest())
+
+
+def break_dvc_lock(paths: ProjectPaths) -> None:
+    paths.dvc_lock.write_text("stages: {a: {outs: [\n")
+
+
+def break_runs(paths: ProjectPaths) -> None:
+    paths.runs_database.write_bytes(b"this is no database " * 100)
+
+
+def break_disk(paths: ProjectPaths) -> None:
+    files = manifest_of(paths)["files"]
+    name = next(iter(files))
+    change_manifest(paths, lambda content: content["files"][name].update(size_bytes=10**16))
+
+
+# what breaks it, the kind and what it is about, and whether running the printed command mends it
+CASES: list[tuple[Callable[[ProjectPaths], None], str, str, bool]] = [
+    (break_card, "card", "village", True),
+    (break_params, "params", "ghost", True),
+    (break_raw, "raw", "village", True),
+    (break_documents, "documents", "village", True),
+    (break_counts, "counts", "village", True),
+    (break_recall, "recall", "village", True),
+    (break_bytes, "index", "village", True),
+    (break_size, "index", "village", True),
+    (break_manifest, "index", "village", True),
+    (break_fingerprint, "index", "village", True),
+    (break_building, "orphan", "corpora/village/index/.building-1-ab", True),
+    (break_staging, "orphan", "corpora/village/.staging-4194999-x", True),
+    (break_stray, "orphan", "corpora/nobody", True),
+    (break_active, "active", "registry/active.yaml", True),
+    (break_model, "model", "models/tiny", True),
+    (break_rwlock, "lock", ".dvc/tmp/rwlock", True),
+    (break_dvc_out, "dvc", "corpora/village/generations.jsonl", False),  # needs a pipeline
+    (break_dvc_manifest, "dvc", "corpora/village/manifest.json", False),
+    (break_dvc_lock, "dvc", "dvc.lock", True),
+    (break_runs, "mlflow", "mlflow.db", True),
+    (break_disk, "disk", ".", False),
+]
+
+
+def mend(paths: ProjectPaths, run: str) -> None:
+    # the first alternative of "git checkout X, or edit it", the last of "git checkout X, or rm X"
+    parts = run.split(", or ")
+    command = parts[-1] if len(parts) > 1 and parts[-1].startswith("rm ") else parts[0]
+    words = shlex.split(command.split(", then ")[0])
+    if words[0] == "cog":
+        result = call(paths, *words[1:])
+        assert result.exit_code == 0, (result.exception, result.output)
+    else:
+        subprocess.run(words, cwd=paths.root, check=True)
+
+
+def test_nothing_is_wrong_with_a_built_project(sick: ProjectPaths) -> None:
+    assert examine(sick) == []
+    assert call(sick, "doctor").stdout == "nothing is wrong\n"
+    assert examine(sick, "village") == []
+
+
+@pytest.mark.parametrize(("damage", "kind", "about", "is_mended"), CASES)
+def test_what_is_broken_is_named_and_mended(
+    sick: ProjectPaths,
+    damage: Callable[[ProjectPaths], None],
+    kind: str,
+    about: str,
+    is_mended: bool,
+) -> None:
+    damage(sick)
+    before = snapshot(sick)
+    findings = examine(sick)
+    assert snapshot(sick) == before  # not a byte, not a time
+    assert (kind, about) in {(each["kind"], each["about"]) for each in findings}, findings
+    assert all(each["run"] and "\n" not in each["problem"] for each in findings)
+    for _ in range(4):  # a mended file may need what is built from it mended
+        if is_mended and findings:
+            mend(sick, findings[0]["run"])
+            findings = examine(sick)
+    assert findings == [] or not is_mended
+
+
+def test_vectors_that_are_not_finite_are_named(sick: ProjectPaths) -> None:
+    folder = sick.corpus("village").index / manifest_of(sick)["folder"]
+    table = lancedb.connect(str(folder)).open_table("words")
+    rows = table.to_arrow().to_pylist()
+    rows[0]["start_scales"] = b"\x00\x00\xc0\x7f" + rows[0]["start_scales"][4:]  # NaN
+    schema = table.schema
+    table.delete("true")
+    table.add(pa.Table.from_pylist(rows, schema=schema))
+    files = {
+        path.relative_to(folder).as_posix(): {
+            "size_bytes": path.stat().st_size,
+            "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+        }
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+    change_manifest(sick, lambda content: content.update(files=files))
+    (found,) = [each for each in examine(sick) if each["kind"] == "index"]
+    assert "finite" in found["problem"]
+    assert examine(sick, "--quick") == []
+
+
+def test_a_running_build_is_no_finding(sick: ProjectPaths) -> None:
+    from cog.index.locks import hold_writer_lock
+    from cog.progress import SilentProgress
+
+    break_building(sick)
+    with hold_writer_lock(sick.locks, "village", progress=SilentProgress()):
+        assert examine(sick) == []
+
+
+def test_runs_in_a_folder_of_files_are_named(
+    sick: ProjectPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "file:./mlruns")
+    (found,) = examine(sick)
+    assert found["kind"] == "mlflow"
+    assert found["run"].startswith("mlflow migrate-filestore")
+
+
+def test_one_corpus_can_be_named(sick: ProjectPaths) -> None:
+    build_corpus(sick, "hamlet")
+    break_counts(sick)
+    assert examine(sick, "hamlet") == []
+    assert len(examine(sick, "village")) == 1
+    result = call(sick, "doctor", "nowhere")
+    assert "needs a card" in str(result.exception)

@@ -1,0 +1,112 @@
+"""Builds, generations and switches of one corpus at once: all end well, all citations are right."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cog.corpus.documents import DOCUMENT_SCHEMA, DocumentStore, RecordWriter
+from cog.index.activation import switch_corpus
+from cog.index.manifest import load_manifest
+from cog.paths import CorpusPaths, ProjectPaths
+from cog.records import Document
+from cog.switch_log import load_history
+from tests.built_project import build_village
+
+MAX_SECONDS = 900
+START = "import sys; from cog.cli.main import main; main()"
+
+
+def start(project: ProjectPaths, *words: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, "-c", START, "--project", str(project.root), *words],
+        cwd=Path(__file__).parents[1],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+
+
+def change_documents(corpus: CorpusPaths) -> None:
+    """Put a sentence before every text, so that every citation of the old text would be wrong."""
+    store = DocumentStore(corpus.documents)
+    report = store.load_report()
+    temporary = corpus.documents.with_suffix(".tmp")
+    with RecordWriter(temporary, DOCUMENT_SCHEMA) as writer:
+        for document in store.iter_documents():
+            writer.write(replace(document, text=f"Once upon a time. {document.text}"))
+        writer.finish(replace(report, digest=writer.digest()))
+    temporary.replace(corpus.documents)
+
+
+def read_texts(corpus: CorpusPaths) -> dict[str, Document]:
+    return {each.document_id: each for each in DocumentStore(corpus.documents).iter_documents()}
+
+
+def finish(processes: list["subprocess.Popen[str]"]) -> list[tuple[str, str]]:
+    deadline = time.monotonic() + MAX_SECONDS
+    try:
+        results = [each.communicate(timeout=deadline - time.monotonic()) for each in processes]
+    except subprocess.TimeoutExpired:
+        for each in processes:
+            each.kill()
+            each.communicate()
+        raise
+    assert [each.returncode for each in processes] == [0] * len(processes), results
+    return results
+
+
+def check_citations(lines: list[str], texts: dict[str, dict[str, Document]]) -> int:
+    """Every copy is in the document of the version that the text was written with."""
+    num_citations = 0
+    for line in lines:
+        generation = json.loads(line)
+        documents = texts[generation["index"]]
+        for segment in generation["segments"]:
+            if segment["from"] == "corpus":
+                text = documents[segment["document_id"]].text
+                assert text[segment["char_start"] : segment["char_end"]] == segment["text"]
+                num_citations += 1
+    return num_citations
+
+
+def run_at_once(project: ProjectPaths, *, num_builds: int, num_generations: int) -> int:
+    corpus = project.corpus("village")
+    switch_corpus(project, "village")
+    texts = {load_manifest(corpus).digest: read_texts(corpus)}
+    change_documents(corpus)
+    builds = [start(project, "index", "build", "village", "--force") for _ in range(num_builds)]
+    words = ["generate", "--prefix", "The old mill stands", "--max-new-tokens", "16", "--json"]
+    texts_at_once = [start(project, *words, "--seed", str(seed)) for seed in range(num_generations)]
+    talk = [errors for _, errors in finish(builds)]
+    texts[load_manifest(corpus).digest] = read_texts(corpus)
+    assert len(texts) == 2
+    assert sum("another process builds village (pid " in each for each in talk) >= num_builds - 1
+    switches = [start(project, "switch", "--corpus", "village", "--json") for _ in range(2)]
+    later = [start(project, *words, "--seed", str(seed)) for seed in range(num_generations // 2)]
+    changes = [json.loads(output)["changed"] for output, _ in finish(switches)]
+    assert sorted(changes) == [False, True]
+    lines = [output for output, _ in finish([*texts_at_once, *later])]
+    assert len(load_history(project)[0]) == 2
+    assert [path.name for path in corpus.index.iterdir()] == [load_manifest(corpus).folder]
+    finish([start(project, "index", "verify", "village")])
+    return check_citations(lines, texts)
+
+
+@pytest.mark.parametrize(
+    ("num_builds", "num_generations"),
+    [(2, 2), pytest.param(4, 10, marks=pytest.mark.slow)],
+    ids=["two-builds", "four-builds-ten-generations"],
+)
+def test_builds_generations_and_switches_at_once_end_well(
+    tmp_path: Path, tiny_model: Path, num_builds: int, num_generations: int
+) -> None:
+    project = build_village(tmp_path / "project", tiny_model)
+    num_citations = run_at_once(project, num_builds=num_builds, num_generations=num_generations)
+    assert num_citations > 0
