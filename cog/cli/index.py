@@ -129,3 +129,44 @@ def _format(manifest: Manifest) -> str:
             f"{cost.total_variation_max:.4f} at most, of {cost.num_prefixes} prefixes"
         )
     return "\n".join(f"{name:<10} {value}" for name, value in lines.items())
+
+
+@command.command("push")
+@click.argument("corpus_id", metavar="ID")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.pass_context
+def push(ctx: click.Context, corpus_id: str, as_json: bool) -> None:
+    """Copy the index of a corpus to the object store that COG_INDEX_URI names."""
+    from cog.index.remote import push_index
+
+    paths = get_project(ctx)
+    load_card(paths, corpus_id)
+    with show_progress(f"push {corpus_id}", total=None, unit="bytes") as progress:
+        manifest = push_index(paths, corpus_id, progress=progress)
+    _say_moved("pushed", manifest, as_json=as_json)
+
+
+@command.command("pull")
+@click.argument("corpus_id", metavar="ID")
+@click.option("--tables", "has_tables", is_flag=True, help="Copy the tables, too.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.pass_context
+def pull(ctx: click.Context, corpus_id: str, has_tables: bool, as_json: bool) -> None:
+    """Take an index from the object store: the manifest, and its tables if asked."""
+    from cog.index.remote import pull_index
+
+    paths = get_project(ctx)
+    load_card(paths, corpus_id)
+    with show_progress(f"pull {corpus_id}", total=None, unit="bytes") as progress:
+        manifest = pull_index(paths, corpus_id, has_tables=has_tables, progress=progress)
+    _say_moved("pulled", manifest, as_json=as_json)
+
+
+def _say_moved(verb: str, manifest: Manifest, *, as_json: bool) -> None:
+    num_bytes = sum(entry.size_bytes for entry in manifest.files.values())
+    if as_json:
+        content = {"corpus": manifest.corpus, "digest": manifest.digest, "bytes": num_bytes}
+        click.echo(json.dumps(content))
+    else:
+        short = manifest.digest[:16]
+        click.echo(f"{verb} index {short} of {manifest.corpus} ({num_bytes / 1e6:.1f} MB)")

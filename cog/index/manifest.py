@@ -78,6 +78,14 @@ def load_manifest(corpus_paths: CorpusPaths) -> Manifest:
     return manifest
 
 
+def get_index_uri() -> str:
+    """Where indexes lie that are not on this machine.
+
+    :returns: ``COG_INDEX_URI`` without a slash at its end; empty if it is not set.
+    """
+    return os.environ.get("COG_INDEX_URI", "").rstrip("/")
+
+
 def check_index(
     corpus_paths: CorpusPaths, *, model_fingerprint: str | None, documents_digest: str | None
 ) -> Manifest:
@@ -102,6 +110,8 @@ def check_index(
             raise mismatch(corpus_id, needed, f"an index of {what} {found[:16]}")
     folder = corpus_paths.index / manifest.folder
     if not folder.is_dir():
+        if get_index_uri():
+            return manifest  # its tables are read where they lie, which opening them checks
         raise mismatch(corpus_id, f"the folder index/{folder.name}", "no such folder")
     for name, entry in manifest.files.items():
         try:

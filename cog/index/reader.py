@@ -16,6 +16,7 @@ from cog.index.kept import find_version
 from cog.index.locks import ReaderLock
 from cog.index.manifest import check_index, load_manifest, mismatch
 from cog.index.records import ChunkRange, GatheredChunks, Manifest
+from cog.index.remote import fetch_searcher
 from cog.index.searcher import (
     FLAT,
     Neighbours,
@@ -128,6 +129,14 @@ class PhraseIndex:
         self._pool.shutdown()
         if self._lock is not None:
             self._lock.release()
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether the tables are read from an object store.
+
+        :returns: True if they are not on this machine.
+        """
+        return self._store.is_remote
 
     @property
     def dim(self) -> int:
@@ -300,7 +309,8 @@ class PhraseIndex:
         try:
             if quality.kind == FLAT:
                 return make_flat_searcher(self.iter_vectors(), quality)
-            return load_ivf_searcher(self.folder, quality)
+            folder = fetch_searcher(self.manifest) if self._store.is_remote else self.folder
+            return load_ivf_searcher(folder, quality)
         except RuntimeError as error:  # what FAISS raises for a file it cannot read
             corpus_id = self.manifest.corpus
             raise mismatch(corpus_id, "a readable searcher", str(error), force=True) from error

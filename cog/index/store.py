@@ -15,6 +15,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from cog.errors import IndexMismatchError
+from cog.index.manifest import get_index_uri
+from cog.index.remote import get_storage_options, get_table_uri, stating_distance
 from cog.index.versions import get_folder_bytes
 
 DOCUMENTS = "documents"
@@ -124,14 +126,19 @@ class StoreWriter:
 class StoreReader:
     """Reads the tables of one version folder.
 
-    :param folder: A folder that a :class:`StoreWriter` wrote.
+    :param folder: A folder that a :class:`StoreWriter` wrote; where there is none the tables are
+        read from the object store.
     :raises IndexMismatchError: If a table is missing or damaged.
     """
 
     def __init__(self, folder: Path) -> None:
         self._corpus_id = folder.parent.parent.name
+        self.is_remote = not folder.is_dir() and bool(get_index_uri())
         with self._refusing("tables"):
-            database = _connect(folder)
+            if self.is_remote:
+                database = _connect_remote(self._corpus_id, folder.name)
+            else:
+                database = _connect(folder)
             self._tables = {name: database.open_table(name) for name in TABLES}
             self._num_rows = {name: table.count_rows() for name, table in self._tables.items()}
 
@@ -180,6 +187,10 @@ class StoreReader:
     @contextmanager
     def _refusing(self, what: str) -> Iterator[None]:
         # Lance reports damage as many kinds of exceptions, some of which are Rust panics
+        if self.is_remote:
+            with stating_distance(self._corpus_id):
+                yield
+            return
         try:
             yield
         except (KeyboardInterrupt, SystemExit, GeneratorExit, MemoryError):
@@ -195,6 +206,14 @@ class StoreReader:
             run=f"cog index build {self._corpus_id} --force",
             about=self._corpus_id,
         )
+
+
+def _connect_remote(corpus_id: str, folder: str) -> Any:  # noqa: ANN401
+    os.environ.setdefault("LANCEDB_LOG", "error")
+    import lancedb
+
+    uri = get_table_uri(corpus_id, folder)
+    return lancedb.connect(uri, storage_options=get_storage_options())
 
 
 def _connect(folder: Path) -> Any:  # noqa: ANN401

@@ -1,0 +1,273 @@
+"""Indexes on an object store: a corpus id goes in, its files go there, or come back.
+
+Below the address lie ``<corpus>/manifest.json`` and ``<corpus>/<version folder>/``, as below
+``corpora/``. The manifest is written last: it is what puts a version in place there, too.
+"""
+
+import contextlib
+import os
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+from cog.errors import IndexingError
+from cog.index.manifest import check_index, get_index_uri, load_manifest, save_manifest
+from cog.index.records import Manifest
+from cog.index.versions import hash_file, make_building_folder, remove_leftovers
+from cog.paths import CorpusPaths, ProjectPaths, get_cache_folder
+from cog.progress import Progress
+
+URI = re.compile(r"s3://[a-z0-9][a-z0-9.-]{2,62}(/[^\s?#]*)?")
+NUM_TRIES = 4
+FIRST_WAIT_SECONDS = 0.2
+TIMEOUT_SECONDS = 20
+SEARCHER = "search."  # how files of the searcher begin
+Result = TypeVar("Result")
+
+
+def require_uri(corpus_id: str) -> str:
+    """The address of indexes, which must be set.
+
+    :param corpus_id: The corpus.
+    :returns: The address, without a slash at its end.
+    :raises IndexingError: If it is not set, or is no ``s3://`` address.
+    """
+    uri = get_index_uri()
+    if not uri or not URI.fullmatch(uri):
+        raise IndexingError(
+            "COG_INDEX_URI must name a bucket, and a folder in it",
+            found=uri or "it is not set",
+            run="export COG_INDEX_URI=s3://BUCKET/FOLDER",
+            about=corpus_id,
+        )
+    return uri
+
+
+def get_table_uri(corpus_id: str, folder: str) -> str:
+    """Where the tables of a version lie.
+
+    :param corpus_id: The corpus.
+    :param folder: Name of the version folder.
+    :returns: The address of the folder.
+    """
+    return f"{require_uri(corpus_id)}/{corpus_id}/{folder}"
+
+
+def get_storage_options() -> dict[str, str]:
+    """How LanceDB reaches the store, from the variables that every S3 client reads.
+
+    :returns: Options.
+    """
+    options = {
+        "aws_region": _get_region(),
+        "connect_timeout": "5s",
+        "timeout": f"{TIMEOUT_SECONDS}s",
+        "client_max_retries": str(NUM_TRIES),
+        "client_retry_timeout": str(TIMEOUT_SECONDS),
+    }
+    if endpoint := _get_endpoint():
+        options["aws_endpoint"] = endpoint
+        options["allow_http"] = str(endpoint.startswith("http://")).lower()
+    for name in ("access_key_id", "secret_access_key", "session_token"):
+        if value := os.environ.get(f"AWS_{name.upper()}"):
+            options[f"aws_{name}"] = value
+    return options
+
+
+def push_index(paths: ProjectPaths, corpus_id: str, *, progress: Progress) -> Manifest:
+    """Copy the index of a corpus to the object store; files that are there already stay.
+
+    :param paths: The project.
+    :param corpus_id: The corpus.
+    :param progress: Told of bytes.
+    :returns: What was copied.
+    """
+    store = _ObjectStore(corpus_id, progress)
+    corpus = paths.corpus(corpus_id)
+    manifest = check_index(corpus, model_fingerprint=None, documents_digest=None)
+    folder = corpus.index / manifest.folder
+    if not folder.is_dir():
+        raise IndexingError(
+            f"corpus {corpus_id} must have its index on this machine to be pushed",
+            found=f"only {corpus.manifest.name}",
+            run=f"cog index pull {corpus_id} --tables",
+            about=corpus_id,
+        )
+    for name, entry in manifest.files.items():
+        store.put(folder / name, f"{manifest.folder}/{name}", can_stay=True)
+        progress.advance(entry.size_bytes)
+    store.put(corpus.manifest, corpus.manifest.name, can_stay=False)
+    return manifest
+
+
+def pull_index(
+    paths: ProjectPaths, corpus_id: str, *, has_tables: bool, progress: Progress
+) -> Manifest:
+    """Take the manifest of a corpus from the object store, and its tables if asked.
+
+    :param paths: The project.
+    :param corpus_id: The corpus.
+    :param has_tables: Whether tables are copied here; else they are read where they lie.
+    :param progress: Told of bytes.
+    :returns: What is in place now.
+    """
+    store = _ObjectStore(corpus_id, progress)
+    corpus = paths.corpus(corpus_id)
+    corpus.root.mkdir(parents=True, exist_ok=True)
+    place = CorpusPaths(make_building_folder(corpus, "pull") / corpus_id)
+    try:
+        store.get(corpus.manifest.name, place.manifest)
+        manifest = load_manifest(place)
+        if has_tables:
+            folder = place.root / manifest.folder
+            for name, entry in manifest.files.items():
+                store.get(f"{manifest.folder}/{name}", folder / name, sha256=entry.sha256)
+                progress.advance(entry.size_bytes)
+            target = corpus.index / manifest.folder
+            if not target.exists():
+                folder.rename(target)
+        save_manifest(corpus.manifest, manifest)
+    finally:
+        shutil.rmtree(place.root.parent, ignore_errors=True)
+    remove_leftovers(corpus, keep=[manifest.folder], locks=paths.locks)
+    return manifest
+
+
+def fetch_searcher(manifest: Manifest) -> Path:
+    """Bring the files of a searcher here, once: they are mapped into memory.
+
+    :param manifest: The index.
+    :returns: The folder that holds them, in the cache.
+    """
+    folder = get_cache_folder() / "indexes" / manifest.digest
+    store = _ObjectStore(manifest.corpus, None)
+    for name, entry in manifest.files.items():
+        path = folder / name
+        if name.startswith(SEARCHER) and not path.is_file():
+            store.get(f"{manifest.folder}/{name}", path, sha256=entry.sha256)
+    return folder
+
+
+class _ObjectStore:
+    # one corpus below the address; every call is tried again when the connection breaks
+    def __init__(self, corpus_id: str, progress: Progress | None) -> None:
+        self._uri = require_uri(corpus_id)
+        self._corpus_id = corpus_id
+        self._progress = progress
+        self._prefix = f"{self._uri.removeprefix('s3://')}/{corpus_id}"
+        self._files = _connect()
+
+    def put(self, source: Path, name: str, *, can_stay: bool) -> None:
+        size = source.stat().st_size
+        target = f"{self._prefix}/{name}"
+
+        def work() -> None:
+            if can_stay and self._files.get_file_info(target).size == size:
+                return
+            with source.open("rb") as file, self._files.open_output_stream(target) as stream:
+                shutil.copyfileobj(file, stream, 1 << 20)
+            found = self._files.get_file_info(target).size
+            if found != size:
+                raise OSError(f"{found or 0} of {size} bytes arrived")
+
+        self._try(work, name)
+
+    def get(self, name: str, target: Path, *, sha256: str | None = None) -> None:
+        source = f"{self._prefix}/{name}"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        part = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+
+        def work() -> None:
+            size = self._files.get_file_info(source).size
+            with self._files.open_input_stream(source) as stream, part.open("wb") as file:
+                shutil.copyfileobj(stream, file, 1 << 20)
+            found = part.stat().st_size  # an answer that breaks off just ends, and may be empty
+            if found != size or not found:
+                raise OSError(f"{found} of {size or 'unknown'} bytes")
+            if sha256 is not None and hash_file(part) != sha256:
+                raise OSError("other bytes than the manifest states")
+            os.replace(part, target)
+
+        try:
+            self._try(work, name)
+        finally:
+            part.unlink(missing_ok=True)
+
+    def _try(self, work: Callable[[], Result], name: str) -> Result:
+        for number in range(NUM_TRIES):
+            try:
+                return work()
+            except FileNotFoundError:
+                raise IndexingError(
+                    f"{self._uri} must hold {self._corpus_id}/{name}",
+                    found="no such object",
+                    run=f"cog index push {self._corpus_id}",
+                    about=self._corpus_id,
+                ) from None
+            except OSError as error:
+                if number + 1 == NUM_TRIES:
+                    raise unreachable(self._corpus_id, error) from error
+                if self._progress is not None:
+                    self._progress.say(f"{self._uri}: {name} broke off, trying again")
+                time.sleep(FIRST_WAIT_SECONDS * 2**number)
+        raise AssertionError("unreachable")
+
+
+def unreachable(corpus_id: str, error: BaseException) -> IndexingError:
+    """The error of a store that does not answer.
+
+    :param corpus_id: The corpus.
+    :param error: What its client said.
+    :returns: The error, in one line.
+    """
+    detail = str(error).splitlines()[0] if str(error) else type(error).__name__
+    return IndexingError(
+        f"the index of {corpus_id} must be within reach at {get_index_uri()}",
+        found=f"{detail[:200]} ({NUM_TRIES} tries)",
+        run="check the network, AWS_ENDPOINT_URL and the AWS_ credentials, then run it again",
+        about=corpus_id,
+    )
+
+
+@contextlib.contextmanager
+def stating_distance(corpus_id: str) -> Iterator[None]:
+    """Turn what a client raises into one stated failure.
+
+    :param corpus_id: The corpus.
+    :yields: While the store is used.
+    :raises IndexingError: If it does not answer.
+    """
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit, GeneratorExit, MemoryError, IndexingError):
+        raise
+    except BaseException as error:
+        raise unreachable(corpus_id, error) from error
+
+
+def _connect() -> Any:  # noqa: ANN401
+    from pyarrow.fs import AwsStandardS3RetryStrategy, S3FileSystem
+
+    endpoint = _get_endpoint()
+    scheme, _, host = endpoint.rpartition("://")
+    return S3FileSystem(
+        region=_get_region(),
+        endpoint_override=host or None,
+        scheme=scheme or "https",
+        connect_timeout=5,
+        request_timeout=TIMEOUT_SECONDS,
+        retry_strategy=AwsStandardS3RetryStrategy(max_attempts=2),
+    )
+
+
+def _get_endpoint() -> str:
+    names = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+    return next((os.environ[name] for name in names if os.environ.get(name)), "").rstrip("/")
+
+
+def _get_region() -> str:
+    names = ("AWS_REGION", "AWS_DEFAULT_REGION")
+    return next((os.environ[name] for name in names if os.environ.get(name)), "us-east-1")

@@ -1,0 +1,219 @@
+"""Indexes on an object store: a server that speaks S3 on loopback, and connections that break."""
+
+import json
+import shutil
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from click.testing import CliRunner, Result
+from moto.server import ThreadedMotoServer
+
+from cog.cli.main import cli
+from cog.errors import CogError
+from cog.index.searcher import LISTS_FILE, SEARCHER_FILE
+from cog.paths import ProjectPaths
+from tests.index.hash_model import PARAMS, HashModel, build
+
+BUCKET = "indexes"
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    """A server that speaks S3, and an empty bucket."""
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    url = f"http://{host}:{port}"
+    keys = {"aws_access_key_id": "a", "aws_secret_access_key": "b", "region_name": "us-east-1"}
+    boto3.client("s3", endpoint_url=url, **keys).create_bucket(Bucket=BUCKET)
+    yield url
+    server.stop()
+
+
+@pytest.fixture(autouse=True)
+def access(endpoint: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    values = {
+        "AWS_ENDPOINT_URL": endpoint,
+        "AWS_ACCESS_KEY_ID": "a",
+        "AWS_SECRET_ACCESS_KEY": "b",
+        "AWS_REGION": "us-east-1",
+        "COG_INDEX_URI": f"s3://{BUCKET}/{tmp_path.name}",
+        "COG_CACHE": str(tmp_path / "cache"),
+    }
+    for name, value in values.items():
+        monkeypatch.setenv(name, value)
+
+
+class Breaking:
+    """A door to the server that breaks connections after some bytes; the first few, or all."""
+
+    def __init__(self, endpoint: str, *, num_broken: int, after_bytes: int) -> None:
+        self._target = ("127.0.0.1", int(endpoint.rpartition(":")[2]))
+        self._num_broken, self._after_bytes = num_broken, after_bytes
+        self.num_connections = 0
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def close(self) -> None:
+        self._listener.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            self.num_connections += 1
+            is_broken = self.num_connections <= self._num_broken
+            server = socket.create_connection(self._target)
+            limit = self._after_bytes if is_broken else 1 << 60
+            for pair in ((client, server, 1 << 60), (server, client, limit)):
+                threading.Thread(target=self._copy, args=pair, daemon=True).start()
+
+    @staticmethod
+    def _copy(source: socket.socket, target: socket.socket, limit: int) -> None:
+        with suppress(OSError):
+            while limit > 0 and (data := source.recv(min(limit, 65536))):
+                target.sendall(data)
+                limit -= len(data)
+        for each in (source, target):
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
+
+
+def call(paths: ProjectPaths, *words: str) -> Result:
+    return CliRunner().invoke(cli, ["--project", str(paths.root), *words])
+
+
+def call_json(paths: ProjectPaths, *words: str) -> dict[str, Any]:
+    result = call(paths, *words, "--json")
+    assert result.exception is None, result.exception
+    content: dict[str, Any] = json.loads(result.stdout)
+    return content
+
+
+def refusal(paths: ProjectPaths, *words: str) -> str:
+    result = call(paths, *words)
+    assert isinstance(result.exception, CogError), (result.exception, result.output)
+    message = str(result.exception)
+    assert "\n" not in message
+    return message
+
+
+@pytest.fixture
+def here(village: ProjectPaths, tmp_path: Path) -> ProjectPaths:
+    root = tmp_path / "here"
+    shutil.copytree(village.root, root)
+    return ProjectPaths(root)
+
+
+@pytest.fixture
+def there(here: ProjectPaths, tmp_path: Path) -> ProjectPaths:
+    """Another machine's project: the same cards, model and documents, and no index."""
+    root = tmp_path / "there"
+    shutil.copytree(here.root, root)
+    paths = ProjectPaths(root)
+    shutil.rmtree(paths.corpus("village").index)
+    paths.corpus("village").manifest.unlink()
+    return paths
+
+
+WRITE = ("generate", "--corpus", "village", "--prefix", "The old mill", "--phrase-bias", "4")
+
+
+def test_push_pull_and_generate(here: ProjectPaths, there: ProjectPaths) -> None:
+    digest = call_json(here, "index", "push", "village")["digest"]
+    assert call_json(there, "index", "pull", "village")["digest"] == digest
+    assert list(there.corpus("village").index.glob("*")) == []
+    assert call_json(there, "switch", "--corpus", "village")["to"]["index"] == digest
+    assert call_json(there, "status")["intact"]
+    wanted, found = call_json(here, *WRITE), call_json(there, *WRITE)
+    assert found["segments"] == wanted["segments"]
+    assert any(segment["from"] == "corpus" for segment in found["segments"])
+    assert call_json(there, "index", "verify", "village")["digest"] == digest
+
+
+@pytest.mark.slow
+def test_pull_of_the_tables_needs_no_store_afterwards(
+    here: ProjectPaths, there: ProjectPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call_json(here, "index", "push", "village")
+    call_json(here, "index", "push", "village")  # again: what is there stays
+    call_json(there, "index", "pull", "village", "--tables")
+    monkeypatch.delenv("COG_INDEX_URI")
+    assert call_json(there, *WRITE)["segments"] == call_json(here, *WRITE)["segments"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("after_bytes", [0, 100, 5000])
+def test_a_connection_that_breaks_is_tried_again(
+    here: ProjectPaths,
+    there: ProjectPaths,
+    endpoint: str,
+    monkeypatch: pytest.MonkeyPatch,
+    after_bytes: int,
+) -> None:
+    call_json(here, "index", "push", "village")
+    for words in (("index", "pull", "village", "--tables"), WRITE):
+        door = Breaking(endpoint, num_broken=2, after_bytes=after_bytes)
+        with closing(door):
+            monkeypatch.setenv("AWS_ENDPOINT_URL", door.url)
+            call_json(there, *words)
+            assert door.num_connections > 2 or words == WRITE
+        if words != WRITE:
+            shutil.rmtree(there.corpus("village").index)
+
+
+@pytest.mark.slow
+def test_a_store_that_stays_broken_is_one_line(
+    here: ProjectPaths, there: ProjectPaths, endpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call_json(here, "index", "push", "village")
+    call_json(there, "index", "pull", "village")
+    with closing(Breaking(endpoint, num_broken=10**9, after_bytes=50)) as door:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", door.url)
+        before = there.corpus("village").manifest.read_bytes()
+        for words in (("index", "pull", "village"), ("index", "push", "village"), WRITE):
+            paths = here if "push" in words else there
+            assert "must be within reach at s3://indexes/" in refusal(paths, *words)
+        assert there.corpus("village").manifest.read_bytes() == before
+        assert list(there.corpus("village").index.glob("*")) == []
+
+
+@pytest.mark.slow
+def test_lists_of_a_searcher_are_fetched_once(
+    here: ProjectPaths, there: ProjectPaths, tmp_path: Path
+) -> None:
+    from dataclasses import replace
+
+    from cog.model.fingerprint import fingerprint_model
+    from tests.index.hash_model import make_documents, write_corpus
+
+    fingerprint = fingerprint_model(here.root / "models" / "tiny")
+    params = replace(PARAMS, ivf_threshold_rows=20, min_recall=0.0)
+    for paths in (here, there):
+        write_corpus(paths.corpus("hamlet"), make_documents(200))
+    model = HashModel(fingerprint=fingerprint)
+    report = build(here.corpus("hamlet"), locks=here.locks, model=model, params=params)
+    call_json(here, "index", "push", "hamlet")
+    call_json(there, "index", "pull", "hamlet")
+    call_json(there, "index", "verify", "hamlet")  # searches once
+    folder = tmp_path / "cache" / "indexes" / report.manifest.digest
+    assert {path.name for path in folder.iterdir()} == {SEARCHER_FILE, LISTS_FILE}
+
+
+def test_what_is_not_there_or_not_named_is_refused(
+    there: ProjectPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "cog index push village" in refusal(there, "index", "pull", "village")
+    for value in ("", "gs://bucket", "s3://", "s3://B_", "/a/folder"):
+        monkeypatch.setenv("COG_INDEX_URI", value)
+        assert "COG_INDEX_URI must name a bucket" in refusal(there, "index", "pull", "village")
