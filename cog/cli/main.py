@@ -16,6 +16,7 @@ COMMANDS = {
     "cite": "The sources of generations as a list, with what their licences ask.",
     "compare": "Scores of evaluated corpora side by side: table, plot, page.",
     "corpus": "Cards, documents, versions: list, show, add, remove, stats, validate, diff, ...",
+    "datastore": "What the baseline kNN-LM searches: build, info.",
     "evaluate": "Score the texts of a corpus under one pinned protocol, and log them to MLflow.",
     "generate": "Write cited text with the active corpus, or with --corpus.",
     "history": "Who switched on what when.",
