@@ -17,6 +17,7 @@ COMMANDS = {
     "compare": "Scores of evaluated corpora side by side: table, plot, page.",
     "corpus": "Cards, documents, versions: list, show, add, remove, stats, validate, diff, ...",
     "doctor": "What is wrong with the project, and the command that mends it.",
+    "datastore": "What the baseline kNN-LM searches: build, info.",
     "evaluate": "Score the texts of a corpus under one pinned protocol, and log them to MLflow.",
     "generate": "Write cited text with the active corpus, or with --corpus.",
     "history": "Who switched on what when.",
