@@ -1,6 +1,7 @@
 """CoG's own perplexity against the enumeration of every segmentation, and as a distribution."""
 
 import math
+import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -57,7 +58,9 @@ def choices_at(
     logits[torch.from_numpy(generator.model.splitter.special_token_ids)] = -math.inf
     start, end = (query[0].double().numpy() for query in encoder.phrase_queries(state))
     weighed = [([i], math.exp(x)) for i, x in enumerate(logits.tolist())]
-    config = generator.model.config
+    config, spell = generator.model.config, generator.model.splitter.decode
+    written = REQUEST.prefix.encode() + spell(np.array(before, dtype=np.int32))
+    is_open = not re.search(r"[\w.,;:!?)\]}%]$", written.decode(errors="replace"))
     for first, last in plain_phrases(
         chunks, min_words=config.min_phrase_words, max_words=config.max_phrase_words
     ):
@@ -65,7 +68,8 @@ def choices_at(
         score += float(start @ (chunks.start_vectors[first] * float(chunks.start_scales[first])))
         score += float(end @ (chunks.end_vectors[last] * float(chunks.end_scales[last])))
         span = slice(chunks.word_tokens[first, 0], chunks.word_tokens[last, 1])
-        weighed.append((chunks.token_ids[span].tolist(), math.exp(score)))
+        if is_open or spell(chunks.token_ids[span])[:1] == b" ":  # else words would be glued
+            weighed.append((chunks.token_ids[span].tolist(), math.exp(score)))
     total = sum(weight for _, weight in weighed)
     return [(spelled, weight / total) for spelled, weight in weighed]
 
