@@ -314,7 +314,9 @@ def _parse_document_rule(node: CheckedMapping, kind: str) -> tuple[str, str | No
 
 
 def _parse_filters(node: CheckedMapping) -> Filters:
-    node.check_keys([field.name for field in fields(Filters)], optional=("near_threshold", "exclude"))
+    node.check_keys(
+        [field.name for field in fields(Filters)], optional=("near_threshold", "exclude")
+    )
     min_words = node.integer("min_words", low=0)
     has_max = node.content["max_words"] is not None
     max_words = node.integer("max_words", low=max(1, min_words)) if has_max else None

@@ -6,6 +6,7 @@ distinct text; a document of more than 16,777,216 characters is cut into parts.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from cog.cards import Card
@@ -54,6 +55,12 @@ def prepare_corpus(
     """
     assert card.format is not None
     tally = Tally(card.format.on_error)
+    cut_prompts = partial(
+        iter_prompts,
+        tokenise=tokenise,
+        prompt_tokens=prompt_tokens,
+        reference_tokens=reference_tokens,
+    )
     with open_staging(corpus_paths.root) as staging:
         documents_path = staging / corpus_paths.documents.name
         prompts_path = staging / corpus_paths.prompts.name
@@ -67,12 +74,7 @@ def prepare_corpus(
             ):
                 if is_held_out(card, document.document_id):
                     tally.skip("held-out")
-                    for prompt in iter_prompts(
-                        document,
-                        tokenise=tokenise,
-                        prompt_tokens=prompt_tokens,
-                        reference_tokens=reference_tokens,
-                    ):
+                    for prompt in cut_prompts(document):
                         prompts.write(prompt)
                 elif not is_in_subset(card, document.document_id):
                     tally.skip("outside-subset")
