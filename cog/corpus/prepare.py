@@ -69,15 +69,13 @@ def prepare_corpus(
             RecordWriter(prompts_path, PROMPT_SCHEMA) as prompts,
         ):
             counter = _Counter()
-            for document in _iter_distinct(
+            distinct = _iter_distinct(
                 card, corpus_paths.raw, staging=staging, tally=tally, progress=progress
-            ):
+            )
+            for document in _iter_chosen(distinct, card, tally=tally):
                 if is_held_out(card, document.document_id):
-                    tally.skip("held-out")
                     for prompt in cut_prompts(document):
                         prompts.write(prompt)
-                elif not is_in_subset(card, document.document_id):
-                    tally.skip("outside-subset")
                 else:
                     documents.write(document)
                     counter.add(document)
@@ -92,6 +90,18 @@ def prepare_corpus(
         prompts_path.replace(corpus_paths.prompts)
         documents_path.replace(corpus_paths.documents)
     return report
+
+
+def _iter_chosen(documents: Iterable[Document], card: Card, *, tally: Tally) -> Iterator[Document]:
+    # Those that are held out and those of the subset; all but the latter are counted as skipped.
+    for document in documents:
+        if is_held_out(card, document.document_id):
+            tally.skip("held-out")
+            yield document
+        elif is_in_subset(card, document.document_id):
+            yield document
+        else:
+            tally.skip("outside-subset")
 
 
 class _Counter:
