@@ -99,10 +99,11 @@ def run_at_once(project: ProjectPaths, *, num_builds: int, num_generations: int)
     return check_citations(lines, texts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("num_builds", "num_generations"),
-    [(2, 2), pytest.param(4, 10, marks=pytest.mark.slow)],
-    ids=["two-builds", "four-builds-ten-generations"],
+    [(2, 2), (4, 10)],
+    ids=["two-builds-two-generations", "four-builds-ten-generations"],
 )
 def test_builds_generations_and_switches_at_once_end_well(
     tmp_path: Path, tiny_model: Path, num_builds: int, num_generations: int

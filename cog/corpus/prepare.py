@@ -6,6 +6,7 @@ distinct text; a document of more than 16,777,216 characters is cut into parts.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from cog.cards import Card
@@ -54,6 +55,12 @@ def prepare_corpus(
     """
     assert card.format is not None
     tally = Tally(card.format.on_error)
+    cut_prompts = partial(
+        iter_prompts,
+        tokenise=tokenise,
+        prompt_tokens=prompt_tokens,
+        reference_tokens=reference_tokens,
+    )
     with open_staging(corpus_paths.root) as staging:
         documents_path = staging / corpus_paths.documents.name
         prompts_path = staging / corpus_paths.prompts.name
@@ -62,20 +69,13 @@ def prepare_corpus(
             RecordWriter(prompts_path, PROMPT_SCHEMA) as prompts,
         ):
             counter = _Counter()
-            for document in _iter_distinct(
+            distinct = _iter_distinct(
                 card, corpus_paths.raw, staging=staging, tally=tally, progress=progress
-            ):
+            )
+            for document in _iter_chosen(distinct, card, tally=tally):
                 if is_held_out(card, document.document_id):
-                    tally.skip("held-out")
-                    for prompt in iter_prompts(
-                        document,
-                        tokenise=tokenise,
-                        prompt_tokens=prompt_tokens,
-                        reference_tokens=reference_tokens,
-                    ):
+                    for prompt in cut_prompts(document):
                         prompts.write(prompt)
-                elif not is_in_subset(card, document.document_id):
-                    tally.skip("outside-subset")
                 else:
                     documents.write(document)
                     counter.add(document)
@@ -90,6 +90,18 @@ def prepare_corpus(
         prompts_path.replace(corpus_paths.prompts)
         documents_path.replace(corpus_paths.documents)
     return report
+
+
+def _iter_chosen(documents: Iterable[Document], card: Card, *, tally: Tally) -> Iterator[Document]:
+    # Those that are held out and those of the subset; all but the latter are counted as skipped.
+    for document in documents:
+        if is_held_out(card, document.document_id):
+            tally.skip("held-out")
+            yield document
+        elif is_in_subset(card, document.document_id):
+            yield document
+        else:
+            tally.skip("outside-subset")
 
 
 class _Counter:

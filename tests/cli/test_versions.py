@@ -163,6 +163,7 @@ def test_older_versions_come_back_from_the_cache_and_the_remote(tracked: Project
     assert "remote" in error.wanted
 
 
+@pytest.mark.slow
 def test_damaged_copy_in_the_cache_is_refused(tracked: ProjectPaths) -> None:
     first = build_version(tracked, 5)
     build_version(tracked, 6)
@@ -179,10 +180,12 @@ def test_damaged_copy_in_the_cache_is_refused(tracked: ProjectPaths) -> None:
     assert list(tracked.corpus("village").versions.iterdir()) == []
 
 
-def test_unknown_and_ambiguous_versions_are_refused(tracked: ProjectPaths) -> None:
-    build_version(tracked, 5)
+def test_unknown_versions_are_refused(project: ProjectPaths, tiny_model: Path) -> None:
+    shutil.copytree(tiny_model, project.root / "models" / "tiny")
+    write_corpus(project.corpus("village"), make_documents(5))
+    rebuild(project)
     for name in ("", "zz", "f" * 64, "--all", "main~5"):
-        error = refusal(tracked, "switch", "--corpus", "village", "--index", name)
+        error = refusal(project, "switch", "--corpus", "village", "--index", name)
         assert error.run == "cog corpus versions village"
 
 

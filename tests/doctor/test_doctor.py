@@ -216,7 +216,14 @@ def test_nothing_is_wrong_with_a_built_project(sick: ProjectPaths) -> None:
     assert examine(sick, "village") == []
 
 
-@pytest.mark.parametrize(("damage", "kind", "about", "is_mended"), CASES)
+SLOW = {break_counts, break_size, break_manifest, break_fingerprint}  # built again, as recall is
+PARAMETERS = [
+    pytest.param(*case, id=case[0].__name__, marks=[pytest.mark.slow] * (case[0] in SLOW))
+    for case in CASES
+]
+
+
+@pytest.mark.parametrize(("damage", "kind", "about", "is_mended"), PARAMETERS)
 def test_what_is_broken_is_named_and_mended(
     sick: ProjectPaths,
     damage: Callable[[ProjectPaths], None],

@@ -3,6 +3,8 @@
 import json
 import shutil
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import closing, suppress
@@ -217,3 +219,27 @@ def test_what_is_not_there_or_not_named_is_refused(
     for value in ("", "gs://bucket", "s3://", "s3://B_", "/a/folder"):
         monkeypatch.setenv("COG_INDEX_URI", value)
         assert "COG_INDEX_URI must name a bucket" in refusal(there, "index", "pull", "village")
+
+
+@pytest.mark.slow
+def test_dvc_pushes_to_and_pulls_from_a_store(tmp_path: Path, endpoint: str) -> None:
+    (tmp_path / "raw.txt").write_text("The mill stands by the river.")
+    url = f"s3://{BUCKET}/{tmp_path.name}-dvc"
+    for words in (
+        ("init", "--no-scm"),
+        ("remote", "add", "-d", "store", url),
+        ("remote", "modify", "store", "endpointurl", endpoint),
+        ("add", "raw.txt"),
+        ("push",),
+    ):
+        run_dvc(tmp_path, *words)
+    shutil.rmtree(tmp_path / ".dvc" / "cache")
+    (tmp_path / "raw.txt").unlink()
+    run_dvc(tmp_path, "pull")
+    assert (tmp_path / "raw.txt").read_text() == "The mill stands by the river."
+
+
+def run_dvc(folder: Path, *words: str) -> None:
+    command = [sys.executable, "-m", "dvc", *words, "--quiet"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
