@@ -18,12 +18,12 @@ from cog.corpus.text_files import digest_text_files, iter_text_documents
 from cog.params import load_params
 from cog.progress import SilentProgress
 from cog.records import Document
-from cog.training.batches import iter_batches
+from cog.training.batches import NumberedBatch, iter_batches
 from cog.training.building import TrainingText
 from cog.training.opening import find_bases, open_model
 from cog.training.peak import get_peak
 from cog.training.preparing import prepare_data
-from cog.training.recipe import load_recipe
+from cog.training.recipe import Recipe, load_recipe
 from cog.training.tensors import to_tensors
 
 WANTED_SECONDS = 30.0
@@ -50,6 +50,38 @@ def synchronise(device: torch.device) -> float:
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     return time.perf_counter()
+
+
+def take_step(
+    batches: Iterator[NumberedBatch],
+    model: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+    recipe: Recipe,
+    device: torch.device,
+) -> tuple[NumberedBatch, list[float]]:
+    """Take one step.
+
+    :param batches: Where the batch comes from.
+    :param model: The model.
+    :param optimizer: Its optimiser.
+    :param recipe: How it is trained.
+    :param device: Where it lies.
+    :returns: The batch, and the times before, between and after the parts.
+    """
+    times = [synchronise(device)]
+    numbered = next(batches)
+    tensors = to_tensors(numbered.batch, recipe.model.losses, device)
+    times.append(synchronise(device))
+    with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
+        losses = model(tensors)
+    times.append(synchronise(device))
+    losses.total.backward()
+    times.append(synchronise(device))
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+    times.append(synchronise(device))
+    return numbered, times
 
 
 def measure_steps(
@@ -88,20 +120,8 @@ def measure_steps(
     cpu_seconds = 0.0
     for step in range(num_steps + 1):
         cpu_began = time.process_time()
-        times = [synchronise(device)]
-        numbered = next(batches)
-        tensors = to_tensors(numbered.batch, recipe.model.losses, device)
-        times.append(synchronise(device))
-        with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
-            losses = model(tensors)
-        times.append(synchronise(device))
-        losses.total.backward()
-        times.append(synchronise(device))
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        times.append(synchronise(device))
-        say(f"step {step}: {times[-1] - times[0]:.2f} s, loss {losses.total.item():.3f}")
+        numbered, times = take_step(batches, model, optimizer, recipe, device)
+        say(f"step {step}: {times[-1] - times[0]:.2f} s")
         if step > 0:
             cpu_seconds += (time.process_time() - cpu_began) / num_steps
             for i, part in enumerate(parts):

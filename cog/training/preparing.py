@@ -123,17 +123,8 @@ def prepare_data(
         f"{store.num_documents:,} documents, {store.num_chunks:,} chunks, "
         f"{store.num_tokens:,} tokens"
     )
-    used = np.unique(store.documents)
-    if len(used) < 2:
-        raise TrainingError(
-            "training needs two documents or more: a phrase is copied from another one",
-            found=f"{len(used)} with words in it",
-            run="name more files, or separate documents by blank lines",
-        )
-    num_held_out = int(len(used) * loop.held_out_share)
-    if loop.validation_batches == 0 or num_held_out < MIN_HELD_OUT:
-        num_held_out = 0
-        progress.say("no validation: too few documents, or the profile wants none")
+    num_documents = len(np.unique(store.documents))
+    num_held_out = _count_held_out(num_documents, loop, progress)
     chunks, held_out = split_documents(store.documents, num_held_out=num_held_out, seed=seed)
     is_random = loop.seeds_per_batch >= loop.chunks_per_batch
     vectors_path = None
@@ -152,8 +143,22 @@ def prepare_data(
         store=store,
         train=train,
         held_out=replace(train, chunks=held_out, rules=measured) if num_held_out else None,
-        num_documents=len(used) - num_held_out,
+        num_documents=num_documents - num_held_out,
     )
+
+
+def _count_held_out(num_documents: int, loop: LoopProfile, progress: Progress) -> int:
+    if num_documents < 2:
+        raise TrainingError(
+            "training needs two documents or more: a phrase is copied from another one",
+            found=f"{num_documents} with words in it",
+            run="name more files, or separate documents by blank lines",
+        )
+    num_held_out = int(num_documents * loop.held_out_share)
+    if loop.validation_batches == 0 or num_held_out < MIN_HELD_OUT:
+        progress.say("no validation: too few documents, or the profile wants none")
+        return 0
+    return num_held_out
 
 
 def _make_source(

@@ -82,17 +82,8 @@ def to_tensors(
             return tensor.pin_memory().to(device, non_blocking=True)
         return tensor.to(device)
 
-    prefix_len, num_pieces = batch.token_ids.shape[1], batch.piece_ids.shape[1]
-    followed = np.zeros_like(batch.token_mask)
-    followed[:, :-1] = batch.token_mask[:, 1:]
-    target_rows = np.flatnonzero(followed)
-    query_rows = batch.query_chunks * prefix_len + batch.query_positions
-    if not followed.reshape(-1)[query_rows].all():
-        raise ValueError("a query stands where no token follows")
-    targets = batch.token_ids.reshape(-1)[target_rows + 1]
-    query_targets = np.searchsorted(target_rows, query_rows)
-    if not np.array_equal(targets[query_targets], batch.gold_tokens):
-        raise ValueError("gold_tokens must be the tokens that follow")
+    num_pieces = batch.piece_ids.shape[1]
+    target_rows, targets, query_targets = _find_targets(batch)
     pieces = batch.word_chunks * num_pieces
     first = _first_positives(batch)
     word_chunks, query_chunks = move(batch.word_chunks), move(batch.query_chunks)
@@ -124,6 +115,23 @@ def to_tensors(
         if is_measured
         else None,
     )
+
+
+def _find_targets(
+    batch: Batch,
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    # rows that a token follows, those tokens, and which of the rows the queries are
+    followed = np.zeros_like(batch.token_mask)
+    followed[:, :-1] = batch.token_mask[:, 1:]
+    target_rows = np.flatnonzero(followed)
+    query_rows = batch.query_chunks * batch.token_ids.shape[1] + batch.query_positions
+    if not followed.reshape(-1)[query_rows].all():
+        raise ValueError("a query stands where no token follows")
+    targets = batch.token_ids.reshape(-1)[target_rows + 1]
+    query_targets = np.searchsorted(target_rows, query_rows)
+    if not np.array_equal(targets[query_targets], batch.gold_tokens):
+        raise ValueError("gold_tokens must be the tokens that follow")
+    return target_rows, targets, query_targets
 
 
 def _span_labels(
