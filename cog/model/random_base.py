@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
 from cog.errors import ParamsError
 
@@ -113,6 +113,7 @@ def learn_byte_tokenizer(texts: Iterable[str], *, vocab_size: int) -> Tokenizer:
     vocab = {token: i for i, token in enumerate(dict.fromkeys(tokens))}
     tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=merges))
     tokenizer.pre_tokenizer = splitter
+    tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_special_tokens([BEGIN])
     return tokenizer
 

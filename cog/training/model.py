@@ -130,7 +130,7 @@ class TrainableModel(nn.Module):
         if self._profile.checkpoint_blocks:
             for network in (self.lm, self.bert):
                 if network is not None:
-                    network.activation_checkpointing_enable({"use_reentrant": False})  # type: ignore[no-untyped-call]
+                    network.activation_checkpointing_enable({"use_reentrant": False})
 
     def compile_blocks(self, **options: Any) -> None:  # noqa: ANN401
         """Compile every transformer block; all blocks of an encoder share what is compiled.

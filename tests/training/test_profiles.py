@@ -1,0 +1,145 @@
+"""Profiles: those of params.yaml, what they promise, and what is refused."""
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+from transformers import (
+    BertConfig,
+    BertModel,
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+)
+
+from cog.errors import ParamsError
+from cog.model.config import HubBase, WheelBase
+from cog.model.random_base import RandomBase
+from cog.params import load_params
+from cog.training.model import TrainableModel
+from cog.training.profiles import read_model_profile
+from cog.training.recipe import Recipe, load_recipe
+from cog.training.tensors import to_tensors
+from tests.training.loss_cases import make_batch
+
+PARAMS = Path(__file__).parents[2] / "params.yaml"
+
+
+@pytest.fixture
+def content() -> dict[str, Any]:
+    whole = yaml.safe_load(PARAMS.read_text(encoding="utf-8"))
+    return copy.deepcopy(whole["train"]["profiles"]["smollm2-minilm"]["model"])
+
+
+def get_recipe(name: str | None) -> Recipe:
+    return load_recipe(load_params(PARAMS).train, name)
+
+
+def test_default_profile_is_cog_v0_with_low_rank_on_both_sides() -> None:
+    recipe = get_recipe(None)
+    assert recipe.name == "smollm2-minilm"
+    assert isinstance(recipe.model.prefix_base, WheelBase)
+    assert recipe.model.retriever_base == recipe.model.phrase_base
+    assert recipe.model.prefix_lora_rank > 0
+    assert recipe.model.phrase_lora_rank > 0
+
+
+def test_default_model_folder_has_at_most_16_mib() -> None:
+    profile = get_recipe(None).model
+    sizes = {"intermediate_size": 1536, "vocab_size": 49152}
+    with torch.device("meta"):  # the shapes of the base models, without their weights
+        heads = {"num_attention_heads": 9, "num_key_value_heads": 3, "num_hidden_layers": 30}
+        lm = LlamaForCausalLM(
+            LlamaConfig(hidden_size=576, **heads, **sizes, tie_word_embeddings=True)
+        )
+        bert = BertModel(BertConfig(hidden_size=384, num_hidden_layers=6, intermediate_size=1536))
+        model = TrainableModel(lm, bert, profile=profile, weights={})
+    num_bytes = sum(2 * tensor.numel() for tensor in model.trained_weights().values())
+    assert 13 << 20 < num_bytes < 15.5 * 2**20
+
+
+def test_paper_profile_has_the_paper_s_hyper_parameters() -> None:
+    recipe = get_recipe("paper")
+    model, loop = recipe.model, recipe.loop
+    assert (model.prefix_base, model.phrase_base) == (
+        HubBase("gpt2", "main"),
+        HubBase("bert-base-cased", "main"),
+    )
+    assert set(vars_of(model.rates).values()) == {5e-5}
+    assert (model.dropout, loop.max_gradient_norm, loop.max_steps) == (0.1, 1.0, 400_000)
+    assert (model.prefix_lora_rank, model.phrase_lora_rank, model.query_projection) == (0, 0, False)
+    assert model.max_pieces + 2 == 256
+    losses = model.losses
+    assert (losses.phrase, losses.candidates, losses.positives) == ("joint", "source", "first")
+    assert (losses.token_weight, losses.phrase_weight) == (1.0, 1.0)
+
+
+def vars_of(record: object) -> dict[str, float]:
+    return {name: getattr(record, name) for name in record.__dataclass_fields__}  # type: ignore[attr-defined]
+
+
+@pytest.mark.slow
+def test_paper_profile_takes_a_step_with_random_weights() -> None:
+    recipe = get_recipe("paper")
+    torch.manual_seed(0)
+    lm = GPT2LMHeadModel(GPT2Config())
+    cased = BertConfig(vocab_size=28996)
+    model = TrainableModel(lm, BertModel(cased), profile=recipe.model, weights={})
+    learning = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    assert 232e6 < learning < 236e6  # GPT-2, BERT and the heads; token embeddings stay tied
+    tensors = to_tensors(make_batch(), recipe.model.losses, torch.device("cpu"))
+    optimizer = torch.optim.AdamW(model.parameter_groups(recipe.model.rates))
+    model.train()
+    first = model(tensors)
+    first.total.backward()
+    assert all(p.grad is not None for p in model.parameters() if p.requires_grad)
+    torch.nn.utils.clip_grad_norm_(model.parameters(), recipe.loop.max_gradient_norm)
+    optimizer.step()
+    model.eval()
+    with torch.no_grad():
+        second = model(tensors)
+    assert second.token < first.token
+    assert bool(torch.isfinite(second.phrase))
+
+
+def test_tiny_profile_names_sizes() -> None:
+    base = get_recipe("tiny").model.prefix_base
+    assert isinstance(base, RandomBase)
+    assert base.architecture == "llama"
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        (("dropuot",), 0.1, r"m has no key 'dropuot'; found: nearest known key 'dropout'"),
+        (("losses", "phrase"), "both", r"m.losses.phrase must be one of joint, factorised"),
+        (("losses", "neutrals"), True, r"m.losses.neutrals must be str; found: True"),
+        (("rates", "heads"), "1e-3", r"m.rates.heads must be float; found: '1e-3'"),
+        (("rates", "heads"), -1.0, r"m.rates.heads must not be below 0"),
+        (("dropout",), 1.0, r"m.dropout must be from 0 to below 1"),
+        (("min_phrase_words",), 1, r"2 <= min_phrase_words <= max_phrase_words; found: 1 and 8"),
+        (("prefix_lora_rank",), True, r"m.prefix_lora_rank must be int; found: True"),
+        (("prefix_base",), 7, r"m.prefix_base must be a name, .*vocab_size"),
+        (("prefix_base",), {"architecture": "llama"}, r"m.prefix_base needs the key 'width'"),
+        (("losses",), "joint", r"m.losses must be a mapping; found: str"),
+    ],
+)
+def test_wrong_profile_is_refused(
+    content: dict[str, Any], path: tuple[str, ...], value: object, message: str
+) -> None:
+    place = content
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+    with pytest.raises(ParamsError, match=message):
+        read_model_profile(content, where="m")
+
+
+def test_missing_key_is_refused(content: dict[str, Any]) -> None:
+    del content["rates"]["heads"]
+    with pytest.raises(ParamsError, match="m.rates needs the key 'heads'"):
+        read_model_profile(content, where="m")
