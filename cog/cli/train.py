@@ -36,9 +36,7 @@ FILE = click.Path(path_type=Path)
     help="Learn to copy, or the next token only (the baseline).",
 )
 @click.option("--max-steps", type=click.IntRange(1), help="Number of optimiser steps.")
-@click.option(
-    "--max-seconds", type=click.FloatRange(0, min_open=True), help="Seconds of training."
-)
+@click.option("--max-seconds", type=click.FloatRange(0, min_open=True), help="Seconds of training.")
 @click.option(
     "--out", type=FILE, metavar="DIR", help="Folder of the model [default: models/PROFILE]."
 )
@@ -100,7 +98,8 @@ def command(ctx: click.Context, /, **given: Any) -> None:  # noqa: ANN401
     report = train_with_tracking(
         paths, params, request, experiment=None if given["no_track"] else given["experiment"]
     )
-    _write(report, is_json=given["is_json"])
+    if report is not None:
+        _write(report, is_json=given["is_json"])
 
 
 def _write(report: "TrainReport", *, is_json: bool) -> None:
