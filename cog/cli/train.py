@@ -98,7 +98,8 @@ def command(ctx: click.Context, /, **given: Any) -> None:  # noqa: ANN401
     report = train_with_tracking(
         paths, params, request, experiment=None if given["no_track"] else given["experiment"]
     )
-    _write(report, is_json=given["is_json"])
+    if report is not None:
+        _write(report, is_json=given["is_json"])
 
 
 def _write(report: "TrainReport", *, is_json: bool) -> None:

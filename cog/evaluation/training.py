@@ -17,7 +17,7 @@ from cog.errors import CheckpointError, TrackingError
 from cog.evaluation.training_text import OverlapScreen
 from cog.params import Params
 from cog.paths import ProjectPaths
-from cog.progress import Progress, show_progress
+from cog.progress import Progress, SilentProgress, show_progress
 from cog.records import Document
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from cog.training.reporting import LogMetrics
 
 MAX_WORKERS = 8
+RANK_VARIABLE = "RANK"  # set by torchrun and accelerate for each of several processes
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,18 +68,21 @@ class TrainRequest:
 
 def train_with_tracking(
     paths: ProjectPaths, params: Params, request: TrainRequest, *, experiment: str | None
-) -> "TrainReport":
+) -> "TrainReport | None":
     """Train a model and log how it goes.
 
     :param paths: The project.
     :param params: params.yaml.
     :param request: What to do.
     :param experiment: Experiment in MLflow; None to log nothing, and to load no MLflow.
-    :returns: What was done.
+    :returns: What was done; None in a process that is not the first of several.
     """
     from cog.training.job import train
 
     job = make_job(paths, params, request)
+    if os.environ.get(RANK_VARIABLE, "0") != "0":
+        train(job, progress=SilentProgress(), log=None)
+        return None
     budget = job.budget
     is_by_steps = budget.max_steps is not None
     total = budget.max_steps if is_by_steps else int(budget.max_seconds or 0)
@@ -90,7 +94,7 @@ def train_with_tracking(
         return train(job, progress=progress, log=log)
 
 
-def train_on_corpus(paths: ProjectPaths, params: Params, corpus_id: str) -> "TrainReport":
+def train_on_corpus(paths: ProjectPaths, params: Params, corpus_id: str) -> "TrainReport | None":
     """Train the default profile on a corpus.
 
     A run that broke off goes on; a model that was finished, or is of something else, is replaced.

@@ -18,7 +18,7 @@ from accelerate.utils import set_seed
 from cog.errors import CheckpointError, TrainingError
 from cog.model.fingerprint import fingerprint_model
 from cog.paths import get_cache_folder
-from cog.progress import Progress
+from cog.progress import Progress, SilentProgress
 from cog.training.batches import iter_batches
 from cog.training.building import TrainingText
 from cog.training.checkpoint import RunIdentity, find_checkpoints
@@ -120,9 +120,12 @@ def train(job: TrainJob, *, progress: Progress, log: LogMetrics | None) -> Train
         finite (the last good model is written even so).
     :raises CheckpointError: If the folder holds something else.
     """
-    run_folder = job.out / RUN_FOLDER
-    checkpoint = _find_start(job, run_folder, progress)
     accelerator = _make_accelerator(job.device)
+    if not accelerator.is_main_process:
+        progress = SilentProgress()
+    run_folder = job.out / RUN_FOLDER
+    with accelerator.main_process_first():
+        checkpoint = _find_start(job, run_folder, progress)
     with _hold_folder(run_folder, is_main=accelerator.is_main_process):
         with accelerator.main_process_first():
             bases = find_bases(job.recipe, job.source, out=job.out, text=job.text, seed=job.seed)
@@ -151,7 +154,10 @@ def train(job: TrainJob, *, progress: Progress, log: LogMetrics | None) -> Train
         if checkpoint is not None:
             loop.resume(checkpoint)
             progress.say(f"resumed at step {loop.position.step}")
+            is_by_steps = job.budget.max_steps is not None
+            progress.advance(loop.position.step if is_by_steps else int(loop.position.seconds))
         outcome = _run(job, opened, loop, data, progress=progress, log=log)
+        accelerator.wait_for_everyone()  # the model is written by the first process
         return _report(job, data, outcome, fingerprint=fingerprint_model(job.out))
 
 
