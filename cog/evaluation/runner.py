@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 from cog.decoding.request import Request
 from cog.evaluation.contamination import check_contamination
 from cog.evaluation.groups import SCORERS
+from cog.evaluation.latency import time_plain
+from cog.evaluation.protocol import LATENCY
 from cog.evaluation.records import EvaluationResult, MetricValue, SeedResult
 from cog.evaluation.results import save_result
 from cog.evaluation.session import Evaluation, Plan, prepare
@@ -33,6 +35,9 @@ def evaluate(
         with run.timed("contamination"):
             check_contamination(run)
         seeds = write_seeds(run)
+        if LATENCY in run.plan.groups:
+            with run.timed(LATENCY):
+                time_plain(run)  # at once: what else the machine does changes with time
         metrics = score_seeds(run, seeds)
         corpus_paths = paths.corpus(plan.corpus_id)
         result = EvaluationResult(
