@@ -97,7 +97,7 @@ def main() -> None:
     parser.add_argument("--decoding", default="nucleus", choices=["nucleus", "greedy"])
     parser.add_argument("--phrase-bias", type=float, default=0.0)
     parser.add_argument("--verify", default="off", choices=VERIFY_RULES)
-    parser.add_argument("--verify-threshold", type=float, default=0.003)
+    parser.add_argument("--verify-threshold", type=float, default=0.0003)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     options = parser.parse_args()
     torch.set_num_threads(options.threads)

@@ -22,11 +22,11 @@ cog corpus list
 
 heading "3  Switch to wiki-mini and write"
 cog switch --corpus wiki-mini
-cog generate --prefix "$wiki_prefix" --max-new-tokens 64 --verify absolute
+cog generate --prefix "$wiki_prefix" --max-new-tokens 64
 
 heading "4  Switch to eu-law-mini: the same model, another corpus"
 cog switch --corpus eu-law-mini
-cog generate --prefix "$law_prefix" --max-new-tokens 64 --verify absolute
+cog generate --prefix "$law_prefix" --max-new-tokens 64
 
 heading "5  What is active, and back to what was"
 cog status

@@ -12,7 +12,7 @@ from cog.paths import CorpusPaths
 from cog.records import ABSOLUTE, ENTROPY, OFF, RELATIVE
 
 FORMAT_VERSION = 1
-USUAL_THRESHOLDS = {OFF: 0.0, ABSOLUTE: 0.003, RELATIVE: 0.01, ENTROPY: 0.003}
+USUAL_THRESHOLDS = {OFF: 0.0, ABSOLUTE: 0.0003, RELATIVE: 0.001, ENTROPY: 0.0003}
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,9 +23,9 @@ from cog.records import ABSOLUTE, ENTROPY, OFF, RELATIVE
 GROUPS = (QUALITY, "repetition", "perplexity", "copies", "latency")
 RULES = (
     (OFF, 0.0),
-    *((ABSOLUTE, threshold) for threshold in (0.001, 0.003, 0.01)),
-    *((RELATIVE, threshold) for threshold in (0.003, 0.01, 0.03)),
-    *((ENTROPY, threshold) for threshold in (0.001, 0.003, 0.01)),
+    *((ABSOLUTE, threshold) for threshold in (0.0001, 0.0003, 0.001)),
+    *((RELATIVE, threshold) for threshold in (0.0003, 0.001, 0.003)),
+    *((ENTROPY, threshold) for threshold in (0.0003, 0.001, 0.003)),
 )
 BIASES = (-1.0, -0.5, 0.5, 1.0)
 TEMPERATURES = (0.8, 0.9, 1.1)
