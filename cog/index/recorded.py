@@ -155,6 +155,10 @@ def bring_back(paths: ProjectPaths, corpus_id: str, version: Recorded) -> Manife
         place.root.mkdir()
         if not is_cached(paths, version):
             _pull(paths, corpus_id, [version.manifest_md5, version.index_md5])
+            files = _list_cached(paths, version.index_md5) or {}
+            _pull(paths, corpus_id, [path.parent.name + path.name for path in files.values()])
+            if not is_cached(paths, version):
+                raise _not_remote(corpus_id, "the remote does not hold all of it")
         _copy_cached(paths, version, place)
         manifest = check_index(place, model_fingerprint=None, documents_digest=None)
         source = place.index / manifest.folder
@@ -197,15 +201,15 @@ def _pull(paths: ProjectPaths, corpus_id: str, checksums: list[str]) -> None:
     from dvc.repo import Repo
     from dvc_data.hashfile.hash_info import HashInfo
 
-    found = "the remote does not hold all of it"
     try:
         with Repo(str(paths.root)) as repo:
-            done = repo.cloud.pull([HashInfo("md5", checksum) for checksum in checksums])
-        if not done.failed:
-            return
+            repo.cloud.pull([HashInfo("md5", checksum) for checksum in checksums])
     except (DvcException, OSError) as error:
-        found = str(error) or type(error).__name__
-    raise IndexMismatchError(
+        raise _not_remote(corpus_id, str(error) or type(error).__name__) from error
+
+
+def _not_remote(corpus_id: str, found: str) -> IndexMismatchError:
+    return IndexMismatchError(
         f"corpus {corpus_id} needs its older index from DVC's remote",
         found=found,
         run=f"dvc push where it was built, then cog corpus versions {corpus_id}",
