@@ -5,10 +5,13 @@ import json
 from dataclasses import asdict, dataclass
 
 from cog.baselines.manifest import load_corpus_manifest
-from cog.baselines.names import KNN_LM, TRANSFORMER
+from cog.baselines.names import KNN_LM, RETRO, TRANSFORMER
+from cog.baselines.retro.folder import digest_adapter, load_record
+from cog.baselines.retro.project import get_adapter_folder
 from cog.corpus.documents import documents_digest
+from cog.errors import GenerationError
 from cog.index.activation import get_model_folder
-from cog.index.unions import check_indexes
+from cog.index.unions import check_indexes, split_union
 from cog.model.fingerprint import fingerprint_model
 from cog.params import Params
 from cog.paths import ProjectPaths
@@ -45,6 +48,8 @@ def identify_system(
     :returns: The identity.
     :raises IndexNotBuiltError: If its index or datastore is not built.
     :raises IndexMismatchError: If that belongs to another model or other documents.
+    :raises CheckpointError: If its adapter is missing, or belongs to another model.
+    :raises GenerationError: If it cannot search a union of corpora.
     """
     model = fingerprint_model(get_model_folder(paths, params))
     if system == TRANSFORMER:
@@ -64,6 +69,13 @@ def identify_system(
         model_fingerprint=model,
         documents_digest_of=lambda part: documents_digest(part.documents),
     )
-    return SystemIdentity(
-        system, manifest.digest, manifest.documents_digest, model, manifest.num_words
-    )
+    digest = manifest.digest
+    if system == RETRO:
+        if len(split_union(corpus_id)) > 1:
+            raise GenerationError(
+                "the system retro searches one corpus", found=corpus_id, about=corpus_id
+            )
+        folder = get_adapter_folder(paths)
+        load_record(folder, model=model)
+        digest = hashlib.sha256(f"{digest} {digest_adapter(folder)}".encode()).hexdigest()
+    return SystemIdentity(system, digest, manifest.documents_digest, model, manifest.num_words)

@@ -3,4 +3,5 @@
 COG = "cog"
 TRANSFORMER = "transformer"
 KNN_LM = "knn-lm"
-SYSTEMS = (COG, TRANSFORMER, KNN_LM)
+RETRO = "retro"
+SYSTEMS = (COG, TRANSFORMER, KNN_LM, RETRO)

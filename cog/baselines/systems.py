@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from cog.baselines.names import COG, KNN_LM
+from cog.baselines.names import COG, KNN_LM, RETRO
 from cog.baselines.project import open_knn_lm
 from cog.baselines.protocol import TextGenerator
+from cog.baselines.retro.project import open_retro
 from cog.baselines.transformer import TransformerGenerator
 from cog.decoding.session import open_generator
 from cog.index.activation import get_model_folder
@@ -30,6 +31,10 @@ def open_system(
     if system == COG:
         with open_generator(paths, params, corpus_id=corpus_id, device=device) as generator:
             yield generator
+        return
+    if system == RETRO:
+        with open_retro(paths, params, corpus_id=corpus_id, device=device) as retro:
+            yield retro
         return
     model = load_model(get_model_folder(paths, params), device=device)
     if system == KNN_LM:

@@ -22,6 +22,7 @@ COMMANDS = {
     "generate": "Write cited text with the active corpus, or with --corpus.",
     "history": "Who switched on what when.",
     "index": "The phrase index of a corpus: build, info, verify.",
+    "retro": "The baseline RETRO: train.",
     "rollback": "Go back to what was active before the last switch.",
     "segment": "Find the phrases of a corpus that can be copied from its other documents.",
     "status": "What is active, and whether it is intact.",

@@ -1,0 +1,65 @@
+"""RETRO in a project: a corpus id goes in, something that writes comes out."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from cog.baselines.retro.folder import load_adapter
+from cog.baselines.retro.generator import RetroGenerator
+from cog.corpus.documents import documents_digest
+from cog.index.activation import get_model_folder
+from cog.index.reader import PhraseIndex, open_index
+from cog.model.fingerprint import fingerprint_model
+from cog.model.load import load_model
+from cog.params import Params
+from cog.paths import ProjectPaths
+
+ADAPTER_FOLDER = Path("models", "retro")
+
+
+def get_adapter_folder(paths: ProjectPaths) -> Path:
+    """Where the adapter of the system ``retro`` lies.
+
+    :param paths: The project.
+    :returns: Its folder; there need not be one.
+    """
+    return paths.root / ADAPTER_FOLDER
+
+
+@contextmanager
+def open_retro(
+    paths: ProjectPaths, params: Params, *, corpus_id: str, device: str
+) -> Iterator[RetroGenerator]:
+    """Load model and adapter and open an index for as long as the block runs.
+
+    :param paths: The project.
+    :param params: Its parameters.
+    :param corpus_id: The corpus whose index neighbours come from.
+    :param device: ``cpu``, ``cuda`` or ``auto``.
+    :yields: What writes.
+    """
+    with open_retro_index(paths, params, corpus_id) as index:
+        model = load_model(get_model_folder(paths, params), device=device)
+        adapter = load_adapter(get_adapter_folder(paths), model=model.fingerprint)
+        yield RetroGenerator(model, index, adapter=adapter)
+
+
+@contextmanager
+def open_retro_index(paths: ProjectPaths, params: Params, corpus_id: str) -> Iterator[PhraseIndex]:
+    """Open the index that neighbours come from, held against the model and the documents.
+
+    :param paths: The project.
+    :param params: Its parameters.
+    :param corpus_id: The corpus.
+    :yields: The index.
+    """
+    corpus_paths = paths.corpus(corpus_id)
+    documents = corpus_paths.documents
+    with open_index(
+        corpus_paths,
+        locks=paths.locks,
+        corpus_id=corpus_id,
+        model_fingerprint=fingerprint_model(get_model_folder(paths, params)),
+        documents_digest=documents_digest(documents) if documents.is_file() else None,
+    ) as index:
+        yield index
