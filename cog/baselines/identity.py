@@ -5,9 +5,10 @@ import json
 from dataclasses import asdict, dataclass
 
 from cog.baselines.manifest import load_corpus_manifest
-from cog.baselines.names import KNN_LM, RETRO, TRANSFORMER
+from cog.baselines.names import KNN_LM, RETRO, TRANSFORMER, TUNED_TRANSFORMER
 from cog.baselines.retro.folder import digest_adapter, load_record
 from cog.baselines.retro.project import get_adapter_folder
+from cog.baselines.tuned import get_tuned_folder
 from cog.corpus.documents import documents_digest
 from cog.errors import GenerationError
 from cog.index.activation import get_model_folder
@@ -48,12 +49,15 @@ def identify_system(
     :returns: The identity.
     :raises IndexNotBuiltError: If its index or datastore is not built.
     :raises IndexMismatchError: If that belongs to another model or other documents.
-    :raises CheckpointError: If its adapter is missing, or belongs to another model.
+    :raises CheckpointError: If its adapter or model is missing, or does not fit.
     :raises GenerationError: If it cannot search a union of corpora.
     """
     model = fingerprint_model(get_model_folder(paths, params))
     if system == TRANSFORMER:
         return SystemIdentity(system, "", "", model, 0)
+    if system == TUNED_TRANSFORMER:
+        tuned = fingerprint_model(get_tuned_folder(paths, params, corpus_id))
+        return SystemIdentity(system, "", "", tuned, 0)
     if system == KNN_LM:
         datastore = load_corpus_manifest(paths, corpus_id, model=model)
         content = asdict(params.datastore)

@@ -3,11 +3,12 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from cog.baselines.names import COG, KNN_LM, RETRO
+from cog.baselines.names import COG, KNN_LM, RETRO, TUNED_TRANSFORMER
 from cog.baselines.project import open_knn_lm
 from cog.baselines.protocol import TextGenerator
 from cog.baselines.retro.project import open_retro
 from cog.baselines.transformer import TransformerGenerator
+from cog.baselines.tuned import get_tuned_folder
 from cog.decoding.session import open_generator
 from cog.index.activation import get_model_folder
 from cog.model.load import load_model
@@ -35,6 +36,10 @@ def open_system(
     if system == RETRO:
         with open_retro(paths, params, corpus_id=corpus_id, device=device) as retro:
             yield retro
+        return
+    if system == TUNED_TRANSFORMER:
+        folder = get_tuned_folder(paths, params, corpus_id)
+        yield TransformerGenerator(load_model(folder, device=device), corpus_id=corpus_id)
         return
     model = load_model(get_model_folder(paths, params), device=device)
     if system == KNN_LM:

@@ -3,6 +3,7 @@
 import click
 
 from cog.cli.study_blind import command as blind
+from cog.cli.study_paper import paper
 from cog.cli.study_runs import domain, index_size
 
 
@@ -14,3 +15,4 @@ def command() -> None:
 command.add_command(blind)
 command.add_command(domain)
 command.add_command(index_size)
+command.add_command(paper)

@@ -20,7 +20,12 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 SHOWN = ("mauve", "diversity", "generated", "reference", "tokens")
 
 
-def _with_options(function: Function) -> Function:
+def with_study_options(function: Function) -> Function:
+    """Add the options that studies of evaluations share.
+
+    :param function: A command.
+    :returns: The same command.
+    """
     options = [
         click.option("--decoding", type=click.Choice(["greedy", "nucleus"]), help="How to choose."),
         click.option(
@@ -60,7 +65,7 @@ def _with_options(function: Function) -> Function:
     help="Local file or folder to build from, where the card's source is out of reach.",
 )
 @click.option("--plot", "plot_path", type=click.Path(path_type=Path), help="Also draw the curve.")
-@_with_options
+@with_study_options
 @click.pass_context
 def index_size(
     ctx: click.Context,
@@ -104,7 +109,7 @@ def index_size(
 
 @click.command("domain")
 @click.option("--corpora", metavar="A,B,…", required=True, help="Corpora, with commas between.")
-@_with_options
+@with_study_options
 @click.pass_context
 def domain(ctx: click.Context, /, corpora: str, **given: Any) -> None:  # noqa: ANN401
     """Score every corpus on the held-out prompts of every corpus."""

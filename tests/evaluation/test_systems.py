@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 
 from cog.baselines.project import build_corpus_datastore
-from cog.errors import EvaluationError, IndexNotBuiltError
+from cog.errors import CheckpointError, EvaluationError, IndexNotBuiltError
 from cog.evaluation.choose import Wish, choose_results
 from cog.evaluation.runner import evaluate
 from cog.evaluation.session import Plan
 from cog.params import load_params
 from cog.paths import ProjectPaths
 from cog.progress import SilentProgress
+from tests.model_fixtures import TEXTS, make_tiny_model
 
 
 @pytest.fixture
@@ -64,3 +65,23 @@ def test_a_system_that_copies_nothing_has_no_scores_of_copies(
     wish = replace(plan, system="transformer", groups=("copies",))
     with pytest.raises(EvaluationError, match="copies nothing"):
         evaluate(own_village, params, wish, SilentProgress())
+
+
+def test_the_tuned_transformer_needs_a_model_of_its_corpus_and_tokenizer(
+    own_village: ProjectPaths, plan: Plan
+) -> None:
+    params = load_params(own_village.params)
+    wish = replace(plan, system="transformer-ft", groups=("repetition",))
+    with pytest.raises(CheckpointError, match="--corpus village --out models/tokens-village"):
+        evaluate(own_village, params, wish, SilentProgress())
+    folder = own_village.root / "models" / "tokens-village"
+    make_tiny_model(folder, seed=1, texts=[*TEXTS, "Quite other words occur here."])
+    with pytest.raises(CheckpointError, match="must have the tokenizer of models/tiny"):
+        evaluate(own_village, params, wish, SilentProgress())
+    shutil.rmtree(folder)
+    make_tiny_model(folder, seed=1)
+    tuned = evaluate(own_village, params, wish, SilentProgress())
+    plain = evaluate(own_village, params, replace(wish, system="transformer"), SilentProgress())
+    assert tuned.model != plain.model
+    assert tuned.prompt_ids == plain.prompt_ids
+    assert tuned.seeds[0].texts[0].generation.text != plain.seeds[0].texts[0].generation.text
