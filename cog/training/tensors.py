@@ -82,18 +82,8 @@ def to_tensors(
             return tensor.pin_memory().to(device, non_blocking=True)
         return tensor.to(device)
 
-    prefix_len, num_pieces = batch.token_ids.shape[1], batch.piece_ids.shape[1]
-    followed = np.zeros_like(batch.token_mask)
-    followed[:, :-1] = batch.token_mask[:, 1:]
-    target_rows = np.flatnonzero(followed)
-    query_rows = batch.query_chunks * prefix_len + batch.query_positions
-    if not followed.reshape(-1)[query_rows].all():
-        raise ValueError("a query stands where no token follows")
-    targets = batch.token_ids.reshape(-1)[target_rows + 1]
-    query_targets = np.searchsorted(target_rows, query_rows)
-    if not np.array_equal(targets[query_targets], batch.gold_tokens):
-        raise ValueError("gold_tokens must be the tokens that follow")
-    pieces = batch.word_chunks * num_pieces
+    target_rows, targets, query_targets = _find_targets(batch)
+    pieces = batch.word_chunks * batch.piece_ids.shape[1]
     first = _first_positives(batch)
     word_chunks, query_chunks = move(batch.word_chunks), move(batch.query_chunks)
     return BatchTensors(
@@ -124,6 +114,23 @@ def to_tensors(
         if is_measured
         else None,
     )
+
+
+def _find_targets(
+    batch: Batch,
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    # flat positions that predict a token, the tokens, and which of them the queries are
+    followed = np.zeros_like(batch.token_mask)
+    followed[:, :-1] = batch.token_mask[:, 1:]
+    target_rows = np.flatnonzero(followed)
+    query_rows = batch.query_chunks * batch.token_ids.shape[1] + batch.query_positions
+    if not followed.reshape(-1)[query_rows].all():
+        raise ValueError("a query stands where no token follows")
+    targets = batch.token_ids.reshape(-1)[target_rows + 1]
+    query_targets = np.searchsorted(target_rows, query_rows)
+    if not np.array_equal(targets[query_targets], batch.gold_tokens):
+        raise ValueError("gold_tokens must be the tokens that follow")
+    return target_rows, targets, query_targets
 
 
 def _span_labels(
