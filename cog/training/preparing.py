@@ -123,21 +123,11 @@ def prepare_data(
         f"{store.num_documents:,} documents, {store.num_chunks:,} chunks, "
         f"{store.num_tokens:,} tokens"
     )
-    used = np.unique(store.documents)
-    if len(used) < 2:
-        raise TrainingError(
-            "training needs two documents or more: a phrase is copied from another one",
-            found=f"{len(used)} with words in it",
-            run="name more files, or separate documents by blank lines",
-        )
-    num_held_out = int(len(used) * loop.held_out_share)
-    if loop.validation_batches == 0 or num_held_out < MIN_HELD_OUT:
-        num_held_out = 0
-        progress.say("no validation: too few documents, or the profile wants none")
+    num_used = len(np.unique(store.documents))
+    num_held_out = _count_held_out(num_used, loop, progress)
     chunks, held_out = split_documents(store.documents, num_held_out=num_held_out, seed=seed)
-    is_random = loop.seeds_per_batch >= loop.chunks_per_batch
     vectors_path = None
-    if not is_random:
+    if loop.seeds_per_batch < loop.chunks_per_batch:
         vectors_path = encode_vectors(
             store,
             base=reader.retriever_base,
@@ -152,8 +142,22 @@ def prepare_data(
         store=store,
         train=train,
         held_out=replace(train, chunks=held_out, rules=measured) if num_held_out else None,
-        num_documents=len(used) - num_held_out,
+        num_documents=num_used - num_held_out,
     )
+
+
+def _count_held_out(num_used: int, loop: LoopProfile, progress: Progress) -> int:
+    if num_used < 2:
+        raise TrainingError(
+            "training needs two documents or more: a phrase is copied from another one",
+            found=f"{num_used} with words in it",
+            run="name more files, or separate documents by blank lines",
+        )
+    num_held_out = int(num_used * loop.held_out_share)
+    if loop.validation_batches == 0 or num_held_out < MIN_HELD_OUT:
+        progress.say("no validation: too few documents, or the profile wants none")
+        return 0
+    return num_held_out
 
 
 def _make_source(
