@@ -20,13 +20,14 @@ from cog.progress import SilentProgress
 from cog.records import Document
 from cog.training.batches import NumberedBatch, iter_batches
 from cog.training.building import TrainingText
-from cog.training.opening import find_bases, open_model
+from cog.training.opening import OpenedModel, find_bases, open_model
 from cog.training.peak import get_peak
 from cog.training.preparing import prepare_data
 from cog.training.recipe import Recipe, load_recipe
 from cog.training.tensors import to_tensors
 
 WANTED_SECONDS = 30.0
+PARTS = ("data", "forward", "backward", "optimiser")
 WORDS = ("river", "council", "market", "baker", "bridge", "village", "flood", "stone", "miller")
 
 
@@ -52,6 +53,7 @@ def synchronise(device: torch.device) -> float:
     return time.perf_counter()
 
 
+<<<<<<< HEAD
 def take_step(
     batches: Iterator[NumberedBatch],
     model: torch.nn.Module,
@@ -82,6 +84,34 @@ def take_step(
     optimizer.zero_grad(set_to_none=True)
     times.append(synchronise(device))
     return numbered, times
+=======
+class Stopwatch:
+    """Seconds of the parts of steps; the first step is not counted.
+
+    :param device: Where the steps run.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._began = self._cpu_began = 0.0
+        self.seconds = dict.fromkeys((*PARTS, "cpu"), 0.0)
+        self.is_counting = False
+
+    def start(self) -> None:
+        """Begin a step."""
+        self._began, self._cpu_began = synchronise(self._device), time.process_time()
+
+    def stop(self, part: str) -> None:
+        """End a part of a step.
+
+        :param part: Its name.
+        """
+        now, cpu_now = synchronise(self._device), time.process_time()
+        if self.is_counting:
+            self.seconds[part] += now - self._began
+            self.seconds["cpu"] += cpu_now - self._cpu_began
+        self._began, self._cpu_began = now, cpu_now
+>>>>>>> train
 
 
 def measure_steps(
@@ -93,30 +123,26 @@ def measure_steps(
     :param num_steps: Number of steps that are timed, after one that is not.
     :param text: What is trained on.
     :param folder: Where examples are kept.
-    :returns: Mean seconds by part, and counts.
+    :returns: Mean seconds by part, and speeds.
     """
     recipe = load_recipe(load_params(ROOT / "params.yaml").train, "smollm2-minilm")
-    loop = replace(recipe.loop, chunks_per_batch=num_chunks)
-    recipe = replace(recipe, loop=loop)
+    recipe = replace(recipe, loop=replace(recipe.loop, chunks_per_batch=num_chunks))
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     bases = find_bases(recipe, None, out=folder / "model", text=text, seed=0)
     data = prepare_data(
         text,
         bases.reader,
-        loop,
+        recipe.loop,
         folder=folder,
         device=device.type,
         num_workers=0,
         seed=0,
         progress=SilentProgress(),
     )
-    say(f"{data.store.num_chunks} chunks; loading the model")
     opened = open_model(bases, recipe, objective="copy", device=device)
-    model = opened.model.train()
-    optimizer = torch.optim.AdamW(model.parameter_groups(recipe.model.rates))
-    parts = dict.fromkeys(("data", "forward", "backward", "optimiser"), 0.0)
-    counts = dict.fromkeys(("tokens", "operations"), 0.0)
+    watch = Stopwatch(device)
     batches = iter_batches(data.train, range(num_steps + 1), num_workers=0)
+<<<<<<< HEAD
     cpu_seconds = 0.0
     for step in range(num_steps + 1):
         cpu_began = time.process_time()
@@ -137,6 +163,55 @@ def measure_steps(
         "tokens_per_second": counts["tokens"] / seconds,
         "peak_share": counts["operations"] / seconds / peak,
     }
+=======
+    num_tokens, operations = take_steps(opened, recipe, batches, watch)
+    peak, _ = get_peak(device)
+    seconds = {part: value / num_steps for part, value in watch.seconds.items()}
+    whole = sum(seconds[part] for part in PARTS)
+    return {
+        "step_seconds": whole,
+        **{f"{part}_seconds": value for part, value in seconds.items()},
+        "tokens_per_second": num_tokens / num_steps / whole,
+        "peak_share": operations / num_steps / whole / peak,
+    }
+
+
+def take_steps(
+    opened: OpenedModel, recipe: Recipe, batches: Iterator[NumberedBatch], watch: Stopwatch
+) -> tuple[int, float]:
+    """Take a step on each batch.
+
+    :param opened: The model.
+    :param recipe: The profile.
+    :param batches: The batches; the first is not counted.
+    :param watch: Times the parts.
+    :returns: Number of tokens, and of floating point operations.
+    """
+    model = opened.model.train()
+    device = next(model.parameters()).device
+    optimizer = torch.optim.AdamW(model.parameter_groups(recipe.model.rates))
+    num_tokens, operations = 0, 0.0
+    watch.start()
+    for numbered in batches:
+        tensors = to_tensors(numbered.batch, recipe.model.losses, device)
+        watch.stop("data")
+        with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
+            losses = model(tensors)
+        watch.stop("forward")
+        losses.total.backward()
+        watch.stop("backward")
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        watch.stop("optimiser")
+        say(f"batch {numbered.number}: loss {losses.total.item():.3f}")
+        if watch.is_counting:
+            num_tokens += numbered.batch.num_tokens
+            operations += opened.count_operations(numbered)
+        watch.is_counting = True
+        watch.start()
+    return num_tokens, operations
+>>>>>>> train
 
 
 def main() -> None:

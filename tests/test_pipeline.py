@@ -193,3 +193,23 @@ def test_failing_stage_says_why_in_one_line(pipeline: ProjectPaths) -> None:
     said = done.stdout + done.stderr
     assert "Traceback" not in said
     assert len(re.findall(r"^fetch: .*missing\.jsonl", said, flags=re.MULTILINE)) == 1
+
+
+@pytest.mark.slow
+def test_corpora_that_are_asked_for_are_segmented_and_trained_on(pipeline: ProjectPaths) -> None:
+    from cog.model.load import load_model
+
+    profile = yaml.safe_load((ROOT / "params.yaml").read_text())["train"]["profiles"]["tiny"]
+    profile["loop"] |= {"max_steps": 3, "seeds_per_batch": 2}
+    edit(pipeline.params, "train", "profiles", value={"tiny": profile})
+    edit(pipeline.params, "train", "corpora", value={"village": {}})
+    stages = ["segment@village", "train@village"]
+    assert sorted(repro(pipeline, *stages)) == ["fetch@village", "prepare@village", *stages]
+    model = pipeline.corpus("village").model
+    first = load_model(model).fingerprint
+    assert repro(pipeline, *stages) == []
+    edit(pipeline.params, "train", "profiles", "tiny", "loop", "max_steps", value=4)
+    assert repro(pipeline, *stages) == ["train@village"]
+    assert load_model(model).fingerprint != first
+    edit(pipeline.params, "train", "profiles", "tiny", "model", "head_width", value=32)
+    assert repro(pipeline, *stages) == ["train@village"]

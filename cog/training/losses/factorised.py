@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from cog.training.losses.vocabulary import MAX_ELEMENTS, score_vocabulary
+from cog.training.losses import max_elements_on
+from cog.training.losses.vocabulary import score_vocabulary
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ def edge_losses(
     gold_tokens: Tensor,
     labels: EdgeLabels,
     *,
-    max_elements: int = MAX_ELEMENTS,
+    max_elements: int | None = None,
 ) -> Tensor:
     """Loss of one end of the next segment, as the authors' code has it (``loss_1`` and ``loss_2``).
 
@@ -50,9 +51,10 @@ def edge_losses(
     :param vectors: Start (or end) vectors of words. *Shape:* ``(num_words, dim / 2)``
     :param gold_tokens: The next token. *Shape:* ``(num_queries,)``
     :param labels: Candidates and right words.
-    :param max_elements: Number of scores that exist at once.
+    :param max_elements: Number of scores that exist at once; None for what suits the device.
     :returns: *Shape:* ``(num_queries,)``
     """
+    max_elements = max_elements or max_elements_on(queries.device.type)
     gold_logits, rest = score_vocabulary(queries, weight, gold_tokens, max_elements=max_elements)
     step = max(1, max_elements // max(1, len(vectors)))
     with torch.autocast(queries.device.type, enabled=False):

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
 
-MAX_ELEMENTS = 2**25  # span scores that exist at once
+from cog.training.losses import max_elements_on
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ def score_spans(
     vectors: tuple[Tensor, Tensor],
     labels: SpanLabels,
     *,
-    max_elements: int = MAX_ELEMENTS,
+    max_elements: int | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Sum the exponentiated scores of all candidates, and of the right ones (CoG, eq. 1 and 2).
 
@@ -117,11 +117,13 @@ def score_spans(
     :param queries: Start and end halves of the queries. *Shape:* twice ``(num_queries, dim / 2)``
     :param vectors: Start and end vectors of words. *Shape:* twice ``(num_words, dim / 2)``
     :param labels: Candidates and right spans.
-    :param max_elements: Number of span scores that exist at once.
+    :param max_elements: Number of span scores that exist at once; None for what suits the device.
     :returns: Log-sum-exp over a query's candidates and over its right spans; minus infinity where
         there is none. *Shape:* twice ``(num_queries,)``
     """
-    with torch.autocast(queries[0].device.type, enabled=False):
+    device = queries[0].device.type
+    max_elements = max_elements or max_elements_on(device)
+    with torch.autocast(device, enabled=False):
         every, right = _Spans.apply(*queries, *vectors, labels, max_elements)  # type: ignore[no-untyped-call]
     return every, right
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
 
-MAX_ELEMENTS = 2**25  # logits that exist at once
+from cog.training.losses import max_elements_on
 
 
 class _Vocabulary(torch.autograd.Function):
@@ -53,7 +53,7 @@ class _Vocabulary(torch.autograd.Function):
 
 
 def score_vocabulary(
-    hidden_states: Tensor, weight: Tensor, gold: Tensor, *, max_elements: int = MAX_ELEMENTS
+    hidden_states: Tensor, weight: Tensor, gold: Tensor, *, max_elements: int | None = None
 ) -> tuple[Tensor, Tensor]:
     """Score the vocabulary, ``z = h E^T``, and keep what losses need of it.
 
@@ -64,11 +64,13 @@ def score_vocabulary(
     :param hidden_states: *Shape:* ``(num_rows, dim)``
     :param weight: Token embeddings, of the same type. *Shape:* ``(vocab_size, dim)``
     :param gold: The right token of each row. *Shape:* ``(num_rows,)``
-    :param max_elements: Number of logits that exist at once.
+    :param max_elements: Number of logits that exist at once; None for what suits the device.
     :returns: Logits of the right tokens, and ``log sum_{w != gold} exp(z_w)``. *Shape:* twice
         ``(num_rows,)``
     """
-    with torch.autocast(hidden_states.device.type, enabled=False):
+    device = hidden_states.device.type
+    max_elements = max_elements or max_elements_on(device)
+    with torch.autocast(device, enabled=False):
         gold_logits, rest = _Vocabulary.apply(hidden_states, weight, gold, max_elements)  # type: ignore[no-untyped-call]
     return gold_logits, rest
 
