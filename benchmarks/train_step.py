@@ -53,38 +53,6 @@ def synchronise(device: torch.device) -> float:
     return time.perf_counter()
 
 
-<<<<<<< HEAD
-def take_step(
-    batches: Iterator[NumberedBatch],
-    model: torch.nn.Module,
-    optimizer: torch.optim.Optimizer,
-    recipe: Recipe,
-    device: torch.device,
-) -> tuple[NumberedBatch, list[float]]:
-    """Take one step.
-
-    :param batches: Where the batch comes from.
-    :param model: The model.
-    :param optimizer: Its optimiser.
-    :param recipe: How it is trained.
-    :param device: Where it lies.
-    :returns: The batch, and the times before, between and after the parts.
-    """
-    times = [synchronise(device)]
-    numbered = next(batches)
-    tensors = to_tensors(numbered.batch, recipe.model.losses, device)
-    times.append(synchronise(device))
-    with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
-        losses = model(tensors)
-    times.append(synchronise(device))
-    losses.total.backward()
-    times.append(synchronise(device))
-    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-    optimizer.step()
-    optimizer.zero_grad(set_to_none=True)
-    times.append(synchronise(device))
-    return numbered, times
-=======
 class Stopwatch:
     """Seconds of the parts of steps; the first step is not counted.
 
@@ -111,7 +79,6 @@ class Stopwatch:
             self.seconds[part] += now - self._began
             self.seconds["cpu"] += cpu_now - self._cpu_began
         self._began, self._cpu_began = now, cpu_now
->>>>>>> train
 
 
 def measure_steps(
@@ -142,28 +109,6 @@ def measure_steps(
     opened = open_model(bases, recipe, objective="copy", device=device)
     watch = Stopwatch(device)
     batches = iter_batches(data.train, range(num_steps + 1), num_workers=0)
-<<<<<<< HEAD
-    cpu_seconds = 0.0
-    for step in range(num_steps + 1):
-        cpu_began = time.process_time()
-        numbered, times = take_step(batches, model, optimizer, recipe, device)
-        say(f"step {step}: {times[-1] - times[0]:.2f} s")
-        if step > 0:
-            cpu_seconds += (time.process_time() - cpu_began) / num_steps
-            for i, part in enumerate(parts):
-                parts[part] += (times[i + 1] - times[i]) / num_steps
-            counts["tokens"] += numbered.batch.num_tokens / num_steps
-            counts["operations"] += opened.count_operations(numbered) / num_steps
-    peak, _ = get_peak(device)
-    seconds = sum(parts.values())
-    return {
-        "step_seconds": seconds,
-        "step_cpu_seconds": cpu_seconds,
-        **{f"{part}_seconds": value for part, value in parts.items()},
-        "tokens_per_second": counts["tokens"] / seconds,
-        "peak_share": counts["operations"] / seconds / peak,
-    }
-=======
     num_tokens, operations = take_steps(opened, recipe, batches, watch)
     peak, _ = get_peak(device)
     seconds = {part: value / num_steps for part, value in watch.seconds.items()}
@@ -211,7 +156,6 @@ def take_steps(
         watch.is_counting = True
         watch.start()
     return num_tokens, operations
->>>>>>> train
 
 
 def main() -> None:

@@ -123,13 +123,8 @@ def prepare_data(
         f"{store.num_documents:,} documents, {store.num_chunks:,} chunks, "
         f"{store.num_tokens:,} tokens"
     )
-<<<<<<< HEAD
-    num_documents = len(np.unique(store.documents))
-    num_held_out = _count_held_out(num_documents, loop, progress)
-=======
     num_used = len(np.unique(store.documents))
     num_held_out = _count_held_out(num_used, loop, progress)
->>>>>>> train
     chunks, held_out = split_documents(store.documents, num_held_out=num_held_out, seed=seed)
     vectors_path = None
     if loop.seeds_per_batch < loop.chunks_per_batch:
@@ -147,20 +142,6 @@ def prepare_data(
         store=store,
         train=train,
         held_out=replace(train, chunks=held_out, rules=measured) if num_held_out else None,
-<<<<<<< HEAD
-        num_documents=num_documents - num_held_out,
-    )
-
-
-def _count_held_out(num_documents: int, loop: LoopProfile, progress: Progress) -> int:
-    if num_documents < 2:
-        raise TrainingError(
-            "training needs two documents or more: a phrase is copied from another one",
-            found=f"{num_documents} with words in it",
-            run="name more files, or separate documents by blank lines",
-        )
-    num_held_out = int(num_documents * loop.held_out_share)
-=======
         num_documents=num_used - num_held_out,
     )
 
@@ -173,7 +154,6 @@ def _count_held_out(num_used: int, loop: LoopProfile, progress: Progress) -> int
             run="name more files, or separate documents by blank lines",
         )
     num_held_out = int(num_used * loop.held_out_share)
->>>>>>> train
     if loop.validation_batches == 0 or num_held_out < MIN_HELD_OUT:
         progress.say("no validation: too few documents, or the profile wants none")
         return 0

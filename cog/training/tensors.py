@@ -82,14 +82,8 @@ def to_tensors(
             return tensor.pin_memory().to(device, non_blocking=True)
         return tensor.to(device)
 
-<<<<<<< HEAD
-    num_pieces = batch.piece_ids.shape[1]
-    target_rows, targets, query_targets = _find_targets(batch)
-    pieces = batch.word_chunks * num_pieces
-=======
     target_rows, targets, query_targets = _find_targets(batch)
     pieces = batch.word_chunks * batch.piece_ids.shape[1]
->>>>>>> train
     first = _first_positives(batch)
     word_chunks, query_chunks = move(batch.word_chunks), move(batch.query_chunks)
     return BatchTensors(
@@ -125,11 +119,7 @@ def to_tensors(
 def _find_targets(
     batch: Batch,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-<<<<<<< HEAD
-    # rows that a token follows, those tokens, and which of the rows the queries are
-=======
     # flat positions that predict a token, the tokens, and which of them the queries are
->>>>>>> train
     followed = np.zeros_like(batch.token_mask)
     followed[:, :-1] = batch.token_mask[:, 1:]
     target_rows = np.flatnonzero(followed)
