@@ -115,7 +115,7 @@ def _format(manifest: Manifest) -> str:
         "model": manifest.model,
         "documents": f"{documents.num_indexed} of {documents.num_in}"
         + (f" (skipped: {skipped})" if skipped else ""),
-        "chunks": str(manifest.num_chunks),
+        "chunks": f"{manifest.num_chunks} ({manifest.num_encoded} encoded by this build)",
         "words": f"{manifest.num_words} ({manifest.skipped_words} too long)",
         "vectors": f"{manifest.vectors.dtype}, {manifest.vectors.bytes_per_word:.0f} bytes a word",
         "search": f"{search.kind}, recall@{search.recall_at} {search.recall:.3f}",

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cog.corpus.documents import DocumentStore
-from cog.errors import IndexingError
+from cog.errors import IndexingError, IndexMismatchError
 from cog.index.activation import get_kept, get_model_folder
 from cog.index.chunking import ChunkLimits, Splitter, chunk_document, hash_content
 from cog.index.digest import get_binary_buffers
@@ -92,7 +92,15 @@ def compare_versions(
         one in place.
     :param after: Digest or git revision of the later version; None for the prepared documents.
     :returns: What differs.
+    :raises IndexMismatchError: If there is no such version.
     """
+    if before == PREPARED:
+        raise IndexMismatchError(
+            "the earlier version must be an index",
+            found=before,
+            run=f"cog corpus diff {corpus_id}",
+            about=corpus_id,
+        )
     with ExitStack() as stack:
         with hold_versions_lock(paths.locks, corpus_id):
             first = _open(paths, corpus_id, before or _find_default(paths, corpus_id), stack)

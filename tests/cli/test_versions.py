@@ -256,5 +256,10 @@ def build_real(project: ProjectPaths) -> Manifest:
 
 
 def test_bad_names_are_refused_in_one_line(project: ProjectPaths) -> None:
-    for words in (("versions", "nowhere"), ("diff", "nowhere"), ("diff", "village", "abc")):
+    for words in (
+        ("versions", "nowhere"),
+        ("diff", "nowhere"),
+        ("diff", "village", "abc"),
+        ("diff", "village", "prepared"),
+    ):
         assert "\n" not in str(refusal(project, "corpus", *words))
