@@ -29,10 +29,10 @@ check: $(STAMP)
 	PYTHONPATH=. lint-imports
 
 test: $(STAMP)
-	pytest -n 2 --dist loadfile -m "not slow and not gpu"
+	pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow and not gpu"
 
 test-all: $(STAMP)
-	pytest -n 2 --dist loadfile
+	pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 demo: $(STAMP)
 	@bash scripts/demo.sh

@@ -16,6 +16,20 @@ os.environ["DVC_NO_ANALYTICS"] = "1"
 os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
 
 
+LONG = (
+    "test_pipeline.py",
+    "test_kill.py",
+    "test_tracking.py",
+    "test_plausibility.py",
+    "test_job.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    # long files begin first, so that no worker is left with one at the end
+    items.sort(key=lambda item: item.path.name not in LONG)
+
+
 @pytest.fixture
 def project(tmp_path: Path) -> ProjectPaths:
     """A project with two cards over one tiny text file; nothing is built, the model is absent."""

@@ -45,9 +45,9 @@ def test_paths_of_a_project(tmp_path: Path) -> None:
 def test_paths_of_a_corpus_are_all_below_it(tmp_path: Path) -> None:
     corpus = ProjectPaths(tmp_path).corpus("law-mt")
     names = [name for name, kind in vars(CorpusPaths).items() if isinstance(kind, property)]
-    assert len(names) == 8
+    assert len(names) > 8
     found = {getattr(corpus, name) for name in names}
-    assert len(found) == 8
+    assert len(found) == len(names)  # no name stands for two things
     assert all(path.parent == tmp_path / "corpora/law-mt" for path in found)
 
 

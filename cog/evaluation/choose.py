@@ -6,7 +6,12 @@ from dataclasses import dataclass
 from cog.errors import EvaluationError
 from cog.evaluation.protocol import check_one_protocol
 from cog.evaluation.records import EvaluationResult
-from cog.evaluation.results import check_current, get_current_index, load_results
+from cog.evaluation.results import (
+    check_current,
+    get_current_index,
+    load_results,
+    name_system,
+)
 from cog.index.unions import check_cards
 from cog.paths import ProjectPaths
 
@@ -104,7 +109,7 @@ def _choose(
             + (f" under the protocol {wish.protocol}" if wish.protocol else "")
             + (f" by {one.decoding} decoding" if one.decoding else ""),
             found="; ".join(sorted({_describe(each) for each in known})),
-            run=f"cog evaluate --corpus {corpus_id} --system {system}"
+            run=f"cog evaluate --corpus {corpus_id}{name_system(system)}"
             + (f" --decoding {one.decoding}" if one.decoding else ""),
             about=corpus_id,
         )

@@ -123,9 +123,18 @@ def check_current(paths: ProjectPaths, result: EvaluationResult) -> None:
         raise EvaluationError(
             f"the evaluation of {result.corpus} must be of its index {shorten_digest(now, 12)}",
             found=f"{shorten_digest(result.index, 12)}, which was built again since",
-            run=f"cog evaluate --corpus {result.corpus} --system {result.system}",
+            run=f"cog evaluate --corpus {result.corpus}{name_system(result.system)}",
             about=result.corpus,
         )
+
+
+def name_system(system: str) -> str:
+    """The option of ``cog evaluate`` that names a system.
+
+    :param system: The system.
+    :returns: The option with a space before it; nothing for what is evaluated unless asked.
+    """
+    return "" if system == COG else f" --system {system}"
 
 
 def get_current_index(paths: ProjectPaths, corpus_id: str, *, system: str) -> str:

@@ -7,7 +7,13 @@ from click.testing import CliRunner, Result
 from mlflow import MlflowClient
 
 from cog.cli.main import cli
-from cog.errors import CogError, CorpusNotFoundError, EvaluationError, TrackingError
+from cog.errors import (
+    CheckpointError,
+    CogError,
+    CorpusNotFoundError,
+    EvaluationError,
+    TrackingError,
+)
 from cog.paths import ProjectPaths
 
 
@@ -71,8 +77,8 @@ def test_what_cannot_be_evaluated_is_one_line(
     own_village: ProjectPaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = ("--corpus", "village", "--no-track")
-    assert "must be cog; found: retro" in error_of(
-        run(own_village, *words, "--system", "retro"), EvaluationError
+    assert "found: no such folder; next: cog retro train" in error_of(
+        run(own_village, *words, "--system", "retro"), CheckpointError
     )
     assert "MAUVE needs at least 50 texts" in error_of(
         run(own_village, *words, "--metric", "quality"), EvaluationError
