@@ -39,6 +39,7 @@ from cog.paths import CorpusPaths
 from cog.progress import Progress
 from cog.records import Document
 
+MAX_ALONE = 48  # chunks of a window that are encoded one by one
 MAX_ANEW_SHARE = 0.1  # of the chunks; above, what storage costs is measured again
 MeasureStorage = Callable[[PhraseIndex], StorageCost | None]
 
@@ -127,7 +128,7 @@ class Assembly:
         self._num_words = 0
         self._num_tokens = 0
         self._num_encoded = 0
-        self._encoders: Encoders | None = None
+        self._is_batch_proof: bool | None = None
         self._seconds: dict[str, float] = defaultdict(float)
 
     @property
@@ -206,15 +207,14 @@ class Assembly:
         hashes = [hash_content(chunk.text, chunk.word_chars) for chunk in chunks]
         with self._timed("reuse"):
             encoded = stored.load(chunks, hashes)
-        for chunk in encoded.values():
-            self._progress.advance(len(chunk.chunk.text.split()))
+        self._progress.advance(sum(len(chunks[i].text.split()) for i in encoded))
         firsts: dict[bytes, int] = {}
         for position, content in enumerate(hashes):
             if position not in encoded:
                 firsts.setdefault(content, position)
         anew = list(firsts.values())
         if anew:
-            encoders = self._get_encoders(num_workers)
+            encoders = self._get_encoders(num_workers, num_chunks=len(anew))
             for i, chunk in encode_window([chunks[each] for each in anew], encoders=encoders):
                 encoded[anew[i]] = chunk
                 self._progress.advance(len(chunk.chunk.text.split()))
@@ -226,18 +226,21 @@ class Assembly:
                 self._progress.advance(len(chunks[position].text.split()))
         return [encoded[position] for position in range(len(chunks))]
 
-    def _get_encoders(self, num_workers: int) -> Encoders:
-        if self._encoders is None:
-            phrase_encoder, retriever = self._model.phrase_encoder, self._model.retriever
-            self._encoders = Encoders(
-                phrase_encoder=phrase_encoder,
-                retriever=retriever,
-                batch_tokens=self._input.params.batch_tokens,
-                vector_dtype=self._vectors.dtype,
-                num_workers=num_workers,
-                is_alone=not is_batch_proof(phrase_encoder, retriever),
-            )
-        return self._encoders
+    def _get_encoders(self, num_workers: int, *, num_chunks: int) -> Encoders:
+        phrase_encoder, retriever = self._model.phrase_encoder, self._model.retriever
+        is_alone = num_chunks <= MAX_ALONE  # too few for batches to gain what trying them costs
+        if not is_alone:
+            if self._is_batch_proof is None:
+                self._is_batch_proof = is_batch_proof(phrase_encoder, retriever)
+            is_alone = not self._is_batch_proof
+        return Encoders(
+            phrase_encoder=phrase_encoder,
+            retriever=retriever,
+            batch_tokens=self._input.params.batch_tokens,
+            vector_dtype=self._vectors.dtype,
+            num_workers=num_workers,
+            is_alone=is_alone,
+        )
 
     def _write(self, window: Window, encoded: list[EncodedChunk]) -> None:
         with self._timed("write"):

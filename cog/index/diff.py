@@ -118,14 +118,23 @@ def compare_versions(
     with hold_versions_lock(paths.locks, corpus_id):
         kept = get_kept(paths, corpus_id)
         prune_versions(paths.corpus(corpus_id), kept, locks=paths.locks)
+    name = first.manifest.digest if first else None
+    return _compare(
+        old, new, names=(corpus_id, name, digest), reason=reason, is_prepared=is_prepared
+    )
+
+
+def _compare(
+    old: _Tally, new: _Tally, *, names: tuple[str, str | None, str], reason: str, is_prepared: bool
+) -> CorpusDiff:
     is_new = np.ones(len(new.heads), bool) if reason else ~np.isin(new.heads, old.heads)
     common = old.digests.keys() & new.digests.keys()
     changed = sorted(each for each in common if old.digests[each] != new.digests[each])
     return CorpusDiff(
-        corpus=corpus_id,
-        before=first.manifest.digest if first else None,
-        after=digest,
-        is_prepared=second is None,
+        corpus=names[0],
+        before=names[1],
+        after=names[2],
+        is_prepared=is_prepared,
         added=sorted(new.digests.keys() - common),
         removed=sorted(old.digests.keys() - common),
         changed=changed,

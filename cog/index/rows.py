@@ -1,7 +1,7 @@
 """Rows of the tables: documents and encoded chunks go in, Arrow batches come out."""
 
 from collections.abc import Iterable, Sequence
-from hashlib import blake2b
+from hashlib import sha256
 
 import numpy as np
 import pyarrow as pa
@@ -97,7 +97,7 @@ def hash_vectors(encoded: EncodedChunk) -> int:
     :param encoded: The chunk with its vectors.
     :returns: 64 bits.
     """
-    digest = blake2b(digest_size=8)
+    digest = sha256()  # three times as fast as blake2b where the processor has it
     for array in (
         encoded.start.vectors,
         encoded.start.scales,
@@ -107,7 +107,7 @@ def hash_vectors(encoded: EncodedChunk) -> int:
         encoded.vector,
     ):
         digest.update(np.ascontiguousarray(array).data)
-    return int.from_bytes(digest.digest(), "little")
+    return int.from_bytes(digest.digest()[:8], "little")
 
 
 def _join(arrays: Iterable[np.ndarray]) -> pa.Array:

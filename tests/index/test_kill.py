@@ -15,10 +15,10 @@ from cog.paths import CorpusPaths
 from cog.progress import SilentProgress
 from tests.index.hash_model import HashModel, build, make_documents, write_corpus
 
-NUM_TOUCHES = (
-    20  # spread over the files that a build touches from Python, and all around the commit
-)
-DELAYS = tuple(0.02 * i for i in range(1, 13))  # seconds; Lance writes without Python
+# spread over the files that a build touches from Python, and all around the commit; the random
+# kills of test_random_kills.py are many more
+NUM_TOUCHES = 16
+DELAYS = tuple(0.06 * i for i in range(1, 5))  # seconds; Lance writes without Python
 
 
 def start_build(corpus: CorpusPaths, locks: Path, *words: str) -> "subprocess.Popen[bytes]":
@@ -93,15 +93,15 @@ def test_old_index_serves_after_a_kill_at_any_moment(tmp_path: Path) -> None:
     around = set(range(commit - 4, last + 1))
     spread = set(np.linspace(1, commit - 5, NUM_TOUCHES - len(around)).astype(int).tolist())
     moments = [*sorted(spread | around), *DELAYS]
-    assert len(moments) >= 30
+    assert len(moments) >= 18
     with ThreadPoolExecutor(2) as pool:
         chains = [
             pool.submit(run_chain, tmp_path / str(i), moments[i::2], commit=commit)
             for i in range(2)
         ]
         counts = [chain.result() for chain in chains]
-    assert sum(count["killed"] for count in counts) >= 28
-    assert sum(count["old"] for count in counts) >= 18
+    assert sum(count["killed"] for count in counts) >= 16
+    assert sum(count["old"] for count in counts) >= 10
     assert sum(count["new"] for count in counts) >= 3
 
 
