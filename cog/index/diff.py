@@ -94,13 +94,7 @@ def compare_versions(
     :returns: What differs.
     :raises IndexMismatchError: If there is no such version.
     """
-    if before == PREPARED:
-        raise IndexMismatchError(
-            "the earlier version must be an index",
-            found=before,
-            run=f"cog corpus diff {corpus_id}",
-            about=corpus_id,
-        )
+    _check_before(before, corpus_id)
     with ExitStack() as stack:
         with hold_versions_lock(paths.locks, corpus_id):
             first = _open(paths, corpus_id, before or _find_default(paths, corpus_id), stack)
@@ -122,6 +116,16 @@ def compare_versions(
     return _compare(
         old, new, names=(corpus_id, name, digest), reason=reason, is_prepared=is_prepared
     )
+
+
+def _check_before(before: str | None, corpus_id: str) -> None:
+    if before == PREPARED:
+        raise IndexMismatchError(
+            "the earlier version must be an index",
+            found=before,
+            run=f"cog corpus diff {corpus_id}",
+            about=corpus_id,
+        )
 
 
 def _compare(
