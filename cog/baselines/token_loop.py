@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from cog.decoding.distribution import NextChoice
-from cog.decoding.request import Request, check_request
+from cog.decoding.request import Request, check_request, encode_prefix
 from cog.decoding.sampling import Chooser
 from cog.decoding.text import GrowingText
 from cog.model.cache import PrefixCache
@@ -94,11 +94,7 @@ class TokenLoop:
         :param request: The request.
         :returns: Token ids, the begin token first.
         """
-        encoder = self.model.prefix_encoder
-        begin = [] if encoder.begin_token_id is None else [encoder.begin_token_id]
-        room = encoder.max_positions - request.decoding.max_new_tokens - len(begin)
-        ids: list[int] = self.model.splitter.encode(request.prefix).tolist()
-        return begin + ids[max(0, len(ids) - room) :]
+        return encode_prefix(request, self.model)
 
     @torch.inference_mode()
     def _write(self, rows: list[TokenRow], blend: Blend | None) -> None:

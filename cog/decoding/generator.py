@@ -13,7 +13,7 @@ from cog.decoding.citations import cite_segment
 from cog.decoding.distribution import NextChoice, next_choice
 from cog.decoding.plausibility import count_plausible, find_implausible
 from cog.decoding.pool import Pool, PoolSource
-from cog.decoding.request import Request, check_request
+from cog.decoding.request import Request, check_request, encode_prefix
 from cog.decoding.row import Row
 from cog.decoding.text import GrowingText
 from cog.decoding.verbatim import VerbatimLimit
@@ -89,11 +89,7 @@ class CopyGenerator:
         :param request: The text to write.
         :returns: Token ids, the begin token first.
         """
-        encoder = self.model.prefix_encoder
-        begin = [] if encoder.begin_token_id is None else [encoder.begin_token_id]
-        room = encoder.max_positions - request.decoding.max_new_tokens - len(begin)
-        ids: list[int] = self.model.splitter.encode(request.prefix).tolist()
-        return begin + ids[max(0, len(ids) - room) :]
+        return encode_prefix(request, self.model)
 
     def num_unread_tokens(self, request: Request) -> int:
         """Number of a prefix's first tokens that are beyond the model's context.

@@ -6,6 +6,7 @@ import numpy as np
 
 from cog.decoding.plausibility import is_usable_threshold
 from cog.errors import GenerationError
+from cog.model.load import CogModel
 from cog.model.prefix_encoder import PrefixEncoder
 from cog.records import VERIFY_RULES, Decoding
 
@@ -23,6 +24,20 @@ class Request:
 
     prefix: str
     decoding: Decoding
+
+
+def encode_prefix(request: Request, model: CogModel) -> list[int]:
+    """The tokens the prefix encoder reads: a prefix's last ones, if it is too long.
+
+    :param request: The text to write.
+    :param model: The model.
+    :returns: Token ids, the begin token first.
+    """
+    encoder = model.prefix_encoder
+    begin = [] if encoder.begin_token_id is None else [encoder.begin_token_id]
+    room = encoder.max_positions - request.decoding.max_new_tokens - len(begin)
+    ids: list[int] = model.splitter.encode(request.prefix).tolist()
+    return begin + ids[max(0, len(ids) - room) :]
 
 
 def check_request(request: Request, encoder: PrefixEncoder) -> None:
