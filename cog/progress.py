@@ -1,12 +1,27 @@
-"""Progress of long work: counts go in, a bar with speed and time left comes out on stderr."""
+"""Progress of long work: counts go in, speed and time left come out on stderr."""
 
+import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+LINE_SECONDS = 30.0  # between two lines where stderr is no terminal
+RATE_SECONDS = 120.0  # the speed is that of the last two minutes
 
 
 class Progress(Protocol):
     """What a long-running function reports to; the caller decides what is shown."""
+
+    def expect(self, amount: int) -> None:
+        """Report work to come that was not known before.
+
+        :param amount: Number of units.
+        """
 
     def advance(self, amount: int) -> None:
         """Report work done.
@@ -24,6 +39,12 @@ class Progress(Protocol):
 class SilentProgress:
     """Shows nothing; what tests and library callers pass."""
 
+    def expect(self, amount: int) -> None:
+        """Ignore work to come.
+
+        :param amount: Number of units.
+        """
+
     def advance(self, amount: int) -> None:
         """Ignore work done.
 
@@ -39,40 +60,131 @@ class SilentProgress:
 
 @contextmanager
 def show_progress(label: str, *, total: int | None, unit: str) -> Iterator[Progress]:
-    """Show a bar on stderr while the block runs (plain lines where stderr is no terminal).
+    """Show a bar on stderr while the block runs; a line now and then where it is no terminal.
 
     :param label: What is being done.
-    :param total: Number of units in all; None if unknown.
+    :param total: Number of units in all; None if it is not known or is told by ``expect``.
     :param unit: Name of a unit, in the plural.
     :yields: The progress to report to.
     """
     from rich.console import Console
-    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as RichProgress
 
     console = Console(stderr=True)
-    rich_progress = RichProgress(
+    count = _Count(total)
+    if not console.is_terminal:
+        lines = _Lines(console, label, unit, count)
+        try:
+            yield lines
+        finally:
+            lines.show()
+        return
+    with _show_bar(console, label, unit, count) as progress:
+        yield progress
+
+
+@dataclass(slots=True)
+class _Count:
+    # how much is done, and how fast
+    total: int | None
+    num: int = 0
+    samples: deque[tuple[float, int]] = field(
+        default_factory=lambda: deque([(time.monotonic(), 0)])
+    )
+
+    def expect(self, amount: int) -> None:
+        self.total = (self.total or 0) + amount
+
+    def advance(self, amount: int) -> None:
+        now = time.monotonic()
+        self.num += amount
+        self.samples.append((now, self.num))
+        while len(self.samples) > 2 and now - self.samples[1][0] > RATE_SECONDS:
+            self.samples.popleft()
+
+    def describe(self, unit: str) -> str:
+        done = f"{self.num}" if self.total is None else f"{self.num}/{self.total}"
+        return f"{done} {unit}"
+
+    def describe_rate(self, unit: str) -> str:
+        rate = self._rate()
+        if not rate:
+            return ""
+        return f"{rate:.0f} {unit}/s" if rate >= 10.0 else f"{rate:.2g} {unit}/s"
+
+    def describe_left(self) -> str:
+        rate = self._rate()
+        if self.total is None or not rate or self.num >= self.total:
+            return ""
+        left = round((self.total - self.num) / rate)
+        return f"{left // 3600}:{left // 60 % 60:02}:{left % 60:02} left"
+
+    def _rate(self) -> float:
+        (began, before), (ended, after) = self.samples[0], self.samples[-1]
+        return (after - before) / (ended - began) if ended > began else 0.0
+
+
+class _Lines:
+    def __init__(self, console: "Console", label: str, unit: str, count: _Count) -> None:
+        self._console, self._label, self._unit, self._count = console, label, unit, count
+        self._shown = time.monotonic()
+
+    def expect(self, amount: int) -> None:
+        self._count.expect(amount)
+
+    def advance(self, amount: int) -> None:
+        self._count.advance(amount)
+        if time.monotonic() - self._shown >= LINE_SECONDS:
+            self.show()
+
+    def say(self, message: str) -> None:
+        _print(self._console, message)
+
+    def show(self) -> None:
+        self._shown = time.monotonic()
+        count = self._count
+        parts = (count.describe(self._unit), count.describe_rate(self._unit), count.describe_left())
+        _print(self._console, f"{self._label}: {', '.join(part for part in parts if part)}")
+
+
+@contextmanager
+def _show_bar(console: "Console", label: str, unit: str, count: _Count) -> Iterator[Progress]:
+    from rich.progress import BarColumn, TextColumn
+    from rich.progress import Progress as RichProgress
+
+    columns = (
         TextColumn("{task.description}"),
         BarColumn(),
-        TextColumn(
-            "{task.completed:.0f}/{task.total:.0f} {task.fields[unit]}"
-            if total
-            else "{task.completed:.0f} {task.fields[unit]}"
-        ),
-        TextColumn("{task.fields[rate]}"),
-        TimeRemainingColumn(),
-        console=console,
+        *(TextColumn(f"{{task.fields[{name}]}}") for name in ("done", "rate", "left")),
     )
 
     class _Shown:
+        def expect(self, amount: int) -> None:
+            count.expect(amount)
+            self._update()
+
         def advance(self, amount: int) -> None:
-            rich_progress.advance(task, amount)
-            speed = rich_progress.tasks[0].speed
-            rich_progress.update(task, rate=f"{speed:.0f} {unit}/s" if speed else "")
+            count.advance(amount)
+            self._update()
 
         def say(self, message: str) -> None:
-            rich_progress.console.print(message, markup=False, highlight=False, soft_wrap=True)
+            _print(rich_progress.console, message)
 
-    with rich_progress:
-        task = rich_progress.add_task(label, total=total, unit=unit, rate="")
+        def _update(self) -> None:
+            rich_progress.update(
+                task,
+                completed=count.num,
+                total=count.total,
+                done=count.describe(unit),
+                rate=count.describe_rate(unit),
+                left=count.describe_left(),
+            )
+
+    with RichProgress(*columns, console=console) as rich_progress:
+        task = rich_progress.add_task(
+            label, total=count.total, done=count.describe(unit), rate="", left=""
+        )
         yield _Shown()
+
+
+def _print(console: "Console", message: str) -> None:
+    console.print(message, markup=False, highlight=False, soft_wrap=True)

@@ -24,6 +24,9 @@ class Recorder:
     def __init__(self) -> None:
         self.messages: list[str] = []
 
+    def expect(self, amount: int) -> None:
+        pass
+
     def advance(self, amount: int) -> None:
         pass
 
@@ -233,6 +236,7 @@ SLOW_BUILD = """
 
     class Talk:
         def say(self, message): print(message, flush=True)
+        def expect(self, amount): pass
         def advance(self, amount): pass
 
     print(assets.convert_cached("key-v1", build, progress=Talk()), flush=True)

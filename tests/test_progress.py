@@ -1,6 +1,9 @@
+import re
+import time
+
 import pytest
 
-from cog.progress import SilentProgress, show_progress
+from cog.progress import SilentProgress, _Count, show_progress
 
 
 @pytest.mark.parametrize("total", [10, None])
@@ -23,3 +26,34 @@ def test_silent_progress_says_nothing(capsys: pytest.CaptureFixture[str]) -> Non
     progress.advance(1)
     progress.say("x")
     assert capsys.readouterr() == ("", "")
+
+
+def test_lines_tell_speed_and_time_left(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cog.progress.LINE_SECONDS", 0.0)
+    with show_progress("evaluate wiki-mini", total=None, unit="texts") as progress:
+        progress.expect(40)
+        time.sleep(0.02)
+        progress.advance(10)
+        progress.expect(60)
+        time.sleep(0.02)
+        progress.advance(10)
+    first, second, last = capsys.readouterr().err.splitlines()
+    assert re.fullmatch(r"evaluate wiki-mini: 10/40 texts, \d+ texts/s, 0:00:0\d left", first), (
+        first
+    )
+    assert second.startswith("evaluate wiki-mini: 20/100 texts, ")
+    assert last == second
+
+
+def test_speed_is_that_of_the_last_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr("cog.progress.time.monotonic", lambda: now)
+    count = _Count(400)
+    count.advance(100)  # of a run before
+    for _ in range(20):
+        now += 10.0
+        count.advance(10)
+    assert count.describe_rate("steps") == "1 steps/s"
+    assert count.describe_left() == "0:01:40 left"

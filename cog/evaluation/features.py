@@ -59,6 +59,7 @@ class Measurer:
         """
 
         def compute(positions: list[int]) -> Rows:
+            self._progress.expect(len(positions))
             model = self._load()
             order = sorted(range(len(positions)), key=lambda i: len(texts[positions[i]]))
             parts: list[NDArray[np.float32]] = []
@@ -82,6 +83,7 @@ class Measurer:
         """
 
         def compute(positions: list[int]) -> Rows:
+            self._progress.expect(len(positions))
             found = score_likelihood(
                 [prompts[i] for i in positions],
                 [texts[i] for i in positions],

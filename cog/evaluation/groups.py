@@ -75,6 +75,7 @@ def _score_reference(run: Evaluation, _seeds: tuple[SeedResult, ...]) -> list[Me
     prompts = run.selection.prompts[: run.plan.protocol.max_scored_references]
 
     def compute(positions: list[int]) -> NDArray[np.float64]:
+        run.progress.expect(len(positions))
         generator = run.get_generator()
         assert isinstance(generator, CopyGenerator)  # other systems have no such scores
         rows = []

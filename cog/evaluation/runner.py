@@ -34,6 +34,7 @@ def evaluate(
     with run.stack:
         with run.timed("contamination"):
             check_contamination(run)
+        progress.expect(len(run.selection.prompts) * len(run.plan.protocol.seeds))
         seeds = write_seeds(run)
         if LATENCY in run.plan.groups:
             with run.timed(LATENCY):

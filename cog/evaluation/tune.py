@@ -96,6 +96,8 @@ def tune(
     run = prepare(
         paths, params, _plan(params, corpus_id, num_prompts, method, device=device), progress
     )
+    max_trials = 1 + len(RULES) + len(BIASES) + (len(TEMPERATURES) if method != "greedy" else 0)
+    progress.expect(max_trials * len(run.selection.prompts))
     with run.stack:
         search = _Search(run)
         best = _choose(search, params, is_drawn=method != "greedy")

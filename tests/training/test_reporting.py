@@ -20,6 +20,9 @@ class Said:
         self.lines: list[str] = []
         self.amount = 0
 
+    def expect(self, amount: int) -> None:
+        pass
+
     def advance(self, amount: int) -> None:
         self.amount += amount
 
