@@ -159,9 +159,7 @@ def remove_tuning(corpus_paths: CorpusPaths) -> bool:
     return is_there
 
 
-def load_tuning_state(
-    corpus_paths: CorpusPaths, *, index: str, model: str
-) -> TuningState | None:
+def load_tuning_state(corpus_paths: CorpusPaths, *, index: str, model: str) -> TuningState | None:
     """Say what was chosen for a corpus, and whether it is for an index.
 
     :param corpus_paths: The corpus.

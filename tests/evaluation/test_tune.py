@@ -162,7 +162,8 @@ def test_tuning_of_another_index_or_method_is_left_out_with_a_word(
     assert "cog tune --corpus village" in word
     assert remove_tuning(corpus_paths)
     assert not remove_tuning(corpus_paths)
-    assert apply_tuning(params.generate, corpus_paths, method="greedy", active=None) == (params.generate, "")
+    plain = apply_tuning(params.generate, corpus_paths, method="greedy", active=None)
+    assert plain == (params.generate, "")
 
 
 @pytest.mark.parametrize(
