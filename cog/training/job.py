@@ -255,7 +255,15 @@ def _find_start(job: TrainJob, run_folder: Path, progress: Progress) -> Path | N
 
 @contextmanager
 def _hold_folder(run_folder: Path, *, is_main: bool) -> Iterator[None]:
-    run_folder.mkdir(parents=True, exist_ok=True)
+    try:
+        run_folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CheckpointError(
+            f"{run_folder.parent} must be a folder for the model",
+            found=error.strerror or str(error),
+            run="name another --out",
+            about=str(run_folder.parent),
+        ) from error
     if not is_main:
         yield
         return
