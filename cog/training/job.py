@@ -306,6 +306,7 @@ def _identify(job: TrainJob, opened: OpenedModel, data: TrainingData) -> RunIden
             "accumulation_steps": loop.accumulation_steps,
             "held_out_share": loop.held_out_share,
             "min_prefix_tokens": loop.min_prefix_tokens,
+            "context_tokens": loop.context_tokens,
             "inner_share": loop.inner_share,
             "common_weight": loop.common_weight,
         },
