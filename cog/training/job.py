@@ -203,9 +203,27 @@ def _run(
             outcome = loop.run(batches, validate=validate, stop=stop, reports=reports)
         finally:  # whatever happens: what is in memory is the last good model
             if accelerator.is_main_process:
-                opened.write(job.out, facts=_list_facts(job, data, loop, outcome))
-                progress.say(f"model written to {job.out}")
+                facts = _list_facts(job, data, loop, outcome)
+                _write_model(job, opened, facts, has_failed=outcome is None, progress=progress)
     return outcome
+
+
+def _write_model(
+    job: TrainJob,
+    opened: OpenedModel,
+    facts: Mapping[str, str],
+    *,
+    has_failed: bool,
+    progress: Progress,
+) -> None:
+    try:
+        opened.write(job.out, facts=facts)
+    except CheckpointError as error:
+        if not has_failed:
+            raise
+        progress.say(f"model not written: {error}")  # why the run failed is what must be told
+    else:
+        progress.say(f"model written to {job.out}")
 
 
 def _metrics_path(job: TrainJob) -> Path:

@@ -128,6 +128,16 @@ def test_undefined_loss_stops_names_the_documents_and_keeps_the_last_good_model(
     assert bool(weights.isfinite().all())
 
 
+def test_batch_is_named_also_if_the_model_cannot_be_written(tmp_path: Path) -> None:
+    recipe = make_recipe(checkpoint_steps=1)
+    rates = replace(recipe.model.rates, prefix=1e30, phrase=1e30, heads=1e30, projection=1e30)
+    wild = replace(recipe, model=replace(recipe.model, rates=rates))
+    said = Said()
+    with pytest.raises(TrainingError, match=r"finite at step 2; found: .* on batch 1 of Title"):
+        train(make_job(tmp_path / "out", recipe=wild, steps=4), progress=said, log=None)
+    assert any(line.startswith("model not written: trained weights must") for line in said.lines)
+
+
 def test_folder_of_another_run_or_model_is_refused(tmp_path: Path) -> None:
     out = tmp_path / "out"
     run(make_job(out, steps=1))
