@@ -311,7 +311,8 @@ def main() -> None:
     peer = run_peer(chunked, nearest, targets=targets, max_words=config.max_phrase_words)
     with tempfile.TemporaryDirectory() as folder:
         retrieved = run_retrieved(chunked, nearest, folder=Path(folder), config=config)
-        exact = run_exact(texts, splitter=splitter, config=config, folder=Path(folder))
+        fresh = load_splitter(model_folder)  # the other one remembers these texts
+        exact = run_exact(texts, splitter=fresh, config=config, folder=Path(folder))
     speed = peer["words_per_second"]
     report(
         {

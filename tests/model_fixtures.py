@@ -3,9 +3,7 @@
 Two random transformers of width 16, their tokenizers and heads, in a model folder.
 """
 
-import itertools
 import re
-from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -23,7 +21,11 @@ from transformers import (
     PreTrainedModel,
 )
 
+from cog.model.random_base import learn_byte_tokenizer
+
 WIDTH = 16
+NUM_BYTES = 257  # and the begin token
+NUM_MERGES = 140
 TEXTS = (
     "The council of the village adopted the rules of the market on the proposal of the baker.",
     "The river runs through the valley, and the old mill stands on the river beside the market.",
@@ -83,14 +85,7 @@ def make_tiny_model(
 
 
 def _save_prefix_base(folder: Path, architecture: str, texts: list[str]) -> int:
-    splitter = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    words = Counter(word for text in texts for word, _ in splitter.pre_tokenize_str(text))
-    merges = _learn_merges(words, num_merges=140)
-    tokens = ["<|begin|>", *sorted(splitter.alphabet()), *(a + b for a, b in merges)]
-    vocab = {token: i for i, token in enumerate(dict.fromkeys(tokens))}
-    tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=merges))
-    tokenizer.pre_tokenizer = splitter
-    tokenizer.add_special_tokens(["<|begin|>"])
+    tokenizer = learn_byte_tokenizer(texts, vocab_size=NUM_BYTES + NUM_MERGES)
     vocab_size = tokenizer.get_vocab_size()
     model: PreTrainedModel
     if architecture == "gpt2":
@@ -125,34 +120,6 @@ def _save_prefix_base(folder: Path, architecture: str, texts: list[str]) -> int:
     model.save_pretrained(folder)
     tokenizer.save(str(folder / "tokenizer.json"))
     return vocab_size
-
-
-def _learn_merges(words: Counter[str], *, num_merges: int) -> list[tuple[str, str]]:
-    # the library's trainer breaks ties by the order of a hash table, which changes from run to run
-    spelled = {word: list(word) for word in words}
-    merges: list[tuple[str, str]] = []
-    while len(merges) < num_merges:
-        pairs: Counter[tuple[str, str]] = Counter()
-        for word, parts in spelled.items():
-            for pair in itertools.pairwise(parts):
-                pairs[pair] += words[word]
-        if not pairs:
-            break
-        best = min(pairs, key=lambda pair: (-pairs[pair], pair))
-        merges.append(best)
-        for word, parts in spelled.items():
-            spelled[word] = _merge(parts, best)
-    return merges
-
-
-def _merge(parts: list[str], pair: tuple[str, str]) -> list[str]:
-    merged: list[str] = []
-    for part in parts:
-        if merged and (merged[-1], part) == pair:
-            merged[-1] += part
-        else:
-            merged.append(part)
-    return merged
 
 
 def _save_phrase_base(folder: Path, texts: list[str]) -> None:

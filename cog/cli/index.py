@@ -6,6 +6,7 @@ from dataclasses import asdict
 import click
 
 from cog.cli.main import get_project
+from cog.decoding.tuning import load_tuning_state
 from cog.index.manifest import load_manifest
 from cog.index.records import Manifest
 from cog.params import load_params
@@ -66,11 +67,17 @@ def build(ctx: click.Context, corpus_id: str, force: bool, device: str, as_json:
 @click.option("--json", "as_json", is_flag=True, help="Print the manifest as one JSON object.")
 @click.pass_context
 def info(ctx: click.Context, corpus_id: str, as_json: bool) -> None:
-    """Print what the index of a corpus states about itself."""
+    """Print what the index of a corpus states about itself, and what was tuned for it."""
     paths = get_project(ctx)
     load_card(paths, corpus_id)
-    manifest = load_manifest(paths.corpus(corpus_id))
-    click.echo(json.dumps(_to_json(manifest)) if as_json else _format(manifest))
+    place = paths.corpus(corpus_id)
+    manifest = load_manifest(place)
+    tuning = load_tuning_state(place, index=manifest.digest, model=manifest.model)
+    if as_json:
+        content = _to_json(manifest) | {"tuning": tuning.to_json() if tuning else None}
+        click.echo(json.dumps(content))
+    else:
+        click.echo(_format(manifest) + (f"\n{'tuned':<10} {tuning}" if tuning else ""))
 
 
 @command.command("verify")

@@ -1,25 +1,41 @@
-"""``cog status``: what is active, whether it is intact, and what to run if not."""
+"""``cog status``: what is active, whether it is intact, what was tuned, and what to run if not."""
 
 import json
 
 import click
 
 from cog.cli.main import get_project
+from cog.decoding.tuning import TuningState, load_tuning_state
 from cog.index.activation import Status, get_status
+from cog.paths import ProjectPaths
 
 
 @click.command("status")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_context
 def command(ctx: click.Context, as_json: bool) -> None:
-    """Say what is active, and whether it is intact; exit 1 if it is not."""
-    status = get_status(get_project(ctx))
-    click.echo(json.dumps(status.to_json(), ensure_ascii=False) if as_json else _format(status))
+    """Say what is active, whether it is intact, and what was tuned; exit 1 if it is not intact."""
+    paths = get_project(ctx)
+    status = get_status(paths)
+    tuning = _get_tuning(paths, status)
+    if as_json:
+        content = status.to_json() | {"tuning": tuning.to_json() if tuning else None}
+        click.echo(json.dumps(content, ensure_ascii=False))
+    else:
+        click.echo(_format(status, tuning))
     if status.is_broken:
         raise SystemExit(1)
 
 
-def _format(status: Status) -> str:
+def _get_tuning(paths: ProjectPaths, status: Status) -> TuningState | None:
+    active = status.active
+    if active is None or status.is_broken:
+        return None
+    place = paths.corpus(active.corpus)
+    return load_tuning_state(place, index=active.index, model=active.model)
+
+
+def _format(status: Status, tuning: TuningState | None) -> str:
     lines = []
     if status.active is not None:
         lines.append(f"corpus   {status.active.corpus}")
@@ -32,6 +48,8 @@ def _format(status: Status) -> str:
         manifest = status.manifest
         counts = f"{manifest.documents.num_indexed} documents, {manifest.num_chunks} chunks"
         lines.append(f"intact   yes: {counts}, {manifest.num_words} words")
+    if tuning is not None:
+        lines.append(f"tuned    {tuning}")
     if status.problem:
         lines.append(f"intact   no: {status.problem}")
     if status.run:

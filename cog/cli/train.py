@@ -24,6 +24,7 @@ FILE = click.Path(path_type=Path)
     metavar="FILE",
     help="Text file, plain or gzip, or a folder of them; repeatable.",
 )
+@click.option("--licence", metavar="TEXT", help="Licence of --data, for the model's card.")
 @click.option("--corpus", "corpus_id", metavar="ID", help="Train on the documents of this corpus.")
 @click.option(
     "--from", "source", type=FILE, metavar="MODEL", help="Go on from this model's weights."
@@ -94,6 +95,7 @@ def command(ctx: click.Context, /, **given: Any) -> None:  # noqa: ANN401
         seed=given["seed"],
         num_workers=given["num_workers"],
         device=given["device"],
+        licence=given["licence"],
     )
     report = train_with_tracking(
         paths, params, request, experiment=None if given["no_track"] else given["experiment"]

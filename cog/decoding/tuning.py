@@ -1,15 +1,19 @@
-"""Tuned settings at rest: what was chosen for an index goes in, later texts begin with it."""
+"""Tuned settings at rest: what was chosen for an index goes in, later texts begin with it.
+
+Neither torch nor a store is loaded here.
+"""
 
 import json
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from cog.atomic import write_text_atomically
-from cog.errors import GenerationError
+from cog.errors import CogError, GenerationError
+from cog.index.kept import find_version
 from cog.index.manifest import load_manifest
 from cog.params import GenerateParams
 from cog.paths import CorpusPaths
-from cog.records import ABSOLUTE, ENTROPY, OFF, RELATIVE
+from cog.records import ABSOLUTE, ENTROPY, OFF, RELATIVE, Active
 
 FORMAT_VERSION = 1
 USUAL_THRESHOLDS = {OFF: 0.0, ABSOLUTE: 0.0003, RELATIVE: 0.001, ENTROPY: 0.0003}
@@ -55,6 +59,36 @@ class Tuning:
     method: str
     created_at: str
     record: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class TuningState:
+    """What was chosen for a corpus, and whether texts begin with it.
+
+    :param tuning: What was chosen; None if it cannot be read.
+    :param problem: Why it is left out; empty if it is not.
+    """
+
+    tuning: Tuning | None
+    problem: str
+
+    def __str__(self) -> str:
+        if self.tuning is None:
+            return self.problem
+        chosen = f"{self.tuning.values}, for {self.tuning.method}"
+        return f"{chosen} (left out: {self.problem})" if self.problem else chosen
+
+    def to_json(self) -> dict[str, Any]:
+        """The state as the command line writes it.
+
+        :returns: A JSON-ready object.
+        """
+        tuning = self.tuning
+        content: dict[str, Any] = {"used": not self.problem, "problem": self.problem or None}
+        if tuning is None:
+            return content
+        about = {"decoding": tuning.method, "created_at": tuning.created_at}
+        return asdict(tuning.values) | about | content
 
 
 def describe_rule(verify: str, threshold: float) -> str:
@@ -125,29 +159,57 @@ def remove_tuning(corpus_paths: CorpusPaths) -> bool:
     return is_there
 
 
+def load_tuning_state(corpus_paths: CorpusPaths, *, index: str, model: str) -> TuningState | None:
+    """Say what was chosen for a corpus, and whether it is for an index.
+
+    :param corpus_paths: The corpus.
+    :param index: Digest of the index.
+    :param model: Fingerprint of its model.
+    :returns: What was chosen; None if nothing was.
+    """
+    try:
+        tuning = load_tuning(corpus_paths)
+    except CogError as error:
+        return TuningState(None, str(error))
+    if tuning is None:
+        return None
+    misfit = _find_misfit(tuning, index=index, model=model, method=tuning.method)
+    return TuningState(tuning, f"it is of {misfit}" if misfit else "")
+
+
 def apply_tuning(
-    settings: GenerateParams, corpus_paths: CorpusPaths, *, method: str
+    settings: GenerateParams, corpus_paths: CorpusPaths, *, method: str, active: Active | None
 ) -> tuple[GenerateParams, str]:
     """Put what was chosen for an index in the place of params.yaml.
 
     :param settings: Section ``generate`` of params.yaml.
     :param corpus_paths: The corpus.
     :param method: How choices are taken.
+    :param active: What is switched on, if that is read; None for the index in place.
     :returns: The settings, and one line on what was done; empty if nothing was ever chosen.
     """
     tuning = load_tuning(corpus_paths)
     if tuning is None:
         return settings, ""
-    corpus_id, manifest = corpus_paths.root.name, load_manifest(corpus_paths)
+    place = find_version(corpus_paths, active.index) if active is not None else None
+    corpus_id, manifest = corpus_paths.root.name, load_manifest(place or corpus_paths)
+    misfit = _find_misfit(tuning, index=manifest.digest, model=manifest.model, method=method)
+    if misfit:
+        return settings, (
+            f"what was tuned for {corpus_id} is of {misfit}: left out "
+            f"(cog tune --corpus {corpus_id} does it again, with --reset forgets it)"
+        )
+    chosen = {field.name: getattr(tuning.values, field.name) for field in fields(TunedValues)}
+    return replace(settings, **chosen), f"as tuned for this index: {tuning.values}"
+
+
+def _find_misfit(tuning: Tuning, *, index: str, model: str, method: str) -> str:
+    # what a tuning is of that is not asked for; empty if it fits
     for what, tuned, found in (
-        ("index", tuning.index[:12], manifest.digest[:12]),
-        ("model", tuning.model[:12], manifest.model[:12]),
+        ("index", tuning.index[:12], index[:12]),
+        ("model", tuning.model[:12], model[:12]),
         ("decoding", tuning.method, method),
     ):
         if tuned != found:
-            return settings, (
-                f"what was tuned for {corpus_id} is of {what} {tuned}, not {found}: left out "
-                f"(cog tune --corpus {corpus_id} does it again, with --reset forgets it)"
-            )
-    chosen = {field.name: getattr(tuning.values, field.name) for field in fields(TunedValues)}
-    return replace(settings, **chosen), f"as tuned for this index: {tuning.values}"
+            return f"{what} {tuned}, not {found}"
+    return ""

@@ -6,7 +6,7 @@ come out.
 
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,17 +15,20 @@ from typing import TYPE_CHECKING
 from cog.corpus.text_files import digest_text_files, iter_text_documents, list_text_files
 from cog.errors import CheckpointError, TrackingError
 from cog.evaluation.training_text import OverlapScreen
+from cog.model.fingerprint import fingerprint_model
 from cog.params import Params
 from cog.paths import ProjectPaths
 from cog.progress import Progress, SilentProgress, show_progress
 from cog.records import Document
 
 if TYPE_CHECKING:
+    from cog.cards import Licence
     from cog.training.building import TrainingText
     from cog.training.job import TrainJob, TrainReport
     from cog.training.reporting import LogMetrics
 
 MAX_WORKERS = 8
+NUM_NAMED = 20  # files, in a model's card
 RANK_VARIABLE = "RANK"  # set by torchrun and accelerate for each of several processes
 
 
@@ -48,6 +51,8 @@ class TrainRequest:
     :param seed: Seed of everything random.
     :param num_workers: Number of processes that make batches; None to choose.
     :param device: ``cpu``, ``cuda`` or ``auto``.
+    :param licence: Licence of the text files, for the model's card; None for the corpus's own, or
+        if it is not known.
     """
 
     profile: str
@@ -64,6 +69,7 @@ class TrainRequest:
     seed: int
     num_workers: int | None
     device: str
+    licence: str | None = None
 
 
 def train_with_tracking(
@@ -159,6 +165,9 @@ def make_job(paths: ProjectPaths, params: Params, request: TrainRequest) -> "Tra
     if num_workers is None:
         num_workers = min(MAX_WORKERS, max(1, (os.cpu_count() or 1) - 1))
     text, about = _choose_text(paths, request)
+    if request.source is not None:
+        name, fingerprint = request.source.resolve().name, fingerprint_model(request.source)
+        about["goes on from"] = f"{name}, fingerprint {fingerprint}"
     return TrainJob(
         recipe=recipe,
         text=text,
@@ -181,19 +190,23 @@ def _choose_text(
 
     evaluation = list_text_files(request.evaluation)
     compared = f"{request.on_overlap}:{digest_text_files(evaluation)}" if evaluation else "none"
-    names = ", ".join(path.name for path in evaluation)
+    names = _name_files(evaluation)
     about = {"compared with": f"{names}, on overlap {request.on_overlap}" if evaluation else "none"}
     if request.corpus_id is None:
         files = list_text_files(request.data)
         identity = f"files:{digest_text_files(files)}"
-        about["data"] = ", ".join(path.name for path in files)
+        about["data"] = _name_files(files)
+        about["licence of the data"] = request.licence or "not stated"
     else:
         from cog.corpus.documents import documents_digest
-        from cog.registry import load_card
+        from cog.registry import load_resolved_card
 
-        corpus = paths.corpus(load_card(paths, request.corpus_id).id)
+        card = load_resolved_card(paths, request.corpus_id)
+        corpus = paths.corpus(card.id)
         identity = f"corpus:{documents_digest(corpus.documents)}"
         about["data"] = f"corpus {request.corpus_id}"
+        about["licence of the data"] = request.licence or _describe(card.licence)
+    about["digest of the data"] = identity.partition(":")[2]
 
     def read() -> Iterable[Document]:
         if request.corpus_id is None:
@@ -208,6 +221,16 @@ def _choose_text(
         return screen.screen(documents)
 
     return TrainingText(read, f"{identity} {compared}"), about
+
+
+def _name_files(files: Sequence[Path]) -> str:
+    names, rest = [path.name for path in files[:NUM_NAMED]], len(files) - NUM_NAMED
+    return ", ".join(names) + (f" and {rest} more" if rest > 0 else "")
+
+
+def _describe(licence: "Licence") -> str:
+    known = (licence.id, licence.url, licence.attribution)
+    return ", ".join(part for part in known if part)
 
 
 @contextmanager

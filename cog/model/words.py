@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from cog.errors import CheckpointError
+from cog.model.tokens import TokenEncoder
 
 # bits of a word's flags
 BARRED = np.uint8(1)  # may not lie in a phrase
@@ -61,10 +62,10 @@ class WordSplitter:
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        self._tokenizer = tokenizer
         tokenizer.no_truncation()
         tokenizer.no_padding()
         tokenizer.encode_special_tokens = True  # "<|im_start|>" in a document is text
+        self._encoder = TokenEncoder(tokenizer)
         special = {i for i, token in tokenizer.get_added_tokens_decoder().items() if token.special}
         vocab_size = tokenizer.get_vocab_size(with_added_tokens=True)
         strings = [tokenizer.id_to_token(i) or "" for i in range(vocab_size)]
@@ -104,7 +105,7 @@ class WordSplitter:
         :param text: Any text without lone surrogates.
         :returns: Token ids. *Shape:* ``(num_tokens,)``
         """
-        return np.array(self._tokenizer.encode(text, add_special_tokens=False).ids, dtype=np.int32)
+        return self._encoder.encode(text)
 
     def decode(self, token_ids: NDArray[np.int32]) -> bytes:
         """The exact bytes of some tokens; they need not be whole characters.

@@ -16,6 +16,9 @@ class Batch:
     :param token_ids: Begin token and chunk, padded on the right. *Shape:* ``(num_chunks,
         prefix_len)``, int64
     :param token_mask: Where there is a token. *Shape:* ``(num_chunks, prefix_len)``, bool
+    :param target_starts: Column of each chunk's first token that is to be predicted: what stands
+        before it is the begin token and text before the chunk, or the chunk's first token where
+        there is neither. *Shape:* ``(num_chunks,)``, int64
     :param piece_ids: WordPieces, padded on the right. *Shape:* ``(num_chunks, num_pieces)``, int64
     :param piece_mask: Where there is a piece. *Shape:* ``(num_chunks, num_pieces)``, bool
     :param word_chunks: Chunk of each word, in order. *Shape:* ``(num_words,)``, int64
@@ -43,6 +46,7 @@ class Batch:
 
     token_ids: NDArray[np.int64]
     token_mask: NDArray[np.bool_]
+    target_starts: NDArray[np.int64]
     piece_ids: NDArray[np.int64]
     piece_mask: NDArray[np.bool_]
     word_chunks: NDArray[np.int64]
@@ -69,11 +73,11 @@ class Batch:
 
     @property
     def num_tokens(self) -> int:
-        """Number of tokens to predict: all but the begin tokens.
+        """Number of tokens to predict: all of the chunks, begin tokens and text before them aside.
 
         :returns: The count.
         """
-        return int(self.token_mask.sum()) - self.num_chunks
+        return int(self.token_mask.sum() - self.target_starts.sum())
 
     @property
     def num_words(self) -> int:
@@ -109,6 +113,7 @@ def check_batch(batch: Batch) -> None:
     width = batch.span_mask.shape[1]
     shapes = {
         "token_mask": batch.token_ids.shape,
+        "target_starts": (batch.num_chunks,),
         "piece_mask": batch.piece_ids.shape,
         "start_pieces": (words,),
         "end_pieces": (words,),
@@ -121,6 +126,7 @@ def check_batch(batch: Batch) -> None:
         if getattr(batch, name).shape != shape:
             raise ValueError(f"{name} has shape {getattr(batch, name).shape}, not {shape}")
     limits = {
+        "target_starts": batch.token_ids.shape[1] + 1,
         "word_chunks": batch.num_chunks,
         "start_pieces": batch.piece_ids.shape[1],
         "end_pieces": batch.piece_ids.shape[1],

@@ -38,6 +38,7 @@ class BatchRules:
     :param begin_token_id: Token put before every chunk; None for none.
     :param lengths: How long phrases are.
     :param min_prefix_tokens: Number of a chunk's tokens before a query, at least.
+    :param context_tokens: Number of tokens before a chunk that are read with it, at most.
     :param inner_share: Share of the positions inside words that are queries too.
     :param common_weight: Weight of a phrase that holds only frequent words.
     """
@@ -45,6 +46,7 @@ class BatchRules:
     begin_token_id: int | None
     lengths: PhraseLengths
     min_prefix_tokens: int
+    context_tokens: int
     inner_share: float
     common_weight: float
 
@@ -113,10 +115,14 @@ class BatchMaker:
         :param number: Its number.
         :returns: The batch.
         """
-        examples = [self._store.get(chunk) for chunk in self._sampler.draw(number).tolist()]
+        chunks = self._sampler.draw(number).tolist()
+        examples = [self._store.get(chunk) for chunk in chunks]
+        max_tokens = self._source.rules.context_tokens
+        contexts = [self._store.get_context(chunk, max_tokens=max_tokens) for chunk in chunks]
         random = np.random.default_rng([self._source.sampler.seed, 3, number])
         batch = assemble_batch(
             examples,
+            contexts=contexts,
             begin_token_id=self._source.rules.begin_token_id,
             lengths=self._source.rules.lengths,
             rules=self._rules,
@@ -129,6 +135,7 @@ class BatchMaker:
 def assemble_batch(
     examples: Sequence[Example],
     *,
+    contexts: Sequence[NDArray[np.int32]],
     begin_token_id: int | None,
     lengths: PhraseLengths,
     rules: QueryRules,
@@ -137,6 +144,8 @@ def assemble_batch(
     """Pad chunks to one length and label them against each other.
 
     :param examples: The chunks.
+    :param contexts: Tokens that stand before each of them in its document, which lengthen its
+        prefixes. *Shape:* of each ``(num,)``
     :param begin_token_id: Token put before each of them; None for none.
     :param lengths: How long phrases are.
     :param rules: Which positions are queries.
@@ -148,12 +157,17 @@ def assemble_batch(
     )
     begin = np.array([] if begin_token_id is None else [begin_token_id], dtype=np.int32)
     token_ids, token_mask = _pad(
-        [np.concatenate([begin, each.words.token_ids]) for each in examples]
+        [
+            np.concatenate([begin, context, each.words.token_ids])
+            for context, each in zip(contexts, examples, strict=True)
+        ]
     )
+    lengths_before = np.array([len(context) for context in contexts], dtype=np.int64)
     piece_ids, piece_mask = _pad([example.piece_ids for example in examples])
     return Batch(
         token_ids=token_ids,
         token_mask=token_mask,
+        target_starts=np.maximum(lengths_before + len(begin), 1),
         piece_ids=piece_ids,
         piece_mask=piece_mask,
         word_chunks=labels.word_chunks,
@@ -161,7 +175,7 @@ def assemble_batch(
         end_pieces=np.concatenate([each.end_pieces for each in examples]).astype(np.int64),
         span_mask=labels.span_mask,
         query_chunks=labels.query_chunks,
-        query_positions=labels.query_positions,
+        query_positions=labels.query_positions + lengths_before[labels.query_chunks],
         gold_tokens=labels.gold_tokens,
         is_phrase=labels.is_phrase,
         positive_offsets=labels.positive_offsets,

@@ -226,6 +226,21 @@ class ExampleStore:
         """
         return self._slice("texts", "text_bounds", chunk).tobytes()
 
+    def get_context(self, chunk: int, *, max_tokens: int) -> NDArray[np.int32]:
+        """Read the tokens of the document that stand before a chunk.
+
+        :param chunk: Its number.
+        :param max_tokens: Number of tokens, at most.
+        :returns: The last of them; none for the first chunk of a document. *Shape:* ``(num,)``
+        """
+        documents, bounds = self.documents, self._bounds["token_bounds"]
+        first = int(np.searchsorted(documents, documents[chunk]))
+        end = int(bounds[chunk])
+        found: NDArray[np.int32] = self._arrays["token_ids"][
+            max(int(bounds[first]), end - max_tokens) : end
+        ]
+        return found
+
     def load_names(self) -> list[DocumentName]:
         """Read what the documents are called.
 

@@ -27,7 +27,7 @@ from cog.training.opening import OpenedModel, find_bases, open_model
 from cog.training.peak import get_peak
 from cog.training.preparing import TrainingData, check_phrases, prepare_data
 from cog.training.recipe import Recipe
-from cog.training.reporting import LogMetrics
+from cog.training.reporting import LogMetrics, MetricsFile, load_metrics
 from cog.training.schedule import Budget
 from cog.training.stopping import watch_signals
 from cog.training.validation import make_validation
@@ -84,6 +84,8 @@ class TrainReport:
     :param peak_share: Share of the device's peak at the end.
     :param metrics: Metrics of the last step.
     :param validation: Metrics of the last validation.
+    :param validation_before: The same before the first step of a run that goes on from a model;
+        else empty.
     """
 
     folder: str
@@ -100,13 +102,15 @@ class TrainReport:
     peak_share: float
     metrics: Mapping[str, float]
     validation: Mapping[str, float]
+    validation_before: Mapping[str, float]
 
     def to_json(self) -> dict[str, Any]:
         """Turn into plain values.
 
         :returns: A mapping for JSON.
         """
-        return {**asdict(self), "metrics": dict(self.metrics), "validation": dict(self.validation)}
+        names = ("metrics", "validation", "validation_before")
+        return asdict(self) | {name: dict(getattr(self, name)) for name in names}
 
 
 def train(job: TrainJob, *, progress: Progress, log: LogMetrics | None) -> TrainReport:
@@ -149,13 +153,15 @@ def train(job: TrainJob, *, progress: Progress, log: LogMetrics | None) -> Train
             budget=job.budget,
             accelerator=accelerator,
             identity=_identify(job, opened, data),
-            files=LoopFiles(run_folder / "checkpoints", run_folder / "metrics.jsonl"),
+            files=LoopFiles(run_folder / "checkpoints", _metrics_path(job)),
         )
         if checkpoint is not None:
             loop.resume(checkpoint)
             progress.say(f"resumed at step {loop.position.step}")
             is_by_steps = job.budget.max_steps is not None
             progress.advance(loop.position.step if is_by_steps else int(loop.position.seconds))
+        elif accelerator.is_main_process:
+            _metrics_path(job).unlink(missing_ok=True)  # of a run that never got to a checkpoint
         outcome = _run(job, opened, loop, data, progress=progress, log=log)
         accelerator.wait_for_everyone()  # the model is written by the first process
         return _report(job, data, outcome, fingerprint=fingerprint_model(job.out))
@@ -188,6 +194,8 @@ def _run(
         peak=peak,
         count_operations=opened.count_operations,
     )
+    if job.source is not None and loop.position.step == 0 and validate is not None:
+        _log_start(job, validate(opened.model), progress=progress, log=log)
     outcome: Outcome | None = None
     batches = iter_batches(data.train, loop.number_batches(), num_workers=job.num_workers)
     with watch_signals() as stop, closing(batches):
@@ -195,9 +203,49 @@ def _run(
             outcome = loop.run(batches, validate=validate, stop=stop, reports=reports)
         finally:  # whatever happens: what is in memory is the last good model
             if accelerator.is_main_process:
-                opened.write(job.out, facts=_list_facts(job, data, loop, outcome))
-                progress.say(f"model written to {job.out}")
+                facts = _list_facts(job, data, loop, outcome)
+                _write_model(job, opened, facts, has_failed=outcome is None, progress=progress)
     return outcome
+
+
+def _write_model(
+    job: TrainJob,
+    opened: OpenedModel,
+    facts: Mapping[str, str],
+    *,
+    has_failed: bool,
+    progress: Progress,
+) -> None:
+    try:
+        opened.write(job.out, facts=facts)
+    except CheckpointError as error:
+        if not has_failed:
+            raise
+        progress.say(f"model not written: {error}")  # why the run failed is what must be told
+    else:
+        progress.say(f"model written to {job.out}")
+
+
+def _metrics_path(job: TrainJob) -> Path:
+    return job.out / RUN_FOLDER / "metrics.jsonl"
+
+
+def _log_start(
+    job: TrainJob,
+    measured: Mapping[str, float],
+    *,
+    progress: Progress,
+    log: LogMetrics | None,
+) -> None:
+    # what the model that training goes on from makes of the held-out documents
+    found = {f"validation/{name}": value for name, value in measured.items()}
+    file = MetricsFile(_metrics_path(job), step=0)
+    file.write(0, found)
+    file.close()
+    if log is not None:
+        log(0, found)
+    said = " ".join(f"{name} {value:.3f}" for name, value in measured.items())
+    progress.say(f"validation at step 0: {said}")
 
 
 def _find_start(job: TrainJob, run_folder: Path, progress: Progress) -> Path | None:
@@ -225,7 +273,15 @@ def _find_start(job: TrainJob, run_folder: Path, progress: Progress) -> Path | N
 
 @contextmanager
 def _hold_folder(run_folder: Path, *, is_main: bool) -> Iterator[None]:
-    run_folder.mkdir(parents=True, exist_ok=True)
+    try:
+        run_folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CheckpointError(
+            f"{run_folder.parent} must be a folder for the model",
+            found=error.strerror or str(error),
+            run="name another --out",
+            about=str(run_folder.parent),
+        ) from error
     if not is_main:
         yield
         return
@@ -268,6 +324,7 @@ def _identify(job: TrainJob, opened: OpenedModel, data: TrainingData) -> RunIden
             "accumulation_steps": loop.accumulation_steps,
             "held_out_share": loop.held_out_share,
             "min_prefix_tokens": loop.min_prefix_tokens,
+            "context_tokens": loop.context_tokens,
             "inner_share": loop.inner_share,
             "common_weight": loop.common_weight,
         },
@@ -288,6 +345,8 @@ def _list_facts(
         "tokens": f"{position.num_tokens:,}",
         "seed": str(job.seed),
     }
+    before = load_metrics(_metrics_path(job), step=0)
+    facts |= {f"{name} at step 0": f"{value:.4f}" for name, value in before.items()}
     if outcome is not None:
         figures = {**outcome.metrics, **outcome.validation}
         facts |= {name: f"{value:.4f}" for name, value in figures.items()}
@@ -313,4 +372,5 @@ def _report(
         peak_share=outcome.peak_share,
         metrics=outcome.metrics,
         validation=outcome.validation,
+        validation_before=load_metrics(_metrics_path(job), step=0),
     )

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from cog.errors import TrainingError
 from cog.model.base import get_base_folder
 from cog.model.config import FORMAT_VERSION, Base, HubBase, ModelConfig, load_config
 from cog.model.load import hush_transformers, load_bidirectional, load_causal
@@ -198,6 +199,7 @@ def open_model(
     """
     is_copying = objective == "copy"
     lm = load_causal(bases.prefix)
+    _check_positions(bases.config, recipe, num_positions=int(lm.config.max_position_embeddings))
     bert = load_bidirectional(bases.phrase) if is_copying else None
     # a model's own factor counts, not the profile's
     profile = replace(recipe.model, lora_scale=bases.config.lora_scale)
@@ -211,6 +213,19 @@ def open_model(
         "num_trained": sum(p.numel() for p in model.parameters() if p.requires_grad),
     }
     return OpenedModel(model, bases.config, architecture)
+
+
+def _check_positions(config: ModelConfig, recipe: Recipe, *, num_positions: int) -> None:
+    context = recipe.loop.context_tokens
+    needed = context + config.max_chunk_tokens + (config.begin_token_id is not None)
+    if needed > num_positions:
+        raise TrainingError(
+            f"context_tokens ({context}) and a chunk ({config.max_chunk_tokens} tokens) must fit "
+            "into the prefix encoder",
+            found=f"{num_positions} positions for {needed}",
+            run=f"lower train.profiles.{recipe.name}.loop.context_tokens in params.yaml",
+            about="context_tokens",
+        )
 
 
 def _describe(base: Base, network: Any) -> str:  # noqa: ANN401

@@ -186,6 +186,7 @@ def _make_source(
             begin_token_id=reader.begin_token_id,
             lengths=reader.lengths,
             min_prefix_tokens=loop.min_prefix_tokens,
+            context_tokens=loop.context_tokens,
             inner_share=loop.inner_share,
             common_weight=loop.common_weight,
         ),

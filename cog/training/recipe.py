@@ -29,6 +29,8 @@ class LoopProfile:
     :param weight_decay: Factor of AdamW's decay, on matrices.
     :param max_gradient_norm: Norm to which gradients are cut.
     :param min_prefix_tokens: Number of a chunk's tokens before a position that chooses a segment.
+    :param context_tokens: Number of tokens of the document before a chunk that are read with it, at
+        most; they make its prefixes longer and are not learnt from again.
     :param inner_share: Share of the positions inside words that choose too.
     :param common_weight: Weight of a phrase that holds only frequent words.
     :param held_out_share: Share of the documents that is set aside for validation.
@@ -47,6 +49,7 @@ class LoopProfile:
     weight_decay: float
     max_gradient_norm: float
     min_prefix_tokens: int
+    context_tokens: int
     inner_share: float
     common_weight: float
     held_out_share: float

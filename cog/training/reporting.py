@@ -24,7 +24,7 @@ class MetricsFile:
     def __init__(self, path: Path, *, step: int) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         kept = []
-        if step > 0 and path.is_file():
+        if path.is_file():
             for line in path.read_text(encoding="utf-8").splitlines():
                 try:
                     if json.loads(line)["step"] <= step:
@@ -46,6 +46,26 @@ class MetricsFile:
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+
+
+def load_metrics(path: Path, *, step: int) -> dict[str, float]:
+    """Read what a run wrote at a step.
+
+    :param path: Its file of metrics.
+    :param step: Number of steps taken then.
+    :returns: Values by name; empty if there are none.
+    """
+    found: dict[str, float] = {}
+    if not path.is_file():
+        return found
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            content = json.loads(line)
+        except ValueError:
+            break  # the line that a killed run was writing
+        if content.pop("step", None) == step:
+            found |= content
+    return found
 
 
 class Meter:

@@ -121,7 +121,9 @@ def _find_targets(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     # flat positions that predict a token, the tokens, and which of them the queries are
     followed = np.zeros_like(batch.token_mask)
-    followed[:, :-1] = batch.token_mask[:, 1:]
+    columns = np.arange(1, batch.token_ids.shape[1])
+    is_target = columns >= batch.target_starts[:, None]
+    followed[:, :-1] = batch.token_mask[:, 1:] & is_target
     target_rows = np.flatnonzero(followed)
     query_rows = batch.query_chunks * batch.token_ids.shape[1] + batch.query_positions
     if not followed.reshape(-1)[query_rows].all():

@@ -273,7 +273,10 @@ def test_rollback_to_an_index_that_is_gone_is_refused(built: ProjectPaths) -> No
 HEAVY = ("torch", "lancedb", "lance", "pyarrow", "transformers", "faiss", "datasets")
 
 
-@pytest.mark.parametrize("words", [["switch", "--corpus", "village"], ["status"], ["rollback"]])
+LIGHT = (["switch", "--corpus", "village"], ["status"], ["rollback"], ["index", "info", "village"])
+
+
+@pytest.mark.parametrize("words", LIGHT)
 def test_nothing_heavy_is_loaded(built: ProjectPaths, repository: Path, words: list[str]) -> None:
     call(built, "switch", "--corpus", "village")
     call(built, "switch", "--corpus", "hamlet")

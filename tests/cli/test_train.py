@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -129,7 +130,8 @@ def test_report_is_json_and_the_run_is_in_mlflow(
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     shutil.copy(empty_runs, trainable.runs_database)
     text = str(trainable.root / "text.txt")
-    result = run(trainable, "--data", text, "--max-steps", "10", "--workers", "0", "--json")
+    given = ("--data", text, "--licence", "CC0-1.0", "--max-steps", "10", "--workers", "0")
+    result = run(trainable, *given, "--json")
     assert result.exception is None, result.exception
     report: dict[str, Any] = json.loads(result.stdout)
     assert report["steps"] == 10
@@ -141,6 +143,9 @@ def test_report_is_json_and_the_run_is_in_mlflow(
     logged = client.search_runs([experiment.experiment_id])[0]
     assert logged.info.status == "FINISHED"
     assert logged.data.params["data"] == "text.txt"
+    card = (trainable.root / "models" / "tiny" / "README.md").read_text(encoding="utf-8")
+    assert "| licence of the data | CC0-1.0 |" in card
+    assert re.search(r"\| digest of the data \| [0-9a-f]{16,} \|", card)
     assert logged.data.metrics["loss"] == pytest.approx(report["metrics"]["loss"])
     assert "validation/segment_log_probability" in logged.data.metrics
 
@@ -158,14 +163,13 @@ def test_report_is_json_and_the_run_is_in_mlflow(
             "training needs text; found: no document",
         ),
         (["--from", "nowhere"], "nowhere must hold config.yaml; found: no such folder"),
+        (["--out", "text.txt"], "text.txt must be a folder for the model; found: Not a directory"),
     ],
-    ids=["profile", "missing", "empty", "one", "overlap", "all dropped", "from"],
+    ids=["profile", "missing", "empty", "one", "overlap", "all dropped", "from", "out"],
 )
 def test_bad_input_is_refused_in_one_line(
     trainable: ProjectPaths, monkeypatch: pytest.MonkeyPatch, words: list[str], said: str
 ) -> None:
-    import re
-
     monkeypatch.chdir(trainable.root)
     Path("empty.txt").write_text("\n\n")
     Path("one.txt").write_text("One text of a few words that are said once.\n")

@@ -54,6 +54,48 @@ def test_tuned_settings_stand_between_the_command_line_and_params(tuned: Project
     assert "decoding nucleus, not greedy: left out" in greedy.stderr
 
 
+def test_status_and_info_show_what_was_tuned(tuned: ProjectPaths) -> None:
+    run(tuned, "switch", "--corpus", "village")
+    shown = "verify absolute 0.01, phrase_bias 1.5, temperature 0.9, for nucleus"
+    wanted = asdict(VALUES) | {"decoding": "nucleus", "created_at": "2026-01-01"}
+    for words in (("status",), ("index", "info", "village")):
+        text, content = run(tuned, *words).stdout, run(tuned, *words, "--json").stdout
+        assert any(line.split(maxsplit=1) == ["tuned", shown] for line in text.splitlines())
+        assert json.loads(content)["tuning"] == wanted | {"used": True, "problem": None}
+    manifest = load_manifest(tuned.corpus("village"))
+    other = Tuning(VALUES, "0" * 64, manifest.model, "nucleus", "2026-01-01", {})
+    save_tuning(tuned.corpus("village"), other)
+    for words in (("status",), ("index", "info", "village")):
+        found = json.loads(run(tuned, *words, "--json").stdout)["tuning"]
+        assert (found["used"], found["verify"]) == (False, "absolute")
+        assert found["problem"] == f"it is of index 000000000000, not {manifest.digest[:12]}"
+        assert f"(left out: {found['problem']})" in run(tuned, *words).stdout
+    tuned.corpus("village").tuning.write_text("{")
+    for words in (("status",), ("index", "info", "village")):
+        done = run(tuned, *words)
+        assert done.exit_code == 0
+        assert "next: cog tune --corpus village --reset" in done.stdout
+    run(tuned, "tune", "--corpus", "village", "--reset")
+    for words in (("status",), ("index", "info", "village")):
+        assert json.loads(run(tuned, *words, "--json").stdout)["tuning"] is None
+        assert "tuned" not in run(tuned, *words).stdout
+
+
+def test_tuning_goes_with_the_index_that_is_read(tuned: ProjectPaths) -> None:
+    run(tuned, "switch", "--corpus", "village")
+    params = tuned.params.read_text(encoding="utf-8")
+    tuned.params.write_text(params.replace("vector_dtype: int8", "vector_dtype: float16"))
+    assert run(tuned, "index", "build", "village").exception is None
+    prefix = [word for word in PREFIX if word not in ("--corpus", "village")]
+    for words, is_used in ((prefix, True), (PREFIX, False)):  # what is switched on, what is new
+        done = run(tuned, *words)
+        assert done.exception is None, done.output
+        assert ("as tuned for this index" in done.stderr) is is_used
+        assert ("left out" in done.stderr) is not is_used
+    assert json.loads(run(tuned, "status", "--json").stdout)["tuning"]["used"]
+    assert not json.loads(run(tuned, "index", "info", "village", "--json").stdout)["tuning"]["used"]
+
+
 def test_evaluation_says_and_digests_what_was_used(tuned: ProjectPaths) -> None:
     words = ("evaluate", "--corpus", "village", "--no-track", "--metric", "repetition", "--json")
     first, second = run(tuned, *words), run(tuned, *words, "--untuned")

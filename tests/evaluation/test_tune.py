@@ -106,7 +106,7 @@ def test_best_trial_is_kept_and_is_the_default_from_then_on(
     assert kept.values == found.best.values
     assert (kept.index, kept.method) == (found.tuning.index, "nucleus")
     assert len(kept.record["trials"]) == 5
-    settings, word = apply_tuning(params.generate, corpus_paths, method="nucleus")
+    settings, word = apply_tuning(params.generate, corpus_paths, method="nucleus", active=None)
     assert settings.verify == found.best.values.verify
     assert settings.phrase_bias == found.best.values.phrase_bias
     assert "as tuned for this index" in word
@@ -151,18 +151,19 @@ def test_tuning_of_another_index_or_method_is_left_out_with_a_word(
 ) -> None:
     search(town, params, "greedy")
     corpus_paths = town.corpus("village")
-    settings, word = apply_tuning(params.generate, corpus_paths, method="nucleus")
+    settings, word = apply_tuning(params.generate, corpus_paths, method="nucleus", active=None)
     assert settings == params.generate
     assert "decoding greedy, not nucleus: left out" in word
     changed = replace(params, index=replace(params.index, vector_dtype="float16"))
     build_corpus_index(town, "village", params=changed, progress=SilentProgress())
-    settings, word = apply_tuning(params.generate, corpus_paths, method="greedy")
+    settings, word = apply_tuning(params.generate, corpus_paths, method="greedy", active=None)
     assert settings == params.generate
     assert "is of index" in word
     assert "cog tune --corpus village" in word
     assert remove_tuning(corpus_paths)
     assert not remove_tuning(corpus_paths)
-    assert apply_tuning(params.generate, corpus_paths, method="greedy") == (params.generate, "")
+    plain = apply_tuning(params.generate, corpus_paths, method="greedy", active=None)
+    assert plain == (params.generate, "")
 
 
 @pytest.mark.parametrize(
@@ -174,7 +175,7 @@ def test_damaged_tuning_is_one_line(
     corpus_paths = own_village.corpus("village")
     corpus_paths.tuning.write_text(content)
     with pytest.raises(GenerationError, match="next: cog tune --corpus village --reset"):
-        apply_tuning(params.generate, corpus_paths, method="nucleus")
+        apply_tuning(params.generate, corpus_paths, method="nucleus", active=None)
 
 
 def test_corpus_with_too_few_held_out_documents_is_said(

@@ -49,6 +49,7 @@ def make_batch(seed: int = 0) -> Batch:
     batch = Batch(
         token_ids=token_ids,
         token_mask=token_mask,
+        target_starts=np.ones(3, dtype=np.int64),
         piece_ids=random.integers(0, 9, (3, 8)),
         piece_mask=np.ones((3, 8), dtype=bool),
         word_chunks=word_chunks,
