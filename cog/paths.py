@@ -15,9 +15,11 @@ class CorpusPaths:
     """The files of one built corpus.
 
     :param root: ``corpora/<corpus-id>``.
+    :param project: The folder of the project it belongs to; None where there is none.
     """
 
     root: Path
+    project: Path | None = None
 
     @property
     def raw(self) -> Path:
@@ -95,7 +97,7 @@ class CorpusPaths:
         :param name: Beginning of its digest.
         :returns: The paths below ``versions/<name>``.
         """
-        return CorpusPaths(self.versions / name / self.root.name)
+        return CorpusPaths(self.versions / name / self.root.name, self.project)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +163,7 @@ class ProjectPaths:
         :param corpus_id: A corpus id that passed the slug rule.
         :returns: The paths below ``corpora/<corpus-id>``.
         """
-        return CorpusPaths(self.root / "corpora" / corpus_id)
+        return CorpusPaths(self.root / "corpora" / corpus_id, self.root)
 
 
 def find_project(start: Path) -> ProjectPaths:

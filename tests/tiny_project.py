@@ -89,6 +89,7 @@ VILLAGE_CARD: dict[str, Any] = {
     "prompts": {"held_out": 0.25, "seed": 0},
     "extends": None,
     "subset": None,
+    "index": None,
 }
 HAMLET_CARD: dict[str, Any] = {
     **VILLAGE_CARD,

@@ -9,7 +9,7 @@ from cog.doctor.records import Finding, from_error
 from cog.errors import CogError, IndexNotBuiltError
 from cog.index.kept import iter_kept
 from cog.index.locks import find_writer
-from cog.index.manifest import check_index, load_manifest
+from cog.index.manifest import check_index, get_index_uri, load_manifest
 from cog.index.reader import PhraseIndex
 from cog.index.records import Manifest
 from cog.index.verify import verify_index
@@ -84,7 +84,8 @@ def check_corpus_index(
         check_index(corpus, model_fingerprint=fingerprint, documents_digest=_read_digest(corpus))
         if not is_quick:
             folder = corpus.index / manifest.folder
-            with PhraseIndex(folder, manifest) as index:  # no lock: that would be written
+            uri = "" if folder.is_dir() else get_index_uri(corpus)
+            with PhraseIndex(folder, manifest, uri=uri) as index:  # no lock: that would be written
                 verify_index(index, progress=progress)
     except CogError as error:
         yield from_error("index", corpus_id, error)

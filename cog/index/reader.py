@@ -14,7 +14,7 @@ from cog.errors import IndexMismatchError
 from cog.index.gather import WordArrays
 from cog.index.kept import find_version
 from cog.index.locks import ReaderLock
-from cog.index.manifest import check_index, load_manifest, mismatch
+from cog.index.manifest import check_index, get_index_uri, load_manifest, mismatch
 from cog.index.records import ChunkRange, GatheredChunks, Manifest
 from cog.index.remote import fetch_searcher
 from cog.index.searcher import (
@@ -63,7 +63,9 @@ def open_index(
                     place, model_fingerprint=model_fingerprint, documents_digest=documents_digest
                 )
                 if manifest.folder == folder:
-                    return PhraseIndex(place.index / folder, manifest, lock=lock)
+                    tables = place.index / folder
+                    uri = "" if tables.is_dir() else get_index_uri(place)
+                    return PhraseIndex(tables, manifest, lock=lock, uri=uri)
         except BaseException:
             lock.release()
             raise
@@ -89,14 +91,18 @@ class PhraseIndex:
     :param folder: The version folder.
     :param manifest: What it states about itself.
     :param lock: What keeps the folder from being removed; None if nothing has to.
+    :param uri: Address of an object store, from which tables are read that are not here.
     :raises IndexMismatchError: If the tables are not what the manifest says.
     """
 
-    def __init__(self, folder: Path, manifest: Manifest, *, lock: ReaderLock | None = None) -> None:
+    def __init__(
+        self, folder: Path, manifest: Manifest, *, lock: ReaderLock | None = None, uri: str = ""
+    ) -> None:
         self.folder = folder
         self.manifest = manifest
         self._lock = lock
-        self._store = StoreReader(folder)
+        self._uri = uri
+        self._store = StoreReader(folder, uri=uri)
         self._pool = ThreadPoolExecutor(NUM_TAKES, thread_name_prefix="gather")
         for table, wanted in (
             (DOCUMENTS, manifest.documents.num_indexed),
@@ -309,7 +315,8 @@ class PhraseIndex:
         try:
             if quality.kind == FLAT:
                 return make_flat_searcher(self.iter_vectors(), quality)
-            folder = fetch_searcher(self.manifest) if self._store.is_remote else self.folder
+            is_remote = self._store.is_remote
+            folder = fetch_searcher(self.manifest, self._uri) if is_remote else self.folder
             return load_ivf_searcher(folder, quality)
         except RuntimeError as error:  # what FAISS raises for a file it cannot read
             corpus_id = self.manifest.corpus

@@ -13,6 +13,7 @@ from typing import Any
 
 import boto3
 import pytest
+import yaml
 from click.testing import CliRunner, Result
 from moto.server import ThreadedMotoServer
 
@@ -21,6 +22,7 @@ from cog.errors import CogError
 from cog.index.searcher import LISTS_FILE, SEARCHER_FILE
 from cog.paths import ProjectPaths
 from tests.index.hash_model import PARAMS, HashModel, build
+from tests.tiny_project import write_yaml
 
 BUCKET = "indexes"
 
@@ -216,9 +218,38 @@ def test_what_is_not_there_or_not_named_is_refused(
     there: ProjectPaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert "cog index push village" in refusal(there, "index", "pull", "village")
-    for value in ("", "gs://bucket", "s3://", "s3://B_", "/a/folder"):
+    for value in ("gs://bucket", "s3://", "s3://B_", "/a/folder"):
         monkeypatch.setenv("COG_INDEX_URI", value)
         assert "COG_INDEX_URI must name a bucket" in refusal(there, "index", "pull", "village")
+    monkeypatch.setenv("COG_INDEX_URI", "")
+    assert "neither index.uri in its card" in refusal(there, "index", "pull", "village")
+
+
+def set_card_uri(paths: ProjectPaths, uri: str) -> None:
+    path = paths.card("village")
+    write_yaml(path, yaml.safe_load(path.read_text()) | {"index": {"uri": uri}})
+
+
+def test_the_card_names_the_store_unless_the_variable_does(
+    here: ProjectPaths, there: ProjectPaths, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("COG_INDEX_URI", "")
+    uri = f"s3://{BUCKET}/{tmp_path.name}-card"
+    for paths in (here, there):
+        set_card_uri(paths, uri + "/")
+    digest = call_json(here, "index", "push", "village")["digest"]
+    assert call_json(there, "index", "pull", "village")["digest"] == digest
+    assert call_json(there, "switch", "--corpus", "village")["to"]["index"] == digest
+    assert call_json(there, "status")["intact"]
+    wanted, found = call_json(here, *WRITE), call_json(there, *WRITE[:1], *WRITE[3:])
+    assert found["segments"] == wanted["segments"]
+    assert list(there.corpus("village").index.glob("*")) == []
+    other = f"s3://{BUCKET}/{tmp_path.name}-variable"
+    monkeypatch.setenv("COG_INDEX_URI", other)
+    assert f"{other} must hold village/" in refusal(there, "index", "pull", "village")
+    set_card_uri(there, f"{uri}-nothing")
+    monkeypatch.setenv("COG_INDEX_URI", uri)
+    call_json(there, "index", "pull", "village")
 
 
 @pytest.mark.slow
