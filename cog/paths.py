@@ -130,6 +130,11 @@ class ProjectPaths:
         return self.root / REGISTRY_FOLDER / "history.jsonl"
 
     @property
+    def models(self) -> Path:
+        """Folder of model folders."""
+        return self.root / "models"
+
+    @property
     def dvc_lock(self) -> Path:
         """What DVC's stages read and wrote, by checksum."""
         return self.root / "dvc.lock"

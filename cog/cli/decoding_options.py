@@ -11,6 +11,7 @@ from cog.records import ABSOLUTE, OFF, VERIFY_RULES
 if TYPE_CHECKING:
     from cog.params import GenerateParams
     from cog.paths import CorpusPaths
+    from cog.records import Active
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 NAMES = (
@@ -63,7 +64,11 @@ def with_decoding_options(function: Function) -> Function:
 
 
 def take_defaults(
-    settings: "GenerateParams", corpus_paths: "CorpusPaths", given: dict[str, Any]
+    settings: "GenerateParams",
+    corpus_paths: "CorpusPaths",
+    given: dict[str, Any],
+    *,
+    active: "Active | None" = None,
 ) -> "GenerateParams":
     """The settings before the command line: params.yaml, or what was tuned for the index.
 
@@ -72,6 +77,7 @@ def take_defaults(
     :param settings: Section ``generate`` of params.yaml.
     :param corpus_paths: The corpus that is copied from.
     :param given: What the command line gives.
+    :param active: What is copied from; None for the index in place.
     :returns: The settings.
     """
     if given["untuned"]:
@@ -79,7 +85,7 @@ def take_defaults(
     from cog.decoding.tuning import apply_tuning
 
     method = given["decoding"] or settings.decoding
-    settings, word = apply_tuning(settings, corpus_paths, method=method)
+    settings, word = apply_tuning(settings, corpus_paths, method=method, active=active)
     if word:
         click.echo(f"cog: {word}", err=True)
     return settings

@@ -126,8 +126,8 @@ def command(
     from cog.decoding.licences import CopyRule
     from cog.decoding.session import choose_corpus, open_generator
 
-    chosen, _ = choose_corpus(paths, given["corpus_id"])
-    settings = take_defaults(params.generate, paths.corpus(chosen), given)
+    chosen, active = choose_corpus(paths, given["corpus_id"])
+    settings = take_defaults(params.generate, paths.corpus(chosen), given, active=active)
     decoding = _decoding(take_given(settings, given))
     names = ("allow_licence", "deny_licence", "exclude_document")
     rule = CopyRule(*(frozenset(given[name]) for name in names))

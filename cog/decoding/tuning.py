@@ -9,7 +9,7 @@ from cog.errors import GenerationError
 from cog.index.manifest import load_manifest
 from cog.params import GenerateParams
 from cog.paths import CorpusPaths
-from cog.records import ABSOLUTE, ENTROPY, OFF, RELATIVE
+from cog.records import ABSOLUTE, ENTROPY, OFF, RELATIVE, Active
 
 FORMAT_VERSION = 1
 USUAL_THRESHOLDS = {OFF: 0.0, ABSOLUTE: 0.0003, RELATIVE: 0.001, ENTROPY: 0.0003}
@@ -126,22 +126,31 @@ def remove_tuning(corpus_paths: CorpusPaths) -> bool:
 
 
 def apply_tuning(
-    settings: GenerateParams, corpus_paths: CorpusPaths, *, method: str
+    settings: GenerateParams,
+    corpus_paths: CorpusPaths,
+    *,
+    method: str,
+    active: Active | None = None,
 ) -> tuple[GenerateParams, str]:
     """Put what was chosen for an index in the place of params.yaml.
 
     :param settings: Section ``generate`` of params.yaml.
     :param corpus_paths: The corpus.
     :param method: How choices are taken.
+    :param active: What is copied from; None for the index in place.
     :returns: The settings, and one line on what was done; empty if nothing was ever chosen.
     """
     tuning = load_tuning(corpus_paths)
     if tuning is None:
         return settings, ""
-    corpus_id, manifest = corpus_paths.root.name, load_manifest(corpus_paths)
+    corpus_id = corpus_paths.root.name
+    manifest = load_manifest(corpus_paths) if active is None else None
+    index, model = (manifest.digest, manifest.model) if manifest else ("", "")
+    if active is not None:
+        index, model = active.index, active.model
     for what, tuned, found in (
-        ("index", tuning.index[:12], manifest.digest[:12]),
-        ("model", tuning.model[:12], manifest.model[:12]),
+        ("index", tuning.index[:12], index[:12]),
+        ("model", tuning.model[:12], model[:12]),
         ("decoding", tuning.method, method),
     ):
         if tuned != found:

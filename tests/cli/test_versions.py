@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from click.testing import CliRunner, Result
 
 from cog.cli.main import cli
@@ -58,7 +59,7 @@ def call(project: ProjectPaths, *words: str) -> Result:
 
 def call_json(project: ProjectPaths, *words: str) -> Any:  # noqa: ANN401
     result = call(project, *words, "--json")
-    assert result.exception is None, result.exception
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
     return json.loads(result.stdout)
 
 
@@ -263,3 +264,61 @@ def test_bad_names_are_refused_in_one_line(project: ProjectPaths) -> None:
         ("diff", "village", "prepared"),
     ):
         assert "\n" not in str(refusal(project, "corpus", *words))
+
+
+def set_keep_versions(project: ProjectPaths, number: int) -> None:
+    content = yaml.safe_load(project.params.read_text())
+    content["index"]["keep_versions"] = number
+    write_yaml(project.params, content)
+
+
+def test_the_last_replaced_versions_stay_beside_those_that_are_switched_on(
+    project: ProjectPaths, tiny_model: Path
+) -> None:
+    shutil.copytree(tiny_model, project.root / "models" / "tiny")
+    set_keep_versions(project, 2)
+    digests = []
+    for number in range(5):
+        write_corpus(project.corpus("village"), make_documents(5 + number))
+        digests.append(rebuild(project))
+        if number == 0:
+            call_json(project, "switch", "--corpus", "village")
+    found = call_json(project, "corpus", "versions", "village")
+    wanted = [(digests[4], "in place"), *((digests[i], "kept") for i in (3, 2, 0))]
+    assert [(each["digest"], each["where"][0]) for each in found] == wanted
+    assert "the last 2 others" in call(project, "corpus", "versions", "village").stderr
+    assert rebuild(project) == digests[4]  # up to date: nothing is replaced, nothing goes
+    assert len(call_json(project, "corpus", "versions", "village")) == 4
+    assert call_json(project, "switch", "--corpus", "village", "--index", digests[2])["changed"]
+    verify(project, digests[2])
+    assert call_json(project, "corpus", "diff", "village", digests[3], digests[4])["added"] == [
+        "document-8"
+    ]
+    assert not call_json(project, "doctor", "village", "--quick")["findings"]
+    set_keep_versions(project, 0)
+    findings = call_json(project, "doctor", "village", "--quick")["findings"]
+    assert [(each["kind"], each["run"]) for each in findings] == [
+        ("orphan", "cog index build village")
+    ]
+    assert rebuild(project) == digests[4]
+    found = call_json(project, "corpus", "versions", "village")
+    assert [each["digest"] for each in found] == [digests[4], digests[2], digests[0]]
+    set_keep_versions(project, -1)
+    assert "0 or more" in str(refusal(project, "corpus", "versions", "village"))
+
+
+def test_no_version_goes_while_it_is_unknown_what_is_switched_on(
+    project: ProjectPaths, tiny_model: Path
+) -> None:
+    shutil.copytree(tiny_model, project.root / "models" / "tiny")
+    write_corpus(project.corpus("village"), make_documents(5))
+    old = rebuild(project)
+    call_json(project, "switch", "--corpus", "village")
+    record = project.active.read_bytes()
+    project.active.write_text("active: [")
+    for number in (6, 7):
+        write_corpus(project.corpus("village"), make_documents(number))
+        rebuild(project)
+    project.active.write_bytes(record)
+    assert call_json(project, "status")["active"]["index"] == old
+    verify(project, old)
