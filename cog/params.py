@@ -10,6 +10,10 @@ import yaml
 from cog.errors import ParamsError
 
 
+# ten times faster where PyYAML was built with it
+_SafeLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
 @dataclass(frozen=True, slots=True)
 class CorpusEntry:
     """One corpus that the pipeline builds.
@@ -253,7 +257,7 @@ def load_params(path: Path) -> Params:
         the wrong type.
     """
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = yaml.load(path.read_text(encoding="utf-8"), Loader=_SafeLoader)
     except FileNotFoundError:
         raise ParamsError(f"{path.name} is needed", found="no such file", about=str(path)) from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:

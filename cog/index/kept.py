@@ -19,6 +19,7 @@ from cog.index.versions import DIGITS, sync_tree
 from cog.paths import CorpusPaths
 
 HIDDEN = ".new-"
+HIDDEN_GONE = ".gone-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +139,10 @@ def prune_versions(corpus_paths: CorpusPaths, keep: Keep | None, *, locks: Path)
     for path in find_unneeded(corpus_paths, keep) if keep is not None else ():
         folders = [each.name for each in corpus_paths.version(path.name).index.glob("*")]
         with try_removal_lock(locks, corpus_paths.root.name, folders) as is_free:
-            if is_free:
-                shutil.rmtree(path, ignore_errors=True)
+            if is_free:  # moved away first: a version that is half gone must not look like one
+                gone = path.with_name(f"{HIDDEN_GONE}{os.getpid()}-{os.urandom(4).hex()}")
+                path.rename(gone)
+                shutil.rmtree(gone, ignore_errors=True)
 
 
 def _is_whole(place: CorpusPaths, digest: str) -> bool:
