@@ -9,7 +9,6 @@ import yaml
 
 from cog.errors import ParamsError
 
-
 # ten times faster where PyYAML was built with it
 _SafeLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
