@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
@@ -72,6 +72,8 @@ def find_problem(document: Document) -> str | None:
         return f"an id has 1 to {MAX_ID_CHARACTERS} printable characters, not {identity[:40]!r}"
     for name in ("document_id", "title", "text", "url", "licence"):
         value = getattr(document, name)
+        if "\x00" not in value and value.isascii():
+            continue
         if "\x00" in value:
             position = value.index("\x00")
             return f"NUL at character {position} of the {name} (a UTF-16 file? see format.encoding)"
@@ -240,4 +242,9 @@ def fill_in(document: Document, card: Card) -> Document:
         title = quote(document.title.replace(" ", "_"), safe="/:(),")
         url = card.format.url.replace("{title}", title)
         url = url.replace("{id}", quote(document.document_id, safe="/:(),"))
-    return replace(document, url=url, licence=document.licence or card.licence.id)
+    licence = document.licence or card.licence.id
+    if url == document.url and licence == document.licence:
+        return document
+    return Document(
+        document.document_id, document.title, document.text, url, licence, document.source
+    )
