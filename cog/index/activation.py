@@ -207,8 +207,7 @@ def _choose_model(paths: ProjectPaths, corpus_id: str, places: Sequence[CorpusPa
     wanted = load_manifest(places[0]).model
     records = [load_active(paths), *load_previous(paths)]
     folders = [each.model_folder for each in records if each is not None and each.model == wanted]
-    others = [path.relative_to(paths.root).as_posix() for path in sorted(paths.models.glob("*/"))]
-    names = [params.model, *(folder for folder in folders if folder), *others]
+    names = [params.model, *(folder for folder in folders if folder)]
     return find_model(paths, names, wanted, corpus_id=corpus_id)
 
 

@@ -13,6 +13,8 @@ from cog.params import Params
 from cog.paths import ProjectPaths
 from cog.records import Active
 
+MAX_NAMED = 3  # folders that a message names
+
 
 def get_active_model(paths: ProjectPaths, params: Params, active: Active) -> Path:
     """Find the model that something was switched on with.
@@ -33,19 +35,21 @@ def find_model(
     """Find the folder whose model has a fingerprint.
 
     :param paths: The project.
-    :param names: Folders to look at, in order, relative to the project.
+    :param names: Folders to look at first, in order, relative to the project; then come those in
+        ``models/``.
     :param fingerprint: The fingerprint.
     :param corpus_id: What needs the model, for messages.
     :returns: The first that has it.
     :raises IndexMismatchError: If none has.
     """
     found = {}
-    for name in dict.fromkeys(names):
+    others = [path.relative_to(paths.root).as_posix() for path in sorted(paths.models.glob("*/"))]
+    for name in dict.fromkeys([*names, *others]):
         found[name] = _describe(paths.root / name)
         if found[name] == fingerprint:
             return name
     first = next(iter(found))
-    known = ", ".join(f"{name}: {_shorten(each)}" for name, each in found.items())
+    known = ", ".join(f"{name}: {_shorten(each)}" for name, each in list(found.items())[:MAX_NAMED])
     raise IndexMismatchError(
         f"corpus {corpus_id} needs model {fingerprint[:16]}, as it was switched on or built with",
         found=known,

@@ -85,6 +85,10 @@ def test_rollback_brings_corpus_index_and_model_back(switched: ProjectPaths) -> 
     assert before is not None
     wanted = call_json(switched, *WRITE)
     call_json(switched, "switch", "--corpus", "village")
+    said = call(switched, "rollback").stdout
+    assert f", model {NEW}) -> village" in said
+    assert said.endswith(f", model {OLD})\n")
+    assert call_json(switched, "switch", "--corpus", "village")["changed"]
     after = call_json(switched, "rollback")["to"]
     assert (after["model"], after["model_folder"]) == (fingerprint(switched, OLD), OLD)
     assert load_active(switched) == before
@@ -127,15 +131,17 @@ def test_a_record_without_a_folder_means_the_one_of_params(switched: ProjectPath
     content = yaml.safe_load(switched.active.read_text())
     del content["active"]["model_folder"]
     write_yaml(switched.active, content)
-    assert "model_folder" not in switched.active.read_text()
-    assert fingerprint(switched, OLD)[:16] in refusal(switched, *WRITE).wanted
-    set_model(switched, OLD)
-    assert call_json(switched, *WRITE)["model"] == fingerprint(switched, OLD)
+    set_model(switched, "elsewhere")
+    (switched.root / OLD).rename(switched.root / "elsewhere")
+    assert call_json(switched, *WRITE)["model"] == fingerprint(switched, "elsewhere")
     assert call_json(switched, "status")["intact"]
+    set_model(switched, NEW)
+    assert NEW in refusal(switched, *WRITE).found
 
 
-def test_a_folder_that_was_renamed_is_found_by_params(switched: ProjectPaths) -> None:
+def test_a_folder_that_was_renamed_is_found(switched: ProjectPaths) -> None:
     (switched.root / OLD).rename(switched.root / "models" / "renamed")
+    assert call_json(switched, "status")["intact"]  # whatever params.yaml names
     set_model(switched, "models/renamed")
     assert call_json(switched, "status")["intact"]
     assert call_json(switched, *WRITE)["segments"]
