@@ -5,15 +5,17 @@ lie outside what DVC tracks, in ``versions/<digest>/``, each as its corpus lies.
 store is loaded here.
 """
 
+import contextlib
 import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 
 from cog.errors import CogError, IndexingError
 from cog.index.locks import try_removal_lock
-from cog.index.manifest import check_index, load_manifest, save_manifest, sync_folder
+from cog.index.manifest import check_index, get_index_uri, load_manifest, save_manifest, sync_folder
 from cog.index.records import Manifest
 from cog.index.versions import DIGITS, sync_tree
 from cog.paths import CorpusPaths
@@ -38,14 +40,16 @@ def iter_kept(corpus_paths: CorpusPaths) -> Iterator[tuple[CorpusPaths, Manifest
     """Read the manifests of kept versions; those that cannot be read are passed over.
 
     :param corpus_paths: The corpus.
-    :yields: Where a version lies, and what it states.
+    :yields: Where a version lies, and what it states, those that were built last first.
     """
+    found = []
     for folder in sorted(corpus_paths.versions.glob("[!.]*")):
         place = corpus_paths.version(folder.name)
-        try:
-            yield place, load_manifest(place)
-        except IndexingError:
-            continue
+        with contextlib.suppress(IndexingError, OSError):
+            manifest = load_manifest(place)
+            found.append((manifest.built_at, place.manifest.stat().st_mtime_ns, place, manifest))
+    for _, _, place, manifest in sorted(found, key=itemgetter(0, 1), reverse=True):
+        yield place, manifest
 
 
 def find_version(corpus_paths: CorpusPaths, digest: str) -> CorpusPaths | None:
@@ -79,7 +83,8 @@ def keep_version(corpus_paths: CorpusPaths, keep: Keep | None, *, successor: str
         return
     source = corpus_paths.index / manifest.folder
     is_needed = keep is None or keep.num_last > 0 or manifest.digest in keep.digests
-    if is_needed and manifest.digest != successor and source.is_dir():
+    is_there = source.is_dir() or bool(get_index_uri(corpus_paths))
+    if is_needed and manifest.digest != successor and is_there:
         add_version(corpus_paths, manifest, source)
 
 
@@ -88,16 +93,17 @@ def add_version(corpus_paths: CorpusPaths, manifest: Manifest, source: Path) -> 
 
     :param corpus_paths: The corpus; the caller holds its versions lock.
     :param manifest: What the version states.
-    :param source: Its folder of tables.
+    :param source: Its folder of tables; where there is none they lie in an object store.
     :returns: Where it lies.
     """
     target = corpus_paths.version(manifest.digest[:DIGITS])
-    if _is_whole(target, manifest.digest):
+    if source.is_dir() and _is_whole(target, manifest.digest):
         return target  # a reader may have it open
     hidden = corpus_paths.version(f"{HIDDEN}{os.getpid()}-{os.urandom(4).hex()}")
     try:
         (hidden.index).mkdir(parents=True)
-        shutil.copytree(source, hidden.index / manifest.folder, copy_function=_link)
+        if source.is_dir():
+            shutil.copytree(source, hidden.index / manifest.folder, copy_function=_link)
         save_manifest(hidden.manifest, manifest)
         sync_tree(hidden.root.parent)
         if target.root.parent.exists():  # damaged
@@ -119,13 +125,9 @@ def find_unneeded(corpus_paths: CorpusPaths, keep: Keep) -> list[Path]:
     """
     if not corpus_paths.versions.is_dir():
         return []
-    others = [
-        (manifest.built_at, place.manifest.stat().st_mtime_ns, manifest.digest[:DIGITS])
-        for place, manifest in iter_kept(corpus_paths)
-        if manifest.digest not in keep.digests
-    ]
-    last = sorted(others, reverse=True)[: keep.num_last]
-    names = {digest[:DIGITS] for digest in keep.digests} | {name for _, _, name in last}
+    digests = [manifest.digest for _, manifest in iter_kept(corpus_paths)]
+    others = [digest for digest in digests if digest not in keep.digests]
+    names = {digest[:DIGITS] for digest in (*keep.digests, *others[: keep.num_last])}
     return [path for path in sorted(corpus_paths.versions.iterdir()) if path.name not in names]
 
 

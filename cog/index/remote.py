@@ -13,6 +13,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from cog.errors import IndexingError
+from cog.index.activation import get_kept
+from cog.index.kept import keep_version, prune_versions
+from cog.index.locks import hold_versions_lock, hold_writer_lock
 from cog.index.manifest import check_index, get_index_uri, load_manifest, save_manifest
 from cog.index.records import Manifest
 from cog.index.versions import hash_file, make_building_folder, remove_leftovers
@@ -106,6 +109,21 @@ def pull_index(
     corpus = paths.corpus(corpus_id)
     store = _ObjectStore(require_uri(corpus), corpus_id, progress)
     corpus.root.mkdir(parents=True, exist_ok=True)
+    with hold_writer_lock(paths.locks, corpus_id, progress=progress):
+        manifest = _pull(store, paths, corpus_id, has_tables=has_tables, progress=progress)
+        remove_leftovers(corpus, keep=[manifest.folder], locks=paths.locks)
+    return manifest
+
+
+def _pull(
+    store: "_ObjectStore",
+    paths: ProjectPaths,
+    corpus_id: str,
+    *,
+    has_tables: bool,
+    progress: Progress,
+) -> Manifest:
+    corpus = paths.corpus(corpus_id)
     place = CorpusPaths(make_building_folder(corpus, "pull") / corpus_id)
     try:
         store.get(corpus.manifest.name, place.manifest)
@@ -118,10 +136,13 @@ def pull_index(
             target = corpus.index / manifest.folder
             if not target.exists():
                 folder.rename(target)
-        save_manifest(corpus.manifest, manifest)
+        with hold_versions_lock(paths.locks, corpus_id):
+            keep = get_kept(paths, corpus_id)
+            keep_version(corpus, keep, successor=manifest.digest)
+            save_manifest(corpus.manifest, manifest)
+            prune_versions(corpus, keep, locks=paths.locks)
     finally:
         shutil.rmtree(place.root.parent, ignore_errors=True)
-    remove_leftovers(corpus, keep=[manifest.folder], locks=paths.locks)
     return manifest
 
 

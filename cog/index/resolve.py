@@ -125,8 +125,7 @@ def resolve_version(paths: ProjectPaths, corpus_id: str, name: str) -> tuple[Cor
 def _iter_local(corpus: CorpusPaths) -> Iterator[tuple[str, Manifest]]:
     with contextlib.suppress(IndexingError):
         yield IN_PLACE, load_manifest(corpus)
-    kept = [manifest for _, manifest in iter_kept(corpus)]
-    for manifest in sorted(kept, key=lambda each: each.built_at, reverse=True):
+    for _, manifest in iter_kept(corpus):
         yield KEPT, manifest
 
 

@@ -18,10 +18,14 @@ from click.testing import CliRunner, Result
 from moto.server import ThreadedMotoServer
 
 from cog.cli.main import cli
+from cog.corpus.documents import DocumentStore
 from cog.errors import CogError
+from cog.index.project import build_corpus_index
 from cog.index.searcher import LISTS_FILE, SEARCHER_FILE
+from cog.params import load_params
 from cog.paths import ProjectPaths
-from tests.index.hash_model import PARAMS, HashModel, build
+from cog.progress import SilentProgress
+from tests.index.hash_model import PARAMS, HashModel, build, write_corpus
 from tests.tiny_project import write_yaml
 
 BUCKET = "indexes"
@@ -199,7 +203,7 @@ def test_lists_of_a_searcher_are_fetched_once(
     from dataclasses import replace
 
     from cog.model.fingerprint import fingerprint_model
-    from tests.index.hash_model import make_documents, write_corpus
+    from tests.index.hash_model import make_documents
 
     fingerprint = fingerprint_model(here.root / "models" / "tiny")
     params = replace(PARAMS, ivf_threshold_rows=20, min_recall=0.0)
@@ -223,6 +227,25 @@ def test_what_is_not_there_or_not_named_is_refused(
         assert "COG_INDEX_URI must name a bucket" in refusal(there, "index", "pull", "village")
     monkeypatch.setenv("COG_INDEX_URI", "")
     assert "neither index.uri in its card" in refusal(there, "index", "pull", "village")
+
+
+def test_a_pull_keeps_what_is_switched_on(here: ProjectPaths, there: ProjectPaths) -> None:
+    old = call_json(here, "index", "push", "village")["digest"]
+    call_json(there, "index", "pull", "village")
+    call_json(there, "switch", "--corpus", "village")
+    wanted = call_json(there, *WRITE[:1], *WRITE[3:])
+    documents = DocumentStore(here.corpus("village").documents).iter_documents()
+    write_corpus(here.corpus("village"), list(documents)[1:])
+    params = load_params(here.params)
+    build_corpus_index(here, "village", params=params, progress=SilentProgress())
+    new = call_json(here, "index", "push", "village")["digest"]
+    assert call_json(there, "index", "pull", "village")["digest"] == new != old
+    status = call_json(there, "status")
+    assert (status["active"]["index"], status["intact"]) == (old, True)
+    assert call_json(there, *WRITE[:1], *WRITE[3:])["segments"] == wanted["segments"]
+    (there.corpus("village").documents).unlink()  # of the older version
+    assert call_json(there, "switch", "--corpus", "village")["to"]["index"] == new
+    assert call_json(there, "rollback")["to"]["index"] == old
 
 
 def set_card_uri(paths: ProjectPaths, uri: str) -> None:
