@@ -391,13 +391,10 @@ def _check_whole(card: Card, node: CheckedMapping) -> None:
 
 def _plain(value: object) -> object:
     if isinstance(value, dict):
-        kept = value
-        if (
-            value.get("type") in SOURCE_TYPES and "members" in value
-        ):  # a source has only the fields of its type
+        if value.get("type") in SOURCE_TYPES and "members" in value:  # the fields of its type only
             needed, allowed = _SOURCE_FIELDS[value["type"]]
-            kept = {key: value[key] for key in ("type", *needed, *allowed)}
-        return {key: _plain(each) for key, each in kept.items()}
+            value = {key: value[key] for key in ("type", *needed, *allowed)}
+        return {key: _plain(each) for key, each in value.items()}
     if isinstance(value, tuple):
         return value[0] if len(value) == 1 else list(value) if value else None
     return value

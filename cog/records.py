@@ -32,7 +32,7 @@ class Fields:
 
 @dataclass(frozen=True, slots=True)
 class LocalFormat:
-    """How files given with ``--source`` are read when they are not of ``format.kind``.
+    """How raw files are read; in a card, those given with ``--source`` that are of another kind.
 
     :param kind: As ``format.kind``.
     :param documents: As ``format.documents``.

@@ -34,9 +34,9 @@ def print_change(change: Change, *, as_json: bool) -> None:
         content = {"changed": change.is_change, "from": before, "to": asdict(change.after)}
         click.echo(json.dumps(content, ensure_ascii=False))
     elif change.is_change:
-        before, after = change.before, change.after
-        has_model = before is not None and before.model != after.model
-        old, new = (_describe(each, has_model=has_model) for each in (before, after))
+        has_model = change.before is not None and change.before.model != change.after.model
+        old = _describe(change.before, has_model=has_model)
+        new = _describe(change.after, has_model=has_model)
         click.echo(f"{old} -> {new}")
     else:
         click.echo(f"{_describe(change.after, has_model=False)} is active already")

@@ -208,7 +208,7 @@ def load_prompts(path: Path) -> list[Prompt]:
 
 
 def _encode_row(row: Iterable[Any]) -> bytes:
-    pieces = []
+    pieces: list[bytes] = []
     for value in row:
         encoded = str(value).encode("utf-8")
         pieces += (len(encoded).to_bytes(8, "little"), encoded)

@@ -58,7 +58,7 @@ class SeenTexts:
 
     def __init__(self) -> None:
         self._old: NDArray[np.uint64] = np.empty(0, dtype=np.uint64)
-        self._sorted = memoryview(self._old)  # the same, for bisect: faster than numpy for one key
+        self._sorted = self._old.data  # the same, for bisect: faster than numpy for one key
         self._new: set[int] = set()
 
     def add(self, text: str) -> bool:
@@ -76,7 +76,7 @@ class SeenTexts:
             fresh = np.sort(np.fromiter(self._new, dtype=np.uint64, count=len(self._new)))
             # two sorted runs, which a stable sort only merges
             self._old = np.sort(np.concatenate([self._old, fresh]), kind="stable")
-            self._sorted = memoryview(self._old)
+            self._sorted = self._old.data
             self._new = set()
         return True
 

@@ -3,43 +3,22 @@
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
-from click.testing import CliRunner, Result
 
-from cog.cli.main import cli
-from cog.errors import CogError
 from cog.index.project import build_corpus_index
 from cog.model.fingerprint import fingerprint_model
 from cog.params import load_params
 from cog.paths import ProjectPaths
 from cog.progress import SilentProgress
 from cog.registry import load_active
+from tests.calling import call, call_json, refusal
 from tests.model_fixtures import make_tiny_model
 from tests.tiny_project import write_yaml
 
 OLD, NEW = "models/tiny", "models/other"
 WRITE = ("generate", "--prefix", "The old mill", "--phrase-bias", "4")
-
-
-def call(paths: ProjectPaths, *words: str) -> Result:
-    return CliRunner().invoke(cli, ["--project", str(paths.root), *words])
-
-
-def call_json(paths: ProjectPaths, *words: str) -> dict[str, Any]:
-    result = call(paths, *words, "--json")
-    assert result.exception is None, result.exception
-    content: dict[str, Any] = json.loads(result.stdout)
-    return content
-
-
-def refusal(paths: ProjectPaths, *words: str) -> CogError:
-    result = call(paths, *words)
-    assert isinstance(result.exception, CogError), (result.exception, result.output)
-    assert "\n" not in str(result.exception)
-    return result.exception
 
 
 def set_model(paths: ProjectPaths, name: str) -> None:

@@ -7,14 +7,10 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
-from click.testing import CliRunner, Result
 
-from cog.cli.main import cli
-from cog.errors import CogError
 from cog.index.activation import get_kept
 from cog.index.reader import open_index
 from cog.index.recorded import record_version
@@ -23,6 +19,7 @@ from cog.index.verify import verify_index
 from cog.model.fingerprint import fingerprint_model
 from cog.paths import ProjectPaths
 from cog.progress import SilentProgress
+from tests.calling import call, call_json, refusal
 from tests.index.hash_model import HashModel, build, make_documents, make_text, write_corpus
 from tests.tiny_project import write_yaml
 
@@ -51,22 +48,6 @@ def run(project: ProjectPaths, *words: str) -> str:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
-
-
-def call(project: ProjectPaths, *words: str) -> Result:
-    return CliRunner().invoke(cli, ["--project", str(project.root), *words])
-
-
-def call_json(project: ProjectPaths, *words: str) -> Any:  # noqa: ANN401
-    result = call(project, *words, "--json")
-    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
-    return json.loads(result.stdout)
-
-
-def refusal(project: ProjectPaths, *words: str) -> CogError:
-    result = call(project, *words)
-    assert isinstance(result.exception, CogError), result.exception
-    return result.exception
 
 
 def rebuild(project: ProjectPaths) -> str:
