@@ -1,11 +1,8 @@
 """Progress of long work: counts go in, a bar with speed and time left comes out on stderr."""
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
-
-SHOW_EVERY_SECONDS = 0.1
 
 
 class Progress(Protocol):
@@ -68,27 +65,14 @@ def show_progress(label: str, *, total: int | None, unit: str) -> Iterator[Progr
     )
 
     class _Shown:
-        def __init__(self) -> None:
-            self._amount = 0
-            self._next = 0.0
-
         def advance(self, amount: int) -> None:
-            self._amount += amount
-            if time.monotonic() >= self._next:
-                self.show()
-
-        def show(self) -> None:
-            # the bar takes longer than many a unit does: it is told ten times a second
-            rich_progress.advance(task, self._amount)
+            rich_progress.advance(task, amount)
             speed = rich_progress.tasks[0].speed
             rich_progress.update(task, rate=f"{speed:.0f} {unit}/s" if speed else "")
-            self._amount, self._next = 0, time.monotonic() + SHOW_EVERY_SECONDS
 
         def say(self, message: str) -> None:
             rich_progress.console.print(message, markup=False, highlight=False, soft_wrap=True)
 
     with rich_progress:
         task = rich_progress.add_task(label, total=total, unit=unit, rate="")
-        shown = _Shown()
-        yield shown
-        shown.show()
+        yield _Shown()

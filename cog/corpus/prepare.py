@@ -4,6 +4,7 @@ Everything is streamed. Memory holds one document, one row group and 8 bytes per
 distinct text; a document of more than 16,777,216 characters is cut into parts.
 """
 
+import time
 from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -26,6 +27,7 @@ from cog.paths import CorpusPaths
 from cog.progress import Progress
 from cog.records import Document
 
+TELL_SECONDS = 0.1
 ENTITIES = "documents hold HTML entities such as &amp;: normaliser html-v1 decodes them"
 
 
@@ -145,8 +147,7 @@ def _iter_clean(card: Card, raw: Path, *, tally: Tally, progress: Progress) -> I
     seen_ids = SeenTexts()
     seen_texts = SeenTexts()
     unmet = dict.fromkeys(card.filters.exclude if card.filters else ())
-    for received in found:
-        progress.advance(1)
+    for received in _count_aloud(found, progress):
         if not is_decoding and "&" in received.text and ENTITY.search(received.text):
             tally.count(ENTITIES)
         document = _normalise(received, normalise)
@@ -159,6 +160,18 @@ def _iter_clean(card: Card, raw: Path, *, tally: Tally, progress: Progress) -> I
         else:
             yield fill_in(document, card)
     tally.notes += [f"filters.exclude names {each!r}, which is not there" for each in unmet]
+
+
+def _count_aloud(documents: Iterable[Document], progress: Progress) -> Iterator[Document]:
+    # what shows progress may take longer than a short document does: it is told now and then
+    num_waiting, told_at = 0, time.monotonic()
+    for document in documents:
+        num_waiting += 1
+        if time.monotonic() - told_at >= TELL_SECONDS:
+            progress.advance(num_waiting)
+            num_waiting, told_at = 0, time.monotonic()
+        yield document
+    progress.advance(num_waiting)
 
 
 def _normalise(received: Document, normalise: Normaliser) -> Document:
