@@ -11,6 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from cog.errors import IndexMismatchError
+from cog.index.chunk_search import ChunkSearch
 from cog.index.gather import WordArrays
 from cog.index.kept import find_version
 from cog.index.locks import ReaderLock
@@ -85,7 +86,7 @@ def _find_place(corpus_paths: CorpusPaths, digest: str) -> CorpusPaths:
     return place
 
 
-class PhraseIndex:
+class PhraseIndex(ChunkSearch):
     """The index of one corpus.
 
     :param folder: The version folder.
@@ -160,22 +161,6 @@ class PhraseIndex:
         """
         return self.manifest.num_chunks
 
-    def search_chunks(
-        self,
-        vectors: NDArray[np.float32],
-        *,
-        top_k: int,
-        allowed: NDArray[np.bool_] | None = None,
-    ) -> NDArray[np.int64]:
-        """Find the chunks nearest to retriever vectors, by inner product.
-
-        :param vectors: *Shape:* ``(batch, retriever_dim)``
-        :param top_k: Number of chunks per vector.
-        :param allowed: Chunks that may be found; None for all. *Shape:* ``(num_chunks,)``
-        :returns: Chunk ids, best first. *Shape:* ``(batch, min(top_k, num_allowed))``
-        """
-        return self.search_neighbours(vectors, top_k=top_k, allowed=allowed).rows
-
     def search_neighbours(
         self,
         vectors: NDArray[np.float32],
@@ -202,13 +187,8 @@ class PhraseIndex:
 
         :param chunk_ids: Chunks, each once, in any order. *Shape:* ``(num_chunks,)``
         :returns: Their words, in the order asked for.
-        :raises ValueError: If an id is out of range or comes twice.
         """
-        chunk_ids = np.asarray(chunk_ids, dtype=np.int64)
-        if len(chunk_ids) and not 0 <= chunk_ids.min() <= chunk_ids.max() < self.num_chunks:
-            raise ValueError(f"chunk ids must be in [0, {self.num_chunks})")
-        if len(np.unique(chunk_ids)) != len(chunk_ids):
-            raise ValueError("chunk ids must differ")
+        chunk_ids = self.check_chunk_ids(chunk_ids)
         num_parts = NUM_TAKES if len(chunk_ids) >= MIN_SPLIT_CHUNKS else 1
         order = np.argsort(chunk_ids, kind="stable")
         arrays = WordArrays.allocate(
