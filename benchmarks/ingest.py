@@ -13,6 +13,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ CASES = {
     "text": ("text", "blank-line", "exact"),
     "document": ("text", "file", "exact"),
     "line": ("text", "file", "exact"),
+    "short": ("text", "line", "exact"),
     "jsonl": ("jsonl", "row", "exact"),
     "near": ("text", "blank-line", "near"),
 }
@@ -48,8 +50,10 @@ def iter_paragraphs(num_bytes: int) -> Iterator[str]:
     generator = random.Random(0)
     letters = "eeeeaaaooiinnnssshhhrrrttttddlluucmwfgypbvk"
     words = ["".join(generator.choices(letters, k=1 + n % 9)) for n in range(20000)]
-    weights = [1 / (rank + 10) for rank in range(len(words))]
-    sentences = [" ".join(generator.choices(words, weights, k=18)) + "." for _ in range(50000)]
+    weights = list(accumulate(1 / (rank + 10) for rank in range(len(words))))
+    sentences = [
+        " ".join(generator.choices(words, cum_weights=weights, k=18)) + "." for _ in range(50000)
+    ]
     made = number = 0
     while made < num_bytes:
         number += 1
@@ -69,6 +73,9 @@ def make_file(path: Path, case: str, num_bytes: int) -> None:
         for paragraph in iter_paragraphs(num_bytes):
             if case == "jsonl":
                 file.write(json.dumps({"text": paragraph}) + "\n")
+            elif case == "short":
+                number, _, text = paragraph.partition(". ")
+                file.writelines(f"{number}.{i} {each}\n" for i, each in enumerate(text.split(". ")))
             else:
                 file.write(paragraph + (" " if case == "line" else "\n\n"))
 
@@ -146,6 +153,7 @@ def prepare(folder: str, case: str, results: "multiprocessing.Queue[Any]") -> No
         {
             "seconds": {"fetch": fetched - began, "prepare": time.perf_counter() - fetched},
             "bytes": {"loaded": loaded, "peak": peak_bytes(), "raw": path.stat().st_size},
+            "documents_per_second": done.num_read / (time.perf_counter() - fetched),
             "num_read": done.num_read,
             "num_documents": done.num_documents,
             "skipped": {reason: count for reason, count in done.skipped.items() if count},

@@ -21,6 +21,7 @@ INHERITED = ("source", "format", "normaliser", "filters", "deduplicate")
 _SLUG = re.compile(r"[a-z0-9][a-z0-9.-]{0,62}")
 _RESERVED = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
+_INDEX_URI = re.compile(r"s3://[a-z0-9][a-z0-9.-]{2,62}(/[^\s?#]*)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +108,16 @@ class Subset:
 
 
 @dataclass(frozen=True, slots=True)
+class IndexAddress:
+    """Where the index lies beside this machine.
+
+    :param uri: ``s3://``, a bucket and a folder in it, without a slash at its end.
+    """
+
+    uri: str
+
+
+@dataclass(frozen=True, slots=True)
 class Card:
     """The record of one corpus.
 
@@ -123,6 +134,7 @@ class Card:
     :param prompts: Held-out documents; None for no prompts.
     :param extends: The corpus whose source and format this one takes.
     :param subset: A random part; None for everything.
+    :param index: The object store that its index is pushed to; None for none.
     """
 
     id: str
@@ -138,6 +150,7 @@ class Card:
     prompts: PromptRule | None
     extends: str | None
     subset: Subset | None
+    index: IndexAddress | None
 
     @property
     def root(self) -> str:
@@ -174,7 +187,7 @@ def parse_card(content: object, where: str) -> Card:
     :raises InvalidCardError: If a field is unknown, missing, of the wrong type or of a wrong value.
     """
     node = CheckedMapping(content, where, "")
-    node.check_keys([field.name for field in fields(Card)])
+    node.check_keys([field.name for field in fields(Card)], optional=("index",))
     card = Card(
         id=check_corpus_id(node.text("id")),
         title=node.text("title"),
@@ -189,6 +202,7 @@ def parse_card(content: object, where: str) -> Card:
         prompts=node.optional("prompts", _parse_prompts),
         extends=node.maybe_text("extends"),
         subset=node.optional("subset", _parse_subset),
+        index=node.optional("index", _parse_index),
     )
     _check_whole(card, node)
     return card
@@ -344,6 +358,24 @@ def _parse_subset(node: CheckedMapping) -> Subset:
     return Subset(proportion, node.integer("seed", low=0))
 
 
+def is_index_uri(uri: str) -> bool:
+    """Tell whether an address can name a place for indexes.
+
+    :param uri: The address.
+    :returns: True for ``s3://``, a bucket and perhaps a folder in it.
+    """
+    return _INDEX_URI.fullmatch(uri) is not None
+
+
+def _parse_index(node: CheckedMapping) -> IndexAddress:
+    node.check_keys([field.name for field in fields(IndexAddress)])
+    uri = node.text("uri")
+    if not is_index_uri(uri):
+        wanted = "must name a bucket, and a folder in it: s3://BUCKET/FOLDER"
+        raise node.error(wanted, found=repr(uri[:80]), key="uri")
+    return IndexAddress(uri.rstrip("/"))
+
+
 def _check_whole(card: Card, node: CheckedMapping) -> None:
     for name in INHERITED:
         is_there = getattr(card, name) is not None
@@ -359,13 +391,10 @@ def _check_whole(card: Card, node: CheckedMapping) -> None:
 
 def _plain(value: object) -> object:
     if isinstance(value, dict):
-        kept = value
-        if (
-            value.get("type") in SOURCE_TYPES and "members" in value
-        ):  # a source has only the fields of its type
+        if value.get("type") in SOURCE_TYPES and "members" in value:  # the fields of its type only
             needed, allowed = _SOURCE_FIELDS[value["type"]]
-            kept = {key: value[key] for key in ("type", *needed, *allowed)}
-        return {key: _plain(each) for key, each in kept.items()}
+            value = {key: value[key] for key in ("type", *needed, *allowed)}
+        return {key: _plain(each) for key, each in value.items()}
     if isinstance(value, tuple):
         return value[0] if len(value) == 1 else list(value) if value else None
     return value

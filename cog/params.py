@@ -1,13 +1,16 @@
 """params.yaml: a file goes in, one frozen dataclass per stage comes out, every key checked."""
 
 import difflib
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, get_origin
 
 import yaml
 
 from cog.errors import ParamsError
+
+# ten times faster where PyYAML was built with it
+_SafeLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,8 @@ class IndexParams:
     :param recall_at: The k at which the search's recall against exact search is measured.
     :param min_recall: Recall below which a vector index is refused.
     :param num_probe_prefixes: Number of held-out prefixes on which the storage format is measured.
+    :param keep_versions: Number of replaced versions that stay, besides those that are switched on
+        or that a rollback goes back to; it decides nothing of an index.
     """
 
     vector_dtype: str
@@ -64,6 +69,22 @@ class IndexParams:
     recall_at: int
     min_recall: float
     num_probe_prefixes: int
+    keep_versions: int
+
+    def __post_init__(self) -> None:
+        if self.keep_versions < 0:
+            raise ParamsError(
+                "index.keep_versions must be 0 or more",
+                found=str(self.keep_versions),
+                about="index.keep_versions",
+            )
+
+    def list_decisive(self) -> dict[str, object]:
+        """What decides the bytes of an index.
+
+        :returns: Settings by name.
+        """
+        return {name: value for name, value in asdict(self).items() if name != "keep_versions"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +256,7 @@ def load_params(path: Path) -> Params:
         the wrong type.
     """
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = yaml.load(path.read_text(encoding="utf-8"), Loader=_SafeLoader)
     except FileNotFoundError:
         raise ParamsError(f"{path.name} is needed", found="no such file", about=str(path)) from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:

@@ -15,9 +15,11 @@ class CorpusPaths:
     """The files of one built corpus.
 
     :param root: ``corpora/<corpus-id>``.
+    :param project: The folder of the project it belongs to; None where there is none.
     """
 
     root: Path
+    project: Path | None = None
 
     @property
     def raw(self) -> Path:
@@ -95,7 +97,7 @@ class CorpusPaths:
         :param name: Beginning of its digest.
         :returns: The paths below ``versions/<name>``.
         """
-        return CorpusPaths(self.versions / name / self.root.name)
+        return CorpusPaths(self.versions / name / self.root.name, self.project)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +128,11 @@ class ProjectPaths:
     def history(self) -> Path:
         """What was switched on when, by whom; lines are only ever added."""
         return self.root / REGISTRY_FOLDER / "history.jsonl"
+
+    @property
+    def models(self) -> Path:
+        """Folder of model folders."""
+        return self.root / "models"
 
     @property
     def dvc_lock(self) -> Path:
@@ -161,7 +168,7 @@ class ProjectPaths:
         :param corpus_id: A corpus id that passed the slug rule.
         :returns: The paths below ``corpora/<corpus-id>``.
         """
-        return CorpusPaths(self.root / "corpora" / corpus_id)
+        return CorpusPaths(self.root / "corpora" / corpus_id, self.root)
 
 
 def find_project(start: Path) -> ProjectPaths:

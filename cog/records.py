@@ -32,7 +32,7 @@ class Fields:
 
 @dataclass(frozen=True, slots=True)
 class LocalFormat:
-    """How files given with ``--source`` are read when they are not of ``format.kind``.
+    """How raw files are read; in a card, those given with ``--source`` that are of another kind.
 
     :param kind: As ``format.kind``.
     :param documents: As ``format.documents``.
@@ -124,12 +124,15 @@ class Active:
     :param index: Digest of the index.
     :param model: Fingerprint of the model.
     :param switched_at: When, ISO 8601 in UTC.
+    :param model_folder: Where the model lay, relative to the project; empty where the record does
+        not say, and then that of params.yaml.
     """
 
     corpus: str
     index: str
     model: str
     switched_at: str
+    model_folder: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -297,10 +297,13 @@ class _ActiveShapeError(Exception):
 
 def _read_active(content: object) -> Active:
     names = [field.name for field in fields(Active)]
+    if isinstance(content, dict):
+        content = {"model_folder": "", **content}  # older records do not say
     if not isinstance(content, dict) or set(content) != set(names):
         raise _ActiveShapeError(f"a record has the keys {', '.join(names)}")
-    if not all(isinstance(value, str) and value for value in content.values()):
-        raise _ActiveShapeError("every value of a record must be a text")
+    for name, value in content.items():
+        if not isinstance(value, str) or not (value or name == "model_folder"):
+            raise _ActiveShapeError("every value of a record must be a text")
     return Active(**content)
 
 

@@ -49,6 +49,19 @@ def load_history(paths: ProjectPaths) -> tuple[list[HistoryEntry], int]:
 
 
 _ENTRY = fields(HistoryEntry)
+_IDENTITY = ("corpus", "index", "model", "switched_at")
+
+
+def is_same(first: dict[str, str] | None, second: dict[str, str] | None) -> bool:
+    """Whether two entries say that the same was active; older ones know no folder of the model.
+
+    :param first: What was active; None if nothing was.
+    :param second: What was active; None if nothing was.
+    :returns: True if they do.
+    """
+    if first is None or second is None:
+        return first is second
+    return all(first.get(name) == second.get(name) for name in _IDENTITY)
 
 
 def log_change(paths: ProjectPaths, old: Active | None, new: Active, *, command: str) -> None:
@@ -64,7 +77,7 @@ def log_change(paths: ProjectPaths, old: Active | None, new: Active, *, command:
     before = asdict(old) if old else None
     now = datetime.now(UTC).isoformat(timespec="seconds")
     lines = [HistoryEntry(now, _get_user(paths), command, before, asdict(new))]
-    if last != before:
+    if not is_same(last, before):
         lines.insert(0, HistoryEntry(now, "unknown", OUTSIDE, last, before))
     text = "".join(json.dumps(asdict(line), ensure_ascii=False) + "\n" for line in lines)
     descriptor = os.open(paths.history, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)

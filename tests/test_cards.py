@@ -124,3 +124,15 @@ def test_the_docs_list_every_field_and_no_other(repository: Path, name: str) -> 
     documented = set(re.findall(r"^\| `([a-z_0-9.]+)` \|", text, flags=re.MULTILINE))
     rowless = {"licence", "format.fields", "filters"}  # mappings that need no row of their own
     assert documented | rowless == list_fields(Card)
+
+
+def test_the_address_of_an_index_is_checked_and_may_be_left_out() -> None:
+    without = {key: value for key, value in make_content().items() if key != "index"}
+    assert parse_card(without, "village.yaml").index is None
+    card = parse_card({**without, "index": {"uri": "s3://bucket/folder/"}}, "village.yaml")
+    assert format_card(card)["index"] == {"uri": "s3://bucket/folder"}
+    for uri in ("", "gs://bucket", "s3://", "s3://B_/folder", "s3://bucket/a b", "corpora"):
+        with pytest.raises(InvalidCardError, match=r"index\.uri must "):
+            parse_card({**without, "index": {"uri": uri}}, "village.yaml")
+    with pytest.raises(InvalidCardError, match=r"did you mean index\.uri\?"):
+        parse_card({**without, "index": {"url": "s3://bucket"}}, "village.yaml")

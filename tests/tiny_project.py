@@ -22,6 +22,7 @@ TINY_PARAMS: dict[str, Any] = {
         "recall_at": 10,
         "min_recall": 0.9,
         "num_probe_prefixes": 2,
+        "keep_versions": 0,
     },
     "generate": {
         "num_prompts": 2,
@@ -89,6 +90,7 @@ VILLAGE_CARD: dict[str, Any] = {
     "prompts": {"held_out": 0.25, "seed": 0},
     "extends": None,
     "subset": None,
+    "index": None,
 }
 HAMLET_CARD: dict[str, Any] = {
     **VILLAGE_CARD,

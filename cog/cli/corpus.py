@@ -157,6 +157,7 @@ def _show_document(paths: ProjectPaths, card: Card, document_id: str, *, as_json
 @click.option("--schema", multiple=True, metavar="NAME=TYPE", help="Type of a field; repeatable.")
 @click.option("--held-out", type=float, default=0.1, show_default=True, help="For prompts.")
 @click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--index-uri", metavar="s3://BUCKET/FOLDER", help="Object store of the index.")
 @as_json_option
 @click.pass_context
 def add_corpus(ctx: click.Context, /, as_json: bool, **options: Any) -> None:  # noqa: ANN401

@@ -18,7 +18,7 @@ MAX_NAMED = 10  # documents of a kind that are named where people read
 @click.pass_context
 def versions(ctx: click.Context, corpus_id: str, as_json: bool) -> None:
     """List the built versions of a corpus: digest, git revision, counts, and where each is."""
-    from cog.index.resolve import list_versions
+    from cog.index.resolve import KEPT, list_versions
 
     paths = get_project(ctx)
     load_card(paths, corpus_id)
@@ -26,6 +26,13 @@ def versions(ctx: click.Context, corpus_id: str, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps([asdict(each) for each in found], ensure_ascii=False))
         return
+    if any(KEPT in each.where for each in found):
+        num_last = load_params(paths.params).index.keep_versions
+        click.echo(
+            f"{KEPT}: switched on, what a rollback goes back to, and the last {num_last} others "
+            "that were replaced (index.keep_versions)",
+            err=True,
+        )
     if not found:
         click.echo(f"no version of {corpus_id} is built; next: cog index build {corpus_id}")
     for each in found:

@@ -77,7 +77,7 @@ def take_defaults(
     :param settings: Section ``generate`` of params.yaml.
     :param corpus_paths: The corpus that is copied from.
     :param given: What the command line gives.
-    :param active: What is switched on, if that is read; None for the index in place.
+    :param active: What is copied from; None for the index in place.
     :returns: The settings.
     """
     if given["untuned"]:

@@ -7,7 +7,7 @@ import click
 
 from cog.cli.main import get_project
 from cog.registry import load_active
-from cog.switch_log import HistoryEntry, load_history
+from cog.switch_log import HistoryEntry, is_same, load_history
 
 
 @click.command("history")
@@ -24,7 +24,7 @@ def command(ctx: click.Context, as_json: bool) -> None:
         return
     active = load_active(paths)
     last = entries[-1].after if entries else None
-    if (asdict(active) if active else None) != last:
+    if not is_same(asdict(active) if active else None, last):
         click.echo("what is active now was not switched on by cog; see cog status", err=True)
     if not entries:
         click.echo("nothing was ever switched on; next: cog switch --corpus ID")

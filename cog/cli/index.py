@@ -143,7 +143,7 @@ def _format(manifest: Manifest) -> str:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_context
 def push(ctx: click.Context, corpus_id: str, as_json: bool) -> None:
-    """Copy the index of a corpus to the object store that COG_INDEX_URI names."""
+    """Copy the index of a corpus to the object store that its card or COG_INDEX_URI names."""
     from cog.index.remote import push_index
 
     paths = get_project(ctx)

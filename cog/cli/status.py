@@ -40,7 +40,8 @@ def _format(status: Status, tuning: TuningState | None) -> str:
     if status.active is not None:
         lines.append(f"corpus   {status.active.corpus}")
         lines.append(f"index    {status.active.index}")
-        lines.append(f"model    {status.active.model}")
+        folder = f"  {status.active.model_folder}" if status.active.model_folder else ""
+        lines.append(f"model    {status.active.model}{folder}")
         lines.append(f"since    {status.active.switched_at}")
     elif not status.problem:
         lines.append("nothing is active")

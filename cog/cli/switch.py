@@ -34,10 +34,16 @@ def print_change(change: Change, *, as_json: bool) -> None:
         content = {"changed": change.is_change, "from": before, "to": asdict(change.after)}
         click.echo(json.dumps(content, ensure_ascii=False))
     elif change.is_change:
-        click.echo(f"{_describe(change.before)} -> {_describe(change.after)}")
+        has_model = change.before is not None and change.before.model != change.after.model
+        old = _describe(change.before, has_model=has_model)
+        new = _describe(change.after, has_model=has_model)
+        click.echo(f"{old} -> {new}")
     else:
-        click.echo(f"{_describe(change.after)} is active already")
+        click.echo(f"{_describe(change.after, has_model=False)} is active already")
 
 
-def _describe(active: Active | None) -> str:
-    return f"{active.corpus} (index {shorten_digest(active.index, 16)})" if active else "nothing"
+def _describe(active: Active | None, *, has_model: bool) -> str:
+    if active is None:
+        return "nothing"
+    model = f", model {active.model_folder or active.model[:16]}" if has_model else ""
+    return f"{active.corpus} (index {shorten_digest(active.index, 16)}{model})"

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, fields
+from operator import attrgetter
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -34,7 +35,8 @@ class RecordWriter:
     def __init__(self, path: Path, schema: pa.Schema) -> None:
         self._schema = schema
         self._writer = pq.ParquetWriter(path, schema, compression="zstd")
-        self._columns: list[list[Any]] = [[] for _ in schema.names]
+        self._get_row = attrgetter(*schema.names)
+        self._rows: list[tuple[Any, ...]] = []
         self._num_bytes = 0
         self._hash = hashlib.sha256()
         self.num_records = 0
@@ -55,14 +57,13 @@ class RecordWriter:
 
         :param record: The record.
         """
-        row = [getattr(record, name) for name in self._schema.names]
-        for column, value in zip(self._columns, row, strict=True):
-            column.append(value)
+        row = self._get_row(record)
+        self._rows.append(row)
         self.num_records += 1
         encoded = _encode_row(row)
         self._hash.update(encoded)
         self._num_bytes += len(encoded)
-        if len(self._columns[0]) >= ROWS_PER_GROUP or self._num_bytes >= BYTES_PER_GROUP:
+        if len(self._rows) >= ROWS_PER_GROUP or self._num_bytes >= BYTES_PER_GROUP:
             self._flush()
 
     def digest(self) -> str:
@@ -82,17 +83,18 @@ class RecordWriter:
             self._writer.add_key_value_metadata({REPORT_KEY.decode(): report.to_json()})
 
     def _flush(self) -> None:
-        if self._columns[0]:
+        if self._rows:
+            columns = zip(*self._rows, strict=True)
             self._writer.write_table(
                 pa.Table.from_arrays(
                     [
                         pa.array(column, field.type)
-                        for column, field in zip(self._columns, self._schema, strict=True)
+                        for column, field in zip(columns, self._schema, strict=True)
                     ],
                     schema=self._schema,
                 )
             )
-        self._columns = [[] for _ in self._schema.names]
+        self._rows = []
         self._num_bytes = 0
 
 
@@ -206,8 +208,11 @@ def load_prompts(path: Path) -> list[Prompt]:
 
 
 def _encode_row(row: Iterable[Any]) -> bytes:
-    fields_encoded = (str(value).encode("utf-8") for value in row)
-    return b"".join(len(each).to_bytes(8, "little") + each for each in fields_encoded)
+    pieces: list[bytes] = []
+    for value in row:
+        encoded = str(value).encode("utf-8")
+        pieces += (len(encoded).to_bytes(8, "little"), encoded)
+    return b"".join(pieces)
 
 
 def _open_parquet(path: Path, schema: pa.Schema) -> pq.ParquetFile:

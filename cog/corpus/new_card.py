@@ -45,6 +45,7 @@ class NewCorpus:
     :param schema: As ``format.schema``, one ``NAME=TYPE`` each.
     :param held_out: As ``prompts.held_out``.
     :param seed: As ``prompts.seed``.
+    :param index_uri: As ``index.uri``.
     """
 
     corpus_id: str
@@ -74,6 +75,7 @@ class NewCorpus:
     schema: tuple[str, ...]
     held_out: float
     seed: int
+    index_uri: str | None
 
 
 def build_card(new: NewCorpus, *, project: Path, folder: Path) -> Card:
@@ -126,6 +128,7 @@ def build_card(new: NewCorpus, *, project: Path, folder: Path) -> Card:
         "prompts": {"held_out": new.held_out, "seed": new.seed},
         "extends": None,
         "subset": None,
+        "index": {"uri": new.index_uri} if new.index_uri is not None else None,
     }
     return parse_card(content, f"{new.corpus_id}.yaml")
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import lru_cache
 
 from cog.records import Document
 
@@ -41,16 +42,20 @@ def iter_parts(document: Document) -> Iterator[Document]:
     :yields: The document itself, or its parts, which joined are its text.
     """
     part, text = 0, document.text
+    if len(text) <= MAX_DOCUMENT_CHARACTERS:
+        yield document
+        return
     while len(text) > MAX_DOCUMENT_CHARACTERS:
         cut = find_cut(text, MAX_DOCUMENT_CHARACTERS)
         part += 1
         part_id = name_part(document.document_id, part)
         yield replace(document, document_id=part_id, text=text[:cut])
         text = text[cut:]
-    last_id = name_part(document.document_id, part + 1 if part else 0)
+    last_id = name_part(document.document_id, part + 1)
     yield replace(document, document_id=last_id, text=text)
 
 
+@lru_cache(maxsize=1)  # a document is counted where it is filtered and where it is kept
 def count_words(text: str) -> int:
     """Count the words of a text in bounded memory.
 

@@ -4,15 +4,15 @@ Everything is streamed. Memory holds one document, one row group and 8 bytes per
 distinct text; a document of more than 16,777,216 characters is cut into parts.
 """
 
+import time
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from cog.cards import Card
 from cog.corpus.documents import DOCUMENT_SCHEMA, PROMPT_SCHEMA, RecordWriter
 from cog.corpus.duplicates import drop_near_duplicates
-from cog.corpus.normalisers import ENTITY, get_normaliser
+from cog.corpus.normalisers import ENTITY, Normaliser, get_normaliser
 from cog.corpus.parts import count_words
 from cog.corpus.prompts import Tokenise, iter_prompts
 from cog.corpus.readers import fill_in, iter_found
@@ -27,6 +27,7 @@ from cog.paths import CorpusPaths
 from cog.progress import Progress
 from cog.records import Document
 
+TELL_SECONDS = 0.1
 ENTITIES = "documents hold HTML entities such as &amp;: normaliser html-v1 decodes them"
 
 
@@ -72,8 +73,8 @@ def prepare_corpus(
             distinct = _iter_distinct(
                 card, corpus_paths.raw, staging=staging, tally=tally, progress=progress
             )
-            for document in _iter_chosen(distinct, card, tally=tally):
-                if is_held_out(card, document.document_id):
+            for document, is_prompt in _iter_chosen(distinct, card, tally=tally):
+                if is_prompt:
                     for prompt in cut_prompts(document):
                         prompts.write(prompt)
                 else:
@@ -92,14 +93,16 @@ def prepare_corpus(
     return report
 
 
-def _iter_chosen(documents: Iterable[Document], card: Card, *, tally: Tally) -> Iterator[Document]:
+def _iter_chosen(
+    documents: Iterable[Document], card: Card, *, tally: Tally
+) -> Iterator[tuple[Document, bool]]:
     # Those that are held out and those of the subset; all but the latter are counted as skipped.
     for document in documents:
         if is_held_out(card, document.document_id):
             tally.skip("held-out")
-            yield document
+            yield document, True
         elif is_in_subset(card, document.document_id):
-            yield document
+            yield document, False
         else:
             tally.skip("outside-subset")
 
@@ -144,12 +147,10 @@ def _iter_clean(card: Card, raw: Path, *, tally: Tally, progress: Progress) -> I
     seen_ids = SeenTexts()
     seen_texts = SeenTexts()
     unmet = dict.fromkeys(card.filters.exclude if card.filters else ())
-    for received in found:
-        progress.advance(1)
-        if not is_decoding and ENTITY.search(received.text):
+    for received in _count_aloud(found, progress):
+        if not is_decoding and "&" in received.text and ENTITY.search(received.text):
             tally.count(ENTITIES)
-        title = " ".join(normalise(received.title).split())
-        document = replace(received, title=title, text=normalise(received.text))
+        document = _normalise(received, normalise)
         unmet.pop(document.document_id, None)
         reason = _find_reason(card, document, seen_texts)
         if reason is not None:
@@ -159,6 +160,26 @@ def _iter_clean(card: Card, raw: Path, *, tally: Tally, progress: Progress) -> I
         else:
             yield fill_in(document, card)
     tally.notes += [f"filters.exclude names {each!r}, which is not there" for each in unmet]
+
+
+def _count_aloud(documents: Iterable[Document], progress: Progress) -> Iterator[Document]:
+    # what shows progress may take longer than a short document does: it is told now and then
+    num_waiting, told_at = 0, time.monotonic()
+    for document in documents:
+        num_waiting += 1
+        if time.monotonic() - told_at >= TELL_SECONDS:
+            progress.advance(num_waiting)
+            num_waiting, told_at = 0, time.monotonic()
+        yield document
+    progress.advance(num_waiting)
+
+
+def _normalise(received: Document, normalise: Normaliser) -> Document:
+    title = " ".join(normalise(received.title).split()) if received.title else ""
+    text = normalise(received.text)
+    return Document(
+        received.document_id, title, text, received.url, received.licence, received.source
+    )
 
 
 def _find_reason(card: Card, document: Document, seen_texts: SeenTexts) -> str | None:

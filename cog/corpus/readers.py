@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote
 
@@ -13,7 +12,7 @@ from cog.corpus.reassembly import iter_units
 from cog.corpus.rows import Row, iter_rows
 from cog.corpus.schema import get_value, list_nullable
 from cog.corpus.tally import Tally
-from cog.records import Document, Fields, Format
+from cog.records import Document, Fields, Format, LocalFormat
 
 MAX_ID_CHARACTERS = 512
 CUT = "documents that are too long for one are cut into parts"
@@ -21,22 +20,8 @@ CUT = "documents that are too long for one are cut into parts"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """How files are read: the card's format, or its ``local`` form.
-
-    :param kind: As ``format.kind``.
-    :param documents: As ``format.documents``.
-    :param heading: As ``format.heading``.
-    """
-
-    kind: str
-    documents: str
-    heading: str | None
-
-
 def iter_found(
-    card: Card, files: Sequence[RawFile], *, layout: Layout, tally: Tally
+    card: Card, files: Sequence[RawFile], *, layout: LocalFormat, tally: Tally
 ) -> Iterator[Document]:
     """Read documents out of raw files, as they are there: not normalised and not filtered.
 
@@ -72,6 +57,8 @@ def find_problem(document: Document) -> str | None:
         return f"an id has 1 to {MAX_ID_CHARACTERS} printable characters, not {identity[:40]!r}"
     for name in ("document_id", "title", "text", "url", "licence"):
         value = getattr(document, name)
+        if "\x00" not in value and value.isascii():
+            continue
         if "\x00" in value:
             position = value.index("\x00")
             return f"NUL at character {position} of the {name} (a UTF-16 file? see format.encoding)"
@@ -83,7 +70,7 @@ def find_problem(document: Document) -> str | None:
 
 
 def _iter_row_documents(
-    file: RawFile, card_format: Format, *, layout: Layout, tally: Tally
+    file: RawFile, card_format: Format, *, layout: LocalFormat, tally: Tally
 ) -> Iterator[Document]:
     reader = _FieldReader(card_format, tally)
     for row in iter_rows(file, layout.kind, card_format=card_format, tally=tally):
@@ -100,7 +87,7 @@ def _iter_row_documents(
 
 
 def _iter_unit_documents(
-    file: RawFile, card_format: Format, *, layout: Layout, tally: Tally
+    file: RawFile, card_format: Format, *, layout: LocalFormat, tally: Tally
 ) -> Iterator[Document]:
     if layout.kind == "text":
         encoding = choose_encoding(file, card_format.encoding, tally=tally)
@@ -120,7 +107,7 @@ def _iter_unit_documents(
 
 
 def _iter_row_lines(
-    file: RawFile, card_format: Format, *, layout: Layout, tally: Tally
+    file: RawFile, card_format: Format, *, layout: LocalFormat, tally: Tally
 ) -> Iterator[Line]:
     reader = _FieldReader(card_format, tally)
     for row in iter_rows(file, layout.kind, card_format=card_format, tally=tally):
@@ -240,4 +227,9 @@ def fill_in(document: Document, card: Card) -> Document:
         title = quote(document.title.replace(" ", "_"), safe="/:(),")
         url = card.format.url.replace("{title}", title)
         url = url.replace("{id}", quote(document.document_id, safe="/:(),"))
-    return replace(document, url=url, licence=document.licence or card.licence.id)
+    licence = document.licence or card.licence.id
+    if url == document.url and licence == document.licence:
+        return document
+    return Document(
+        document.document_id, document.title, document.text, url, licence, document.source
+    )

@@ -37,15 +37,23 @@ class Unit:
         """The pieces, joined."""
         return "".join(self.pieces)
 
-    def add(self, line: Line) -> Iterator["Unit"]:
-        """Append a line; what is then too long comes out in parts, so that memory stays bounded.
+    def add(self, line: Line) -> bool:
+        """Append a line.
 
         :param line: The line.
-        :yields: Parts that are full; the unit goes on with what follows them.
+        :returns: Whether the unit is too long now.
         """
         if self.pieces and line.is_start:
             self._append("\n")
         self._append(line.text)
+        return self.num_characters > parts.MAX_DOCUMENT_CHARACTERS
+
+    def split_off(self, line: Line) -> Iterator["Unit"]:
+        """Give what is too long in parts, so that memory stays bounded.
+
+        :param line: The line that was added last.
+        :yields: Parts that are full; the unit goes on with what follows them.
+        """
         while self.num_characters > parts.MAX_DOCUMENT_CHARACTERS:
             text = self.text
             cut = find_cut(text, parts.MAX_DOCUMENT_CHARACTERS)
@@ -87,8 +95,8 @@ def _assemble(steps: Iterable[Unit | Line]) -> Iterator[Unit]:
             if unit is not None:
                 yield unit
             unit = step
-        elif unit is not None:
-            yield from unit.add(step)
+        elif unit is not None and unit.add(step):
+            yield from unit.split_off(step)
     if unit is not None:
         yield unit
 

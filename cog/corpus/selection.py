@@ -1,6 +1,7 @@
 """Which documents are kept, held out or seen before: ids and texts go in, decisions come out."""
 
 import hashlib
+from bisect import bisect_left
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,6 +58,7 @@ class SeenTexts:
 
     def __init__(self) -> None:
         self._old: NDArray[np.uint64] = np.empty(0, dtype=np.uint64)
+        self._sorted = self._old.data  # the same, for bisect: faster than numpy for one key
         self._new: set[int] = set()
 
     def add(self, text: str) -> bool:
@@ -71,11 +73,13 @@ class SeenTexts:
             return False
         self._new.add(key)
         if len(self._new) >= _MERGE_AT:
-            fresh = np.fromiter(self._new, dtype=np.uint64, count=len(self._new))
-            self._old = np.sort(np.concatenate([self._old, fresh]))
+            fresh = np.sort(np.fromiter(self._new, dtype=np.uint64, count=len(self._new)))
+            # two sorted runs, which a stable sort only merges
+            self._old = np.sort(np.concatenate([self._old, fresh]), kind="stable")
+            self._sorted = self._old.data
             self._new = set()
         return True
 
     def _is_old(self, key: int) -> bool:
-        place = int(np.searchsorted(self._old, np.uint64(key)))
-        return place < len(self._old) and int(self._old[place]) == key
+        place = bisect_left(self._sorted, key)
+        return place < len(self._sorted) and self._sorted[place] == key

@@ -9,9 +9,8 @@ from pathlib import Path, PurePosixPath
 
 from cog.cards import Card
 from cog.corpus.decoding import RawFile
-from cog.corpus.readers import Layout
 from cog.errors import CorpusError
-from cog.records import Format
+from cog.records import Format, LocalFormat
 
 SOURCE_FILE = "SOURCE.json"
 ORIGINS = ("wheel", "hub", "files", "local")
@@ -81,7 +80,7 @@ def choose_layout(names: Iterable[str], card_format: Format) -> str:
     return "local" if is_local else "format"
 
 
-def get_layout(card: Card, record: SourceRecord) -> Layout:
+def get_layout(card: Card, record: SourceRecord) -> LocalFormat:
     """Tell how the raw files are read.
 
     :param card: The card with everything filled in.
@@ -90,10 +89,9 @@ def get_layout(card: Card, record: SourceRecord) -> Layout:
     """
     assert card.format is not None
     chosen = card.format
-    if record.layout == "local" and card.format.local is not None:
-        local = card.format.local
-        return Layout(local.kind, local.documents, local.heading)
-    return Layout(chosen.kind, chosen.documents, chosen.heading)
+    if record.layout == "local" and chosen.local is not None:
+        return chosen.local
+    return LocalFormat(chosen.kind, chosen.documents, chosen.heading)
 
 
 def describe_file(folder: Path, name: str) -> RawEntry:

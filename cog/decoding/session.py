@@ -14,6 +14,7 @@ from cog.decoding.generator import CopyGenerator
 from cog.decoding.licences import CopyRule, check_documents, check_rule
 from cog.errors import NothingActiveError
 from cog.index.activation import get_model_folder
+from cog.index.active_model import get_active_model
 from cog.index.union_index import AnyIndex, open_indexes
 from cog.index.unions import JOIN, check_cards, split_active
 from cog.model.fingerprint import fingerprint_model
@@ -58,7 +59,8 @@ def open_generator(
 ) -> Iterator[CopyGenerator]:
     """Load the model and open an index for as long as the block runs.
 
-    What is active is opened at the version that was switched on, also if it was rebuilt since.
+    What is active is opened at the version that was switched on, also if it was rebuilt since, and
+    with the model that was switched on, also if params.yaml names another one since.
 
     :param paths: The project.
     :param params: Its parameters.
@@ -68,11 +70,15 @@ def open_generator(
     :yields: The generator.
     """
     chosen, active = choose_corpus(paths, corpus_id)
-    folder = get_model_folder(paths, params)
+    if active is None:
+        folder = get_model_folder(paths, params)
+        fingerprint = fingerprint_model(folder)
+    else:
+        folder, fingerprint = get_active_model(paths, params, active), active.model
     with open_indexes(
         paths,
         chosen,
-        model_fingerprint=fingerprint_model(folder),
+        model_fingerprint=fingerprint,
         documents_digest_of=_read_documents_digest if active is None else None,
         digests=split_active(active) if active is not None else None,
     ) as index:

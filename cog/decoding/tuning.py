@@ -9,7 +9,6 @@ from typing import Any
 
 from cog.atomic import write_text_atomically
 from cog.errors import CogError, GenerationError
-from cog.index.kept import find_version
 from cog.index.manifest import load_manifest
 from cog.params import GenerateParams
 from cog.paths import CorpusPaths
@@ -178,22 +177,30 @@ def load_tuning_state(corpus_paths: CorpusPaths, *, index: str, model: str) -> T
 
 
 def apply_tuning(
-    settings: GenerateParams, corpus_paths: CorpusPaths, *, method: str, active: Active | None
+    settings: GenerateParams,
+    corpus_paths: CorpusPaths,
+    *,
+    method: str,
+    active: Active | None = None,
 ) -> tuple[GenerateParams, str]:
     """Put what was chosen for an index in the place of params.yaml.
 
     :param settings: Section ``generate`` of params.yaml.
     :param corpus_paths: The corpus.
     :param method: How choices are taken.
-    :param active: What is switched on, if that is read; None for the index in place.
+    :param active: What is copied from; None for the index in place.
     :returns: The settings, and one line on what was done; empty if nothing was ever chosen.
     """
     tuning = load_tuning(corpus_paths)
     if tuning is None:
         return settings, ""
-    place = find_version(corpus_paths, active.index) if active is not None else None
-    corpus_id, manifest = corpus_paths.root.name, load_manifest(place or corpus_paths)
-    misfit = _find_misfit(tuning, index=manifest.digest, model=manifest.model, method=method)
+    corpus_id = corpus_paths.root.name
+    if active is None:
+        manifest = load_manifest(corpus_paths)
+        index, model = manifest.digest, manifest.model
+    else:
+        index, model = active.index, active.model
+    misfit = _find_misfit(tuning, index=index, model=model, method=method)
     if misfit:
         return settings, (
             f"what was tuned for {corpus_id} is of {misfit}: left out "

@@ -7,9 +7,10 @@ from cog.corpus.documents import DocumentStore, documents_digest
 from cog.corpus.manage import check_corpus
 from cog.doctor.records import Finding, from_error
 from cog.errors import CogError, IndexNotBuiltError
-from cog.index.kept import iter_kept
-from cog.index.locks import find_writer
-from cog.index.manifest import check_index, load_manifest
+from cog.index.activation import get_kept
+from cog.index.kept import find_unneeded, iter_kept
+from cog.index.locks import find_writer, has_reader
+from cog.index.manifest import check_index, get_index_uri, load_manifest
 from cog.index.reader import PhraseIndex
 from cog.index.records import Manifest
 from cog.index.verify import verify_index
@@ -84,7 +85,8 @@ def check_corpus_index(
         check_index(corpus, model_fingerprint=fingerprint, documents_digest=_read_digest(corpus))
         if not is_quick:
             folder = corpus.index / manifest.folder
-            with PhraseIndex(folder, manifest) as index:  # no lock: that would be written
+            uri = "" if folder.is_dir() else get_index_uri(corpus)
+            with PhraseIndex(folder, manifest, uri=uri) as index:  # no lock: that would be written
                 verify_index(index, progress=progress)
     except CogError as error:
         yield from_error("index", corpus_id, error)
@@ -114,6 +116,12 @@ def check_leftovers(paths: ProjectPaths, corpus_id: str) -> Iterator[Finding]:
         served = set()
     strays = [path for path in sorted(corpus.index.glob("*")) if path.name not in served]
     strays += sorted(corpus.root.glob(f".{corpus.manifest.name}.*.tmp"))
+    keep = get_kept(paths, corpus_id)
+    unneeded = find_unneeded(corpus, keep) if keep is not None else []
+    for path in unneeded:
+        folders = [each.name for each in corpus.version(path.name).index.glob("*")]
+        if not any(has_reader(paths.locks, corpus_id, folder) for folder in folders):
+            strays.append(path)
     for path in strays if served else ():
         name = path.relative_to(paths.root)
         yield Finding("orphan", str(name), "nothing uses it", f"cog index build {corpus_id}")

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from cog.errors import CogError, IndexMismatchError, NothingActiveError, RegistryError
-from cog.index.kept import find_version, prune_versions
+from cog.index.active_model import find_model, get_active_model
+from cog.index.kept import Keep, find_version, prune_versions
 from cog.index.locks import hold_versions_lock
 from cog.index.manifest import check_index, load_manifest
 from cog.index.records import Manifest
@@ -101,17 +102,20 @@ def switch_corpus(paths: ProjectPaths, corpus_id: str, *, index: str | None = No
     :param paths: The project.
     :param corpus_id: The corpus, or several joined with ``+``.
     :param index: Digest of a version of the index, the beginning of one, or a git revision; a
-        version that is not here is brought back from DVC's cache or remote. For a union one per
-        part, joined with ``+``. None for the one in place.
+        version that is not here is brought back from DVC's cache or remote, and one of another
+        model is switched on with that. For a union one per part, joined with ``+``. None for the
+        one in place, which must be of the model of params.yaml.
     :returns: What changed.
     :raises IndexMismatchError: If there is no such index, or it is damaged, or of another model.
     """
     parts = check_cards(paths, corpus_id)
     command = f"cog switch --corpus {corpus_id}" + ("" if index is None else f" --index {index}")
     with _hold_versions(paths, parts):
-        manifest = _check(paths, _find_places(paths, parts, index))
+        places = _find_places(paths, parts, index)
+        model_folder = _choose_model(paths, corpus_id, places if index is not None else [])
+        manifest = _check(places, fingerprint_model(paths.root / model_folder))
         switched_at = datetime.now(UTC).isoformat(timespec="seconds")
-        after = Active(corpus_id, manifest.digest, manifest.model, switched_at)
+        after = Active(corpus_id, manifest.digest, manifest.model, switched_at, model_folder)
         before = switch_active(paths, after, command=command)
         _prune(paths, parts)
     change = Change(before, after)
@@ -149,19 +153,22 @@ def rollback_corpus(paths: ProjectPaths) -> Change:
     return Change(before, after)
 
 
-def get_kept(paths: ProjectPaths, corpus_id: str) -> set[str]:
-    """Digests of the versions of a corpus that must stay when they are replaced.
+def get_kept(paths: ProjectPaths, corpus_id: str) -> Keep | None:
+    """Say which versions of a corpus stay when they are replaced.
 
     :param paths: The project.
     :param corpus_id: The corpus.
-    :returns: What is active, and what a rollback goes back to.
+    :returns: What is active, what a rollback goes back to, and ``index.keep_versions`` others; None
+        if active.yaml cannot be read, so that all must stay.
     """
+    num_last = load_params(paths.params).index.keep_versions
     try:
         records = [load_active(paths), *load_previous(paths)[:1]]
+        named = [split_active(each) for each in records if each is not None]
     except RegistryError:
-        return set()
-    named = [split_active(each) for each in records if each is not None]
-    return {parts[corpus_id] for parts in named if corpus_id in parts}
+        return None
+    digests = frozenset(parts[corpus_id] for parts in named if corpus_id in parts)
+    return Keep(digests, num_last)
 
 
 def get_status(paths: ProjectPaths) -> Status:
@@ -183,7 +190,7 @@ def get_status(paths: ProjectPaths) -> Status:
 
 
 def get_model_folder(paths: ProjectPaths, params: Params) -> Path:
-    """Where the project's model lies.
+    """Where the model lies that builds and that evaluates; what is active may be of another one.
 
     :param paths: The project.
     :param params: params.yaml.
@@ -192,8 +199,19 @@ def get_model_folder(paths: ProjectPaths, params: Params) -> Path:
     return paths.root / params.model
 
 
-def _check(paths: ProjectPaths, places: Sequence[CorpusPaths]) -> Manifest:
-    fingerprint = fingerprint_model(get_model_folder(paths, load_params(paths.params)))
+def _choose_model(paths: ProjectPaths, corpus_id: str, places: Sequence[CorpusPaths]) -> str:
+    # the folder of the model: that of params.yaml, but for versions that were asked for by name
+    params = load_params(paths.params)
+    if not places:
+        return params.model
+    wanted = load_manifest(places[0]).model
+    records = [load_active(paths), *load_previous(paths)]
+    folders = [each.model_folder for each in records if each is not None and each.model == wanted]
+    names = [params.model, *(folder for folder in folders if folder)]
+    return find_model(paths, names, wanted, corpus_id=corpus_id)
+
+
+def _check(places: Sequence[CorpusPaths], fingerprint: str | None) -> Manifest:
     manifests = [
         check_index(place, model_fingerprint=fingerprint, documents_digest=None) for place in places
     ]
@@ -234,7 +252,7 @@ def _check_active(paths: ProjectPaths, active: Active) -> Manifest:
     for part, digest in split_active(active).items():
         place = find_version(paths.corpus(part), digest)
         if place is None:
-            _check(paths, [paths.corpus(part)])  # says what is wrong, where more than the version
+            _check([paths.corpus(part)], None)  # says what is wrong, where more than the version
             raise IndexMismatchError(
                 f"corpus {part} needs index {digest[:16]}, which was switched on",
                 found="no such version on this machine",
@@ -242,15 +260,8 @@ def _check_active(paths: ProjectPaths, active: Active) -> Manifest:
                 about=part,
             )
         places.append(place)
-    manifest = _check(paths, places)
-    if active.model != manifest.model:
-        raise IndexMismatchError(
-            f"corpus {active.corpus} needs model {active.model[:16]}, which was switched on",
-            found=f"model {manifest.model[:16]}",
-            run=f"cog switch --corpus {active.corpus}",
-            about=active.corpus,
-        )
-    return manifest
+    get_active_model(paths, load_params(paths.params), active)
+    return _check(places, active.model)
 
 
 def _find_newer(paths: ProjectPaths, active: Active) -> str:

@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
@@ -275,7 +275,7 @@ class Assembly:
             numerics=self._model.numerics,
             created_with=__version__,
             built_at=datetime.now(UTC).isoformat(timespec="seconds"),
-            params=asdict(self._input.params),
+            params=self._input.params.list_decisive(),
             documents=DocumentCounts(
                 num_in=report.num_read,
                 num_indexed=self._reader.num_documents,

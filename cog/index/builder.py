@@ -1,14 +1,14 @@
 """Building: documents and a model go in, a finished index comes out beside the old one."""
 
 import shutil
-from collections.abc import Callable, Collection
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cog.corpus.documents import DocumentStore
 from cog.errors import IndexingError
 from cog.index.assembly import Assembly, BuildInput, BuildModel, MeasureStorage
-from cog.index.kept import iter_kept, keep_version
+from cog.index.kept import Keep, iter_kept, keep_version, prune_versions
 from cog.index.locks import hold_versions_lock, hold_writer_lock
 from cog.index.manifest import check_index, load_manifest, save_manifest
 from cog.index.quantise import INT8
@@ -32,12 +32,12 @@ class BuildReport:
     is_new: bool
 
 
-def keep_nothing() -> Collection[str]:
-    """Digests of versions that outlive their replacement, where nothing is switched on.
+def keep_nothing() -> Keep:
+    """What stays of the versions that are replaced, where nothing is switched on.
 
-    :returns: None.
+    :returns: Nothing.
     """
-    return ()
+    return Keep(frozenset(), 0)
 
 
 def build_index(
@@ -50,7 +50,7 @@ def build_index(
     progress: Progress,
     force: bool = False,
     measure_storage: MeasureStorage | None = None,
-    get_kept: Callable[[], Collection[str]] = keep_nothing,
+    get_kept: Callable[[], Keep | None] = keep_nothing,
 ) -> BuildReport:
     """Build the index of a corpus, unless it is there already.
 
@@ -66,7 +66,8 @@ def build_index(
     :param progress: Told of white-space separated words that are done.
     :param force: Build even if the index is there, and encode every chunk.
     :param measure_storage: Measures on the finished index what storing vectors in few bits costs.
-    :param get_kept: Gives the digests of versions that are kept when they are replaced.
+    :param get_kept: Tells which versions stay when they are replaced; None where that cannot be
+        told, and then all do.
     :returns: What is in place now.
     :raises IndexingError: If nothing can be indexed, or search misses its recall.
     """
@@ -76,6 +77,8 @@ def build_index(
         current = None if force else find_current(build_input)
         if current is not None:
             remove_leftovers(corpus_paths, keep=[current.folder], locks=locks)
+            with hold_versions_lock(locks, corpus_paths.root.name):
+                prune_versions(corpus_paths, get_kept(), locks=locks)
             progress.say(f"the index of {current.corpus} is up to date: {current.digest[:16]}")
             return BuildReport(current, is_new=False)
         manifest = _build(
@@ -88,8 +91,10 @@ def build_index(
             measure_storage=measure_storage,
         )
         with hold_versions_lock(locks, corpus_paths.root.name):
-            keep_version(corpus_paths, get_kept())
+            keep = get_kept()
+            keep_version(corpus_paths, keep, successor=manifest.digest)
             save_manifest(corpus_paths.manifest, manifest)
+            prune_versions(corpus_paths, keep, locks=locks)
         remove_leftovers(corpus_paths, keep=[manifest.folder], locks=locks)
         return BuildReport(manifest, is_new=True)
 
@@ -153,7 +158,7 @@ def find_current(build_input: BuildInput) -> Manifest | None:
         )
     except IndexingError:
         return None
-    return manifest if manifest.params == asdict(build_input.params) else None
+    return manifest if manifest.params == build_input.params.list_decisive() else None
 
 
 def _load_manifest(corpus_paths: CorpusPaths) -> Manifest | None:

@@ -144,6 +144,27 @@ def try_removal_lock(locks: Path, corpus_id: str, folders: Sequence[str]) -> Ite
         yield is_free
 
 
+def has_reader(locks: Path, corpus_id: str, folder: str) -> bool:
+    """Say whether a reader holds a version folder; nothing is waited for, nothing is written.
+
+    :param locks: Folder of lock files.
+    :param corpus_id: The corpus.
+    :param folder: Name of the version folder.
+    :returns: True if one does.
+    """
+    try:
+        descriptor = os.open(_get_reader_lock(locks, corpus_id, folder), os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
 def _describe_self() -> Holder:
     command = " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])[:MAX_COMMAND_CHARS]
     since = datetime.now(UTC).isoformat(timespec="seconds")

@@ -9,9 +9,11 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
-from cog.errors import IndexMismatchError, IndexNotBuiltError
+from cog.cards import is_index_uri
+from cog.errors import CorpusNotFoundError, IndexingError, IndexMismatchError, IndexNotBuiltError
 from cog.index.records import FORMAT_VERSION, Manifest
-from cog.paths import CorpusPaths
+from cog.paths import CorpusPaths, ProjectPaths
+from cog.registry import load_card
 
 FOLDER_NAME = re.compile(r"[0-9a-f]{16}(-[0-9]+)?")
 
@@ -78,12 +80,31 @@ def load_manifest(corpus_paths: CorpusPaths) -> Manifest:
     return manifest
 
 
-def get_index_uri() -> str:
-    """Where indexes lie that are not on this machine.
+def get_index_uri(corpus_paths: CorpusPaths) -> str:
+    """Where the index of a corpus lies if it is not on this machine.
 
-    :returns: ``COG_INDEX_URI`` without a slash at its end; empty if it is not set.
+    The variable ``COG_INDEX_URI`` goes before ``index.uri`` of the card: it is set for one machine
+    or one command, the card holds for everyone.
+
+    :param corpus_paths: The corpus.
+    :returns: The address without a slash at its end; empty if there is none.
+    :raises IndexingError: If the variable is no ``s3://`` address.
     """
-    return os.environ.get("COG_INDEX_URI", "").rstrip("/")
+    uri = os.environ.get("COG_INDEX_URI", "").rstrip("/")
+    if uri and not is_index_uri(uri):
+        raise IndexingError(
+            "COG_INDEX_URI must name a bucket, and a folder in it",
+            found=uri,
+            run="export COG_INDEX_URI=s3://BUCKET/FOLDER",
+            about=corpus_paths.root.name,
+        )
+    if uri or corpus_paths.project is None:
+        return uri
+    try:
+        card = load_card(ProjectPaths(corpus_paths.project), corpus_paths.root.name)
+    except CorpusNotFoundError:
+        return ""
+    return card.index.uri if card.index is not None else ""
 
 
 def check_index(
@@ -110,7 +131,7 @@ def check_index(
             raise mismatch(corpus_id, needed, f"an index of {what} {found[:16]}")
     folder = corpus_paths.index / manifest.folder
     if not folder.is_dir():
-        if get_index_uri():
+        if get_index_uri(corpus_paths):
             return manifest  # its tables are read where they lie, which opening them checks
         raise mismatch(corpus_id, f"the folder index/{folder.name}", "no such folder")
     for name, entry in manifest.files.items():

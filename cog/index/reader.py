@@ -11,10 +11,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from cog.errors import IndexMismatchError
+from cog.index.chunk_search import ChunkSearch
 from cog.index.gather import WordArrays
 from cog.index.kept import find_version
 from cog.index.locks import ReaderLock
-from cog.index.manifest import check_index, load_manifest, mismatch
+from cog.index.manifest import check_index, get_index_uri, load_manifest, mismatch
 from cog.index.records import ChunkRange, GatheredChunks, Manifest
 from cog.index.remote import fetch_searcher
 from cog.index.searcher import (
@@ -63,7 +64,9 @@ def open_index(
                     place, model_fingerprint=model_fingerprint, documents_digest=documents_digest
                 )
                 if manifest.folder == folder:
-                    return PhraseIndex(place.index / folder, manifest, lock=lock)
+                    tables = place.index / folder
+                    uri = "" if tables.is_dir() else get_index_uri(place)
+                    return PhraseIndex(tables, manifest, lock=lock, uri=uri)
         except BaseException:
             lock.release()
             raise
@@ -83,20 +86,24 @@ def _find_place(corpus_paths: CorpusPaths, digest: str) -> CorpusPaths:
     return place
 
 
-class PhraseIndex:
+class PhraseIndex(ChunkSearch):
     """The index of one corpus.
 
     :param folder: The version folder.
     :param manifest: What it states about itself.
     :param lock: What keeps the folder from being removed; None if nothing has to.
+    :param uri: Address of an object store, from which tables are read that are not here.
     :raises IndexMismatchError: If the tables are not what the manifest says.
     """
 
-    def __init__(self, folder: Path, manifest: Manifest, *, lock: ReaderLock | None = None) -> None:
+    def __init__(
+        self, folder: Path, manifest: Manifest, *, lock: ReaderLock | None = None, uri: str = ""
+    ) -> None:
         self.folder = folder
         self.manifest = manifest
         self._lock = lock
-        self._store = StoreReader(folder)
+        self._uri = uri
+        self._store = StoreReader(folder, uri=uri)
         self._pool = ThreadPoolExecutor(NUM_TAKES, thread_name_prefix="gather")
         for table, wanted in (
             (DOCUMENTS, manifest.documents.num_indexed),
@@ -154,22 +161,6 @@ class PhraseIndex:
         """
         return self.manifest.num_chunks
 
-    def search_chunks(
-        self,
-        vectors: NDArray[np.float32],
-        *,
-        top_k: int,
-        allowed: NDArray[np.bool_] | None = None,
-    ) -> NDArray[np.int64]:
-        """Find the chunks nearest to retriever vectors, by inner product.
-
-        :param vectors: *Shape:* ``(batch, retriever_dim)``
-        :param top_k: Number of chunks per vector.
-        :param allowed: Chunks that may be found; None for all. *Shape:* ``(num_chunks,)``
-        :returns: Chunk ids, best first. *Shape:* ``(batch, min(top_k, num_allowed))``
-        """
-        return self.search_neighbours(vectors, top_k=top_k, allowed=allowed).rows
-
     def search_neighbours(
         self,
         vectors: NDArray[np.float32],
@@ -196,13 +187,8 @@ class PhraseIndex:
 
         :param chunk_ids: Chunks, each once, in any order. *Shape:* ``(num_chunks,)``
         :returns: Their words, in the order asked for.
-        :raises ValueError: If an id is out of range or comes twice.
         """
-        chunk_ids = np.asarray(chunk_ids, dtype=np.int64)
-        if len(chunk_ids) and not 0 <= chunk_ids.min() <= chunk_ids.max() < self.num_chunks:
-            raise ValueError(f"chunk ids must be in [0, {self.num_chunks})")
-        if len(np.unique(chunk_ids)) != len(chunk_ids):
-            raise ValueError("chunk ids must differ")
+        chunk_ids = self.check_chunk_ids(chunk_ids)
         num_parts = NUM_TAKES if len(chunk_ids) >= MIN_SPLIT_CHUNKS else 1
         order = np.argsort(chunk_ids, kind="stable")
         arrays = WordArrays.allocate(
@@ -309,7 +295,8 @@ class PhraseIndex:
         try:
             if quality.kind == FLAT:
                 return make_flat_searcher(self.iter_vectors(), quality)
-            folder = fetch_searcher(self.manifest) if self._store.is_remote else self.folder
+            is_remote = self._store.is_remote
+            folder = fetch_searcher(self.manifest, self._uri) if is_remote else self.folder
             return load_ivf_searcher(folder, quality)
         except RuntimeError as error:  # what FAISS raises for a file it cannot read
             corpus_id = self.manifest.corpus

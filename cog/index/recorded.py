@@ -4,7 +4,6 @@ Neither torch nor a store is loaded here. Versions are found by git revisions of
 the one in the working tree, and by lines that a build adds before it replaces what that names.
 """
 
-import configparser
 import hashlib
 import json
 import shutil
@@ -15,6 +14,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from cog.corpus.dvc_cache import get_dvc_cache
 from cog.dvc_lock import load_outs, read_outs
 from cog.errors import IndexMismatchError
 from cog.index.kept import add_version
@@ -218,18 +218,7 @@ def _not_remote(corpus_id: str, found: str) -> IndexMismatchError:
 
 
 def _get_cached(paths: ProjectPaths, md5: str) -> Path:
-    return _get_cache_folder(paths) / "files" / "md5" / md5[:2] / md5[2:]
-
-
-def _get_cache_folder(paths: ProjectPaths) -> Path:
-    folder = paths.root / ".dvc"
-    config = configparser.ConfigParser(interpolation=None, strict=False)
-    for name in ("config", "config.local"):
-        try:
-            config.read(folder / name, encoding="utf-8")
-        except (configparser.Error, UnicodeDecodeError):
-            continue
-    return folder / Path(config.get("cache", "dir", fallback="cache")).expanduser()
+    return get_dvc_cache(paths) / "files" / "md5" / md5[:2] / md5[2:]
 
 
 def _list_cached(paths: ProjectPaths, md5: str) -> dict[str, Path] | None:

@@ -6,7 +6,6 @@ Below the address lie ``<corpus>/manifest.json`` and ``<corpus>/<version folder>
 
 import contextlib
 import os
-import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -14,13 +13,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from cog.errors import IndexingError
+from cog.index.activation import get_kept
+from cog.index.kept import keep_version, prune_versions
+from cog.index.locks import hold_versions_lock, hold_writer_lock
 from cog.index.manifest import check_index, get_index_uri, load_manifest, save_manifest
 from cog.index.records import Manifest
 from cog.index.versions import hash_file, make_building_folder, remove_leftovers
 from cog.paths import CorpusPaths, ProjectPaths, get_cache_folder
 from cog.progress import Progress
 
-URI = re.compile(r"s3://[a-z0-9][a-z0-9.-]{2,62}(/[^\s?#]*)?")
 NUM_TRIES = 4
 FIRST_WAIT_SECONDS = 0.2
 TIMEOUT_SECONDS = 20
@@ -28,32 +29,23 @@ SEARCHER = "search."  # how files of the searcher begin
 Result = TypeVar("Result")
 
 
-def require_uri(corpus_id: str) -> str:
-    """The address of indexes, which must be set.
+def require_uri(corpus_paths: CorpusPaths) -> str:
+    """The address of the index of a corpus, which must be set.
 
-    :param corpus_id: The corpus.
+    :param corpus_paths: The corpus.
     :returns: The address, without a slash at its end.
     :raises IndexingError: If it is not set, or is no ``s3://`` address.
     """
-    uri = get_index_uri()
-    if not uri or not URI.fullmatch(uri):
+    uri = get_index_uri(corpus_paths)
+    if not uri:
+        corpus_id = corpus_paths.root.name
         raise IndexingError(
-            "COG_INDEX_URI must name a bucket, and a folder in it",
-            found=uri or "it is not set",
-            run="export COG_INDEX_URI=s3://BUCKET/FOLDER",
+            f"corpus {corpus_id} needs the address of an object store for its index",
+            found="neither index.uri in its card nor COG_INDEX_URI is set",
+            run="export COG_INDEX_URI=s3://BUCKET/FOLDER, or set index.uri in the card",
             about=corpus_id,
         )
     return uri
-
-
-def get_table_uri(corpus_id: str, folder: str) -> str:
-    """Where the tables of a version lie.
-
-    :param corpus_id: The corpus.
-    :param folder: Name of the version folder.
-    :returns: The address of the folder.
-    """
-    return f"{require_uri(corpus_id)}/{corpus_id}/{folder}"
 
 
 def get_storage_options() -> dict[str, str]:
@@ -85,8 +77,8 @@ def push_index(paths: ProjectPaths, corpus_id: str, *, progress: Progress) -> Ma
     :param progress: Told of bytes.
     :returns: What was copied.
     """
-    store = _ObjectStore(corpus_id, progress)
     corpus = paths.corpus(corpus_id)
+    store = _ObjectStore(require_uri(corpus), corpus_id, progress)
     manifest = check_index(corpus, model_fingerprint=None, documents_digest=None)
     folder = corpus.index / manifest.folder
     if not folder.is_dir():
@@ -114,9 +106,24 @@ def pull_index(
     :param progress: Told of bytes.
     :returns: What is in place now.
     """
-    store = _ObjectStore(corpus_id, progress)
     corpus = paths.corpus(corpus_id)
+    store = _ObjectStore(require_uri(corpus), corpus_id, progress)
     corpus.root.mkdir(parents=True, exist_ok=True)
+    with hold_writer_lock(paths.locks, corpus_id, progress=progress):
+        manifest = _pull(store, paths, corpus_id, has_tables=has_tables, progress=progress)
+        remove_leftovers(corpus, keep=[manifest.folder], locks=paths.locks)
+    return manifest
+
+
+def _pull(
+    store: "_ObjectStore",
+    paths: ProjectPaths,
+    corpus_id: str,
+    *,
+    has_tables: bool,
+    progress: Progress,
+) -> Manifest:
+    corpus = paths.corpus(corpus_id)
     place = CorpusPaths(make_building_folder(corpus, "pull") / corpus_id)
     try:
         store.get(corpus.manifest.name, place.manifest)
@@ -129,21 +136,25 @@ def pull_index(
             target = corpus.index / manifest.folder
             if not target.exists():
                 folder.rename(target)
-        save_manifest(corpus.manifest, manifest)
+        with hold_versions_lock(paths.locks, corpus_id):
+            keep = get_kept(paths, corpus_id)
+            keep_version(corpus, keep, successor=manifest.digest)
+            save_manifest(corpus.manifest, manifest)
+            prune_versions(corpus, keep, locks=paths.locks)
     finally:
         shutil.rmtree(place.root.parent, ignore_errors=True)
-    remove_leftovers(corpus, keep=[manifest.folder], locks=paths.locks)
     return manifest
 
 
-def fetch_searcher(manifest: Manifest) -> Path:
+def fetch_searcher(manifest: Manifest, uri: str) -> Path:
     """Bring the files of a searcher here, once: they are mapped into memory.
 
     :param manifest: The index.
+    :param uri: Its address.
     :returns: The folder that holds them, in the cache.
     """
     folder = get_cache_folder() / "indexes" / manifest.digest
-    store = _ObjectStore(manifest.corpus, None)
+    store = _ObjectStore(uri, manifest.corpus, None)
     for name, entry in manifest.files.items():
         path = folder / name
         if name.startswith(SEARCHER) and not path.is_file():
@@ -153,8 +164,8 @@ def fetch_searcher(manifest: Manifest) -> Path:
 
 class _ObjectStore:
     # one corpus below the address; every call is tried again when the connection breaks
-    def __init__(self, corpus_id: str, progress: Progress | None) -> None:
-        self._uri = require_uri(corpus_id)
+    def __init__(self, uri: str, corpus_id: str, progress: Progress | None) -> None:
+        self._uri = uri
         self._corpus_id = corpus_id
         self._progress = progress
         self._prefix = f"{self._uri.removeprefix('s3://')}/{corpus_id}"
@@ -209,23 +220,24 @@ class _ObjectStore:
                 ) from None
             except OSError as error:
                 if number + 1 == NUM_TRIES:
-                    raise unreachable(self._corpus_id, error) from error
+                    raise unreachable(self._corpus_id, self._uri, error) from error
                 if self._progress is not None:
                     self._progress.say(f"{self._uri}: {name} broke off, trying again")
                 time.sleep(FIRST_WAIT_SECONDS * 2**number)
         raise AssertionError("unreachable")
 
 
-def unreachable(corpus_id: str, error: BaseException) -> IndexingError:
+def unreachable(corpus_id: str, uri: str, error: BaseException) -> IndexingError:
     """The error of a store that does not answer.
 
     :param corpus_id: The corpus.
+    :param uri: Its address.
     :param error: What its client said.
     :returns: The error, in one line.
     """
     detail = str(error).splitlines()[0] if str(error) else type(error).__name__
     return IndexingError(
-        f"the index of {corpus_id} must be within reach at {get_index_uri()}",
+        f"the index of {corpus_id} must be within reach at {uri}",
         found=f"{detail[:200]} ({NUM_TRIES} tries)",
         run="check the network, AWS_ENDPOINT_URL and the AWS_ credentials, then run it again",
         about=corpus_id,
@@ -233,10 +245,11 @@ def unreachable(corpus_id: str, error: BaseException) -> IndexingError:
 
 
 @contextlib.contextmanager
-def stating_distance(corpus_id: str) -> Iterator[None]:
+def stating_distance(corpus_id: str, uri: str) -> Iterator[None]:
     """Turn what a client raises into one stated failure.
 
     :param corpus_id: The corpus.
+    :param uri: Its address.
     :yields: While the store is used.
     :raises IndexingError: If it does not answer.
     """
@@ -245,7 +258,7 @@ def stating_distance(corpus_id: str) -> Iterator[None]:
     except (KeyboardInterrupt, SystemExit, GeneratorExit, MemoryError, IndexingError):
         raise
     except BaseException as error:
-        raise unreachable(corpus_id, error) from error
+        raise unreachable(corpus_id, uri, error) from error
 
 
 def _connect() -> Any:  # noqa: ANN401

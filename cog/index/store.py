@@ -15,8 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from cog.errors import IndexMismatchError
-from cog.index.manifest import get_index_uri
-from cog.index.remote import get_storage_options, get_table_uri, stating_distance
+from cog.index.remote import get_storage_options, stating_distance
 from cog.index.versions import get_folder_bytes
 
 DOCUMENTS = "documents"
@@ -126,17 +125,18 @@ class StoreWriter:
 class StoreReader:
     """Reads the tables of one version folder.
 
-    :param folder: A folder that a :class:`StoreWriter` wrote; where there is none the tables are
-        read from the object store.
+    :param folder: A folder that a :class:`StoreWriter` wrote.
+    :param uri: Address of an object store, from which tables are read that are not here.
     :raises IndexMismatchError: If a table is missing or damaged.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, uri: str = "") -> None:
         self._corpus_id = folder.parent.parent.name
-        self.is_remote = not folder.is_dir() and bool(get_index_uri())
+        self._uri = uri
+        self.is_remote = not folder.is_dir() and bool(uri)
         with self._refusing("tables"):
             if self.is_remote:
-                database = _connect_remote(self._corpus_id, folder.name)
+                database = _connect_remote(f"{uri}/{self._corpus_id}/{folder.name}")
             else:
                 database = _connect(folder)
             self._tables = {name: database.open_table(name) for name in TABLES}
@@ -188,7 +188,7 @@ class StoreReader:
     def _refusing(self, what: str) -> Iterator[None]:
         # Lance reports damage as many kinds of exceptions, some of which are Rust panics
         if self.is_remote:
-            with stating_distance(self._corpus_id):
+            with stating_distance(self._corpus_id, self._uri):
                 yield
             return
         try:
@@ -208,11 +208,10 @@ class StoreReader:
         )
 
 
-def _connect_remote(corpus_id: str, folder: str) -> Any:  # noqa: ANN401
+def _connect_remote(uri: str) -> Any:  # noqa: ANN401
     os.environ.setdefault("LANCEDB_LOG", "error")
     import lancedb
 
-    uri = get_table_uri(corpus_id, folder)
     return lancedb.connect(uri, storage_options=get_storage_options())
 
 

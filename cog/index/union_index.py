@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from cog.index.chunk_search import ChunkSearch
 from cog.index.reader import PhraseIndex, open_index
 from cog.index.records import GatheredChunks, Manifest
 from cog.index.searcher import Neighbours
@@ -20,7 +21,7 @@ from cog.paths import ProjectPaths
 from cog.records import Document
 
 
-class UnionIndex:
+class UnionIndex(ChunkSearch):
     """The indexes of several corpora as one; it has the verbs of a :class:`PhraseIndex`.
 
     :param parts: Open indexes of one model.
@@ -48,22 +49,6 @@ class UnionIndex:
         :returns: The count.
         """
         return self.manifest.num_chunks
-
-    def search_chunks(
-        self,
-        vectors: NDArray[np.float32],
-        *,
-        top_k: int,
-        allowed: NDArray[np.bool_] | None = None,
-    ) -> NDArray[np.int64]:
-        """Find the chunks nearest to retriever vectors among those of all parts.
-
-        :param vectors: *Shape:* ``(batch, retriever_dim)``
-        :param top_k: Number of chunks per vector.
-        :param allowed: Chunks that may be found; None for all. *Shape:* ``(num_chunks,)``
-        :returns: Chunk ids, best first. *Shape:* ``(batch, min(top_k, num_allowed))``
-        """
-        return self.search_neighbours(vectors, top_k=top_k, allowed=allowed).rows
 
     def search_neighbours(
         self,
@@ -93,11 +78,8 @@ class UnionIndex:
 
         :param chunk_ids: Chunks, each once, in any order. *Shape:* ``(num_chunks,)``
         :returns: Their words, in the order asked for; document ordinals count on, too.
-        :raises ValueError: If an id is out of range or comes twice.
         """
-        chunk_ids = np.asarray(chunk_ids, dtype=np.int64)
-        if len(chunk_ids) and not 0 <= chunk_ids.min() <= chunk_ids.max() < self.num_chunks:
-            raise ValueError(f"chunk ids must be in [0, {self.num_chunks})")
+        chunk_ids = self.check_chunk_ids(chunk_ids)
         places = self._place(chunk_ids, self._first_chunks)
         gathered, order = [], []
         for number, part in enumerate(self.parts):

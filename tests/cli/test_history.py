@@ -127,3 +127,15 @@ def test_history_loads_nothing_heavy(project: ProjectPaths, repository: Path) ->
         [sys.executable, "-c", code], cwd=repository, capture_output=True, text=True, check=True
     )
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_line_without_a_folder_of_the_model_is_no_change_of_its_own(
+    project: ProjectPaths,
+) -> None:
+    switch_active(project, make_active("village"), command="one")
+    line = json.loads(project.history.read_text())
+    del line["after"]["model_folder"]  # as lines were written before
+    project.history.write_text(json.dumps(line) + "\n")
+    assert CliRunner().invoke(cli, ["--project", str(project.root), "history"]).stderr == ""
+    switch_active(project, make_active("hamlet"), command="two")
+    assert [entry.command for entry in load_history(project)[0]] == ["one", "two"]

@@ -9,11 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
 
-from cog.cli.main import cli
 from cog.errors import (
-    CogError,
     CorpusNotFoundError,
     IndexMismatchError,
     IndexNotBuiltError,
@@ -25,6 +22,7 @@ from cog.index.verify import verify_index
 from cog.model.fingerprint import fingerprint_model
 from cog.paths import ProjectPaths
 from cog.progress import SilentProgress
+from tests.calling import call, call_json, refusal
 from tests.index.hash_model import HashModel, build, make_documents, write_corpus
 
 
@@ -47,25 +45,6 @@ def rebuild(project: ProjectPaths, corpus_id: str) -> str:
         get_kept=lambda: get_kept(project, corpus_id),
     )
     return report.manifest.digest
-
-
-def call(project: ProjectPaths, *words: str) -> Result:
-    return CliRunner().invoke(cli, ["--project", str(project.root), *words])
-
-
-def call_json(project: ProjectPaths, *words: str) -> dict:
-    result = call(project, *words, "--json")
-    assert result.exception is None, result.exception
-    content = json.loads(result.stdout)
-    assert isinstance(content, dict)
-    return content
-
-
-def refusal(project: ProjectPaths, *words: str) -> CogError:
-    result = call(project, *words)
-    assert isinstance(result.exception, CogError), result.exception
-    assert result.stdout == ""
-    return result.exception
 
 
 def test_switch_says_what_changed(built: ProjectPaths) -> None:

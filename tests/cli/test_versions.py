@@ -7,13 +7,10 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+import yaml
 
-from cog.cli.main import cli
-from cog.errors import CogError
 from cog.index.activation import get_kept
 from cog.index.reader import open_index
 from cog.index.recorded import record_version
@@ -22,6 +19,7 @@ from cog.index.verify import verify_index
 from cog.model.fingerprint import fingerprint_model
 from cog.paths import ProjectPaths
 from cog.progress import SilentProgress
+from tests.calling import call, call_json, refusal
 from tests.index.hash_model import HashModel, build, make_documents, make_text, write_corpus
 from tests.tiny_project import write_yaml
 
@@ -50,22 +48,6 @@ def run(project: ProjectPaths, *words: str) -> str:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
-
-
-def call(project: ProjectPaths, *words: str) -> Result:
-    return CliRunner().invoke(cli, ["--project", str(project.root), *words])
-
-
-def call_json(project: ProjectPaths, *words: str) -> Any:  # noqa: ANN401
-    result = call(project, *words, "--json")
-    assert result.exception is None, result.exception
-    return json.loads(result.stdout)
-
-
-def refusal(project: ProjectPaths, *words: str) -> CogError:
-    result = call(project, *words)
-    assert isinstance(result.exception, CogError), result.exception
-    return result.exception
 
 
 def rebuild(project: ProjectPaths) -> str:
@@ -263,3 +245,61 @@ def test_bad_names_are_refused_in_one_line(project: ProjectPaths) -> None:
         ("diff", "village", "prepared"),
     ):
         assert "\n" not in str(refusal(project, "corpus", *words))
+
+
+def set_keep_versions(project: ProjectPaths, number: int) -> None:
+    content = yaml.safe_load(project.params.read_text())
+    content["index"]["keep_versions"] = number
+    write_yaml(project.params, content)
+
+
+def test_the_last_replaced_versions_stay_beside_those_that_are_switched_on(
+    project: ProjectPaths, tiny_model: Path
+) -> None:
+    shutil.copytree(tiny_model, project.root / "models" / "tiny")
+    set_keep_versions(project, 2)
+    digests = []
+    for number in range(5):
+        write_corpus(project.corpus("village"), make_documents(5 + number))
+        digests.append(rebuild(project))
+        if number == 0:
+            call_json(project, "switch", "--corpus", "village")
+    found = call_json(project, "corpus", "versions", "village")
+    wanted = [(digests[4], "in place"), *((digests[i], "kept") for i in (3, 2, 0))]
+    assert [(each["digest"], each["where"][0]) for each in found] == wanted
+    assert "the last 2 others" in call(project, "corpus", "versions", "village").stderr
+    assert rebuild(project) == digests[4]  # up to date: nothing is replaced, nothing goes
+    assert len(call_json(project, "corpus", "versions", "village")) == 4
+    assert call_json(project, "switch", "--corpus", "village", "--index", digests[2])["changed"]
+    verify(project, digests[2])
+    assert call_json(project, "corpus", "diff", "village", digests[3], digests[4])["added"] == [
+        "document-8"
+    ]
+    assert not call_json(project, "doctor", "village", "--quick")["findings"]
+    set_keep_versions(project, 0)
+    findings = call_json(project, "doctor", "village", "--quick")["findings"]
+    assert [(each["kind"], each["run"]) for each in findings] == [
+        ("orphan", "cog index build village")
+    ]
+    assert rebuild(project) == digests[4]
+    found = call_json(project, "corpus", "versions", "village")
+    assert [each["digest"] for each in found] == [digests[4], digests[2], digests[0]]
+    set_keep_versions(project, -1)
+    assert "0 or more" in str(refusal(project, "corpus", "versions", "village"))
+
+
+def test_no_version_goes_while_it_is_unknown_what_is_switched_on(
+    project: ProjectPaths, tiny_model: Path
+) -> None:
+    shutil.copytree(tiny_model, project.root / "models" / "tiny")
+    write_corpus(project.corpus("village"), make_documents(5))
+    old = rebuild(project)
+    call_json(project, "switch", "--corpus", "village")
+    record = project.active.read_bytes()
+    project.active.write_text("active: [")
+    for number in (6, 7):
+        write_corpus(project.corpus("village"), make_documents(number))
+        rebuild(project)
+    project.active.write_bytes(record)
+    assert call_json(project, "status")["active"]["index"] == old
+    verify(project, old)

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import sqlite3
+import time
 from pathlib import Path
 from typing import Any
 
@@ -359,3 +360,29 @@ def test_documents_are_streamed_and_found(tmp_path: Path) -> None:
         DocumentStore(paths.documents)
     with pytest.raises(CorpusError, match="must have the columns"):
         DocumentStore(paths.prompts)
+
+
+class Told(SilentProgress):
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.amounts: list[int] = []
+
+    def advance(self, amount: int) -> None:
+        self.amounts.append(amount)
+
+
+def test_progress_is_told_of_every_document_and_not_too_often(tmp_path: Path) -> None:
+    lines = "\n".join(f"The mill number {number} stands." for number in range(3000))
+    _, _, corpus_paths = prepare(tmp_path, {"a.txt": lines.encode()}, make_card())
+    told, began = Told(), time.monotonic()
+    prepare_corpus(
+        make_card(),
+        corpus_paths=corpus_paths,
+        tokenise=tokenise,
+        progress=told,
+        prompt_tokens=2,
+        reference_tokens=3,
+    )
+    assert sum(told.amounts) == 3000
+    assert len(told.amounts) <= 2 + 10 * (time.monotonic() - began)

@@ -24,14 +24,14 @@ from cog.corpus.fetch import fetch_corpus
 from cog.corpus.prepare import prepare_corpus
 from cog.corpus.report import PrepareReport
 from cog.errors import CogError
+from cog.model.load import IndexModel, load_index_model
 from cog.paths import CorpusPaths
 from cog.progress import SilentProgress
 from cog.records import Document
 from tests.corpus.building import NoFetcher, make_content, tokenise
+from tests.fuzz.building import Builds
 
-ALL = {"max_examples": 2500, "deadline": None, "derandomize": True, "database": None}
-FEW = {**ALL, "max_examples": 50}
-QUIET = {"suppress_health_check": list(HealthCheck)}
+QUIET: dict[str, Any] = {"suppress_health_check": list(HealthCheck)}
 
 ENCODINGS = ("utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-32", "latin-1", "cp1252", "detect")
 SPACES = "\n\r\t \u0085\u2028\u00a0\u3000"
@@ -267,7 +267,7 @@ def prepare(folder: Path, given_: Given) -> tuple[PrepareReport, list[Document]]
     return report, list(DocumentStore(corpus_paths.documents).iter_documents())
 
 
-def check_corpus(folder: Path, given_: Given) -> None:
+def check_corpus(folder: Path, given_: Given) -> tuple[PrepareReport, list[Document]] | None:
     try:
         report, documents = prepare(folder, given_)
     except CogError as error:
@@ -277,7 +277,7 @@ def check_corpus(folder: Path, given_: Given) -> None:
         assert "\n" not in message
         # a file that is as the card says ends badly only where no document has a word
         assert given_.count is None or "must have at least one document" in message, message
-        return
+        return None
     assert report.num_documents == len(documents) > 0
     assert report.num_read == len(documents) + sum(report.skipped.values())
     assert report.digest == digest_records(documents)
@@ -286,55 +286,40 @@ def check_corpus(folder: Path, given_: Given) -> None:
         assert report.num_read == given_.count
     if given_.letters is not None and report.skipped["malformed"] == 0:
         assert get_letters("".join(each.text for each in documents)) == given_.letters
+    return report, documents
 
 
-@pytest.mark.slow
-@settings(**ALL, **QUIET)
-@given(text_files())
-def test_no_text_is_lost(folder: Path, given_: Given) -> None:
-    check_corpus(folder, given_)
+STRATEGIES = {
+    "texts": text_files(),
+    "rows": row_files(),
+    "broken": broken_files(),
+    "bytes": any_bytes,
+}
 
 
-@pytest.mark.slow
-@settings(**ALL, **QUIET)
-@given(row_files())
-def test_no_row_is_lost(folder: Path, given_: Given) -> None:
-    check_corpus(folder, given_)
+@pytest.fixture(scope="module")
+def model(tiny_model: Path) -> IndexModel:
+    """What indexes are built with."""
+    return load_index_model(tiny_model)
 
 
-@pytest.mark.slow
-@settings(**ALL, **QUIET)
-@given(broken_files())
-def test_no_broken_file_gives_a_traceback(folder: Path, given_: Given) -> None:
-    check_corpus(folder, given_)
+@pytest.mark.parametrize("kind", STRATEGIES)
+@pytest.mark.parametrize(
+    "num_files", [50, pytest.param(2500, marks=pytest.mark.slow)], ids=["few", "all"]
+)
+def test_no_file_gives_a_traceback_and_nothing_is_lost(
+    folder: Path, model: IndexModel, kind: str, num_files: int
+) -> None:
+    builds = Builds(folder, model)
 
+    @settings(max_examples=num_files, deadline=None, derandomize=True, database=None, **QUIET)
+    @given(STRATEGIES[kind])
+    def check(given_: Given) -> None:
+        prepared = check_corpus(folder, given_)
+        if prepared is not None:
+            builds.add(*prepared)
 
-@pytest.mark.slow
-@settings(**ALL, **QUIET)
-@given(any_bytes)
-def test_no_bytes_give_a_traceback(folder: Path, given_: Given) -> None:
-    check_corpus(folder, given_)
-
-
-@settings(**FEW, **QUIET)
-@given(text_files())
-def test_few_texts_are_not_lost(folder: Path, given_: Given) -> None:
-    check_corpus(folder, given_)
-
-
-@settings(**FEW, **QUIET)
-@given(row_files())
-def test_few_rows_are_not_lost(folder: Path, given_: Given) -> None:
-    check_corpus(folder, given_)
-
-
-@settings(**FEW, **QUIET)
-@given(broken_files())
-def test_few_broken_files_give_no_traceback(folder: Path, given_: Given) -> None:
-    check_corpus(folder, given_)
-
-
-@settings(**FEW, **QUIET)
-@given(any_bytes)
-def test_few_bytes_give_no_traceback(folder: Path, given_: Given) -> None:
-    check_corpus(folder, given_)
+    check()
+    builds.finish()
+    assert builds.num_documents > 0
+    assert builds.num_words >= builds.num_documents

@@ -2,7 +2,7 @@
 
 import re
 import zlib
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +14,7 @@ from cog.corpus.documents import DOCUMENT_SCHEMA, PROMPT_SCHEMA, RecordWriter
 from cog.corpus.report import SKIP_REASONS, PrepareReport
 from cog.index.assembly import MeasureStorage
 from cog.index.builder import BuildReport, build_index, keep_nothing
+from cog.index.kept import Keep
 from cog.model.protocols import WordVectors
 from cog.model.words import Words
 from cog.params import IndexParams
@@ -42,6 +43,7 @@ PARAMS = IndexParams(
     recall_at=10,
     min_recall=0.9,
     num_probe_prefixes=4,
+    keep_versions=0,
 )
 
 
@@ -182,7 +184,7 @@ def build(
     force: bool = False,
     progress: Progress | None = None,
     measure_storage: MeasureStorage | None = None,
-    get_kept: Callable[[], Collection[str]] = keep_nothing,
+    get_kept: Callable[[], Keep | None] = keep_nothing,
 ) -> BuildReport:
     model = model or HashModel()
     return build_index(

@@ -4,7 +4,8 @@
 nothing is imported again; the parent never opens LanceDB, which does not survive a fork. Half of
 the builds are killed at a random touch of a file, half at a random moment, since Lance writes
 without Python. Now and then a switch or a rollback is killed too. After each kill what is in place
-and what is active are verified in another process: digest, words, and the text of every citation.
+and what is active are verified in another process: digest, words, and texts that are generated from
+them, whose every citation is held against its document byte for byte. The model is the tiny one.
 """
 
 import json
@@ -19,20 +20,29 @@ from collections.abc import Callable
 from pathlib import Path
 
 import lancedb  # noqa: F401  imported once, opened only in children
-import numpy as np
 
 from cog.corpus.documents import digest_records
+from cog.decoding.generator import CopyGenerator
+from cog.decoding.request import Request
 from cog.index.activation import get_kept, rollback_corpus, switch_corpus
-from cog.index.reader import open_index
+from cog.index.builder import build_index
+from cog.index.kept import iter_kept
+from cog.index.reader import PhraseIndex, open_index
 from cog.index.verify import verify_index
-from cog.model.fingerprint import fingerprint_model
+from cog.model.load import load_index_model, load_model
+from cog.params import load_params
 from cog.paths import ProjectPaths
 from cog.progress import SilentProgress
+from cog.records import CORPUS as COPIED
+from cog.records import Decoding, Document
 from cog.registry import load_active
 from tests.index.build_process import watch_files
-from tests.index.hash_model import HashModel, build, make_documents, write_corpus
+from tests.index.hash_model import write_corpus
+from tests.tiny_project import TINY_CORPUS
 
 CORPUS = "village"
+DECODING = Decoding("nucleus", 0.95, 0, 12, 16, 4.0)
+PREFIXES = ("The old mill", "On market days the council")
 MAX_SECONDS = 120.0
 
 
@@ -76,7 +86,11 @@ class Driver:
     def __init__(self, project: ProjectPaths, seed: int) -> None:
         self.project = project
         self.random = random.Random(seed)
-        self.fingerprint = fingerprint_model(project.root / "models" / "tiny")
+        folder = project.root / "models" / "tiny"
+        self.model = load_index_model(folder)
+        self.writer = load_model(folder)
+        lines = TINY_CORPUS.read_text(encoding="utf-8").splitlines()
+        self.sentences = [each for line in lines for each in json.loads(line)["text"].split(". ")]
         self.counts: Counter[str] = Counter()
         self.durations: list[float] = []
 
@@ -87,10 +101,13 @@ class Driver:
         :param note: Where the number of touches goes.
         """
         touches = watch_files(str(self.project.root), kill_at)
-        build(
+        build_index(
             self.project.corpus(CORPUS),
             locks=self.project.locks,
-            model=HashModel(fingerprint=self.fingerprint),
+            model_fingerprint=self.model.fingerprint,
+            load_model=lambda: self.model,
+            params=load_params(self.project.params).index,
+            progress=SilentProgress(),
             get_kept=lambda: get_kept(self.project, CORPUS),
         )
         if note is not None:
@@ -108,17 +125,18 @@ class Driver:
             switch_corpus(self.project, CORPUS)
 
     def check(self, digests: set[str | None], note: Path) -> None:
-        """Open and verify what is in place and what is active; a failure is an exception.
+        """Open, verify and write from what is in place and what is active, or raise.
 
         :param digests: Versions to verify; None is the one in place.
-        :param note: Where the digest in place goes.
+        :param note: Where the number of citations goes.
         """
+        num_citations = 0
         for digest in digests:
             with open_index(
                 self.project.corpus(CORPUS),
                 locks=self.project.locks,
                 corpus_id=CORPUS,
-                model_fingerprint=self.fingerprint,
+                model_fingerprint=self.model.fingerprint,
                 documents_digest=None,
                 digest=digest,
             ) as index:
@@ -127,18 +145,36 @@ class Driver:
                 documents = index.get_documents(ordinals)
                 found = digest_records(documents[i] for i in ordinals)
                 assert found == index.manifest.documents_digest, "other documents than stated"
-                words = index.gather_chunks(np.arange(index.num_chunks))
-                assert words.word_chars.min() >= 0
-                if digest is None:
-                    note.write_text(index.manifest.digest)
+                num_citations += self._write(
+                    index, {each.document_id: each for each in documents.values()}
+                )
+        note.write_text(str(num_citations))
+
+    def _write(self, index: PhraseIndex, documents: dict[str, Document]) -> int:
+        requests = [Request(prefix, DECODING) for prefix in PREFIXES]
+        num_citations = 0
+        for text in CopyGenerator(self.writer, index).generate(requests):
+            assert text.index == index.manifest.digest
+            assert text.text == "".join(each.text for each in text.segments)
+            for segment in text.segments:
+                if segment.origin == COPIED:
+                    source = documents[str(segment.document_id)].text
+                    copied = source[segment.char_start : segment.char_end].encode("utf-8")
+                    assert copied == segment.text.encode("utf-8"), segment
+                    num_citations += 1
+        return num_citations
 
     def write_documents(self, number: int) -> None:
         """Give the corpus other documents: a few of them change from build to build.
 
         :param number: Which.
         """
-        documents = make_documents(10 + number % 5)
-        write_corpus(self.project.corpus(CORPUS), documents[number % 3 :])
+        documents = [self._make_document(i) for i in range(number % 3, 10 + number % 5)]
+        write_corpus(self.project.corpus(CORPUS), documents)
+
+    def _make_document(self, number: int) -> Document:
+        text = ". ".join(random.Random(number).sample(self.sentences, 2))
+        return Document(f"document-{number}", f"Títle {number}", text, "", "CC0-1.0", "a.txt:1")
 
     def run(self, num_kills: int) -> dict[str, object]:
         """Kill until so many processes were killed.
@@ -163,11 +199,14 @@ class Driver:
             self.counts["killed" if status else "whole"] += 1
             active = load_active(self.project)
             assert active is not None, "nothing is active any more"
-            digests = {None, active.index}
+            digests: set[str | None] = {None, active.index}
+            if number % 10 == 0:
+                digests |= {kept.digest for _, kept in iter_kept(self.project.corpus(CORPUS))}
             assert run_child(lambda wanted=digests: self.check(wanted, note)) == 0, (
                 f"after step {number} an index is lost or damaged"
             )
             self.counts["verified"] += len(digests)
+            self.counts["citations"] += int(note.read_text())
             if number % 3 == 0:
                 began = time.monotonic()
                 assert run_child(self.build) == 0, f"the build after step {number} fails"

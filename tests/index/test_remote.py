@@ -1,6 +1,5 @@
 """Indexes on an object store: a server that speaks S3 on loopback, and connections that break."""
 
-import json
 import shutil
 import socket
 import subprocess
@@ -9,18 +8,21 @@ import threading
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any
 
 import boto3
 import pytest
-from click.testing import CliRunner, Result
+import yaml
 from moto.server import ThreadedMotoServer
 
-from cog.cli.main import cli
-from cog.errors import CogError
+from cog.corpus.documents import DocumentStore
+from cog.index.project import build_corpus_index
 from cog.index.searcher import LISTS_FILE, SEARCHER_FILE
+from cog.params import load_params
 from cog.paths import ProjectPaths
-from tests.index.hash_model import PARAMS, HashModel, build
+from cog.progress import SilentProgress
+from tests.calling import call_json, refusal
+from tests.index.hash_model import PARAMS, HashModel, build, write_corpus
+from tests.tiny_project import write_yaml
 
 BUCKET = "indexes"
 
@@ -89,25 +91,6 @@ class Breaking:
             with suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
             each.close()
-
-
-def call(paths: ProjectPaths, *words: str) -> Result:
-    return CliRunner().invoke(cli, ["--project", str(paths.root), *words])
-
-
-def call_json(paths: ProjectPaths, *words: str) -> dict[str, Any]:
-    result = call(paths, *words, "--json")
-    assert result.exception is None, result.exception
-    content: dict[str, Any] = json.loads(result.stdout)
-    return content
-
-
-def refusal(paths: ProjectPaths, *words: str) -> str:
-    result = call(paths, *words)
-    assert isinstance(result.exception, CogError), (result.exception, result.output)
-    message = str(result.exception)
-    assert "\n" not in message
-    return message
 
 
 @pytest.fixture
@@ -185,7 +168,7 @@ def test_a_store_that_stays_broken_is_one_line(
         before = there.corpus("village").manifest.read_bytes()
         for words in (("index", "pull", "village"), ("index", "push", "village"), WRITE):
             paths = here if "push" in words else there
-            assert "must be within reach at s3://indexes/" in refusal(paths, *words)
+            assert "must be within reach at s3://indexes/" in str(refusal(paths, *words))
         assert there.corpus("village").manifest.read_bytes() == before
         assert list(there.corpus("village").index.glob("*")) == []
 
@@ -197,7 +180,7 @@ def test_lists_of_a_searcher_are_fetched_once(
     from dataclasses import replace
 
     from cog.model.fingerprint import fingerprint_model
-    from tests.index.hash_model import make_documents, write_corpus
+    from tests.index.hash_model import make_documents
 
     fingerprint = fingerprint_model(here.root / "models" / "tiny")
     params = replace(PARAMS, ivf_threshold_rows=20, min_recall=0.0)
@@ -215,10 +198,58 @@ def test_lists_of_a_searcher_are_fetched_once(
 def test_what_is_not_there_or_not_named_is_refused(
     there: ProjectPaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert "cog index push village" in refusal(there, "index", "pull", "village")
-    for value in ("", "gs://bucket", "s3://", "s3://B_", "/a/folder"):
+    assert "cog index push village" in str(refusal(there, "index", "pull", "village"))
+    for value in ("gs://bucket", "s3://", "s3://B_", "/a/folder"):
         monkeypatch.setenv("COG_INDEX_URI", value)
-        assert "COG_INDEX_URI must name a bucket" in refusal(there, "index", "pull", "village")
+        assert "COG_INDEX_URI must name a bucket" in str(refusal(there, "index", "pull", "village"))
+    monkeypatch.setenv("COG_INDEX_URI", "")
+    assert "neither index.uri in its card" in str(refusal(there, "index", "pull", "village"))
+
+
+def test_a_pull_keeps_what_is_switched_on(here: ProjectPaths, there: ProjectPaths) -> None:
+    old = call_json(here, "index", "push", "village")["digest"]
+    call_json(there, "index", "pull", "village")
+    call_json(there, "switch", "--corpus", "village")
+    wanted = call_json(there, *WRITE[:1], *WRITE[3:])
+    documents = DocumentStore(here.corpus("village").documents).iter_documents()
+    write_corpus(here.corpus("village"), list(documents)[1:])
+    params = load_params(here.params)
+    build_corpus_index(here, "village", params=params, progress=SilentProgress())
+    new = call_json(here, "index", "push", "village")["digest"]
+    assert call_json(there, "index", "pull", "village")["digest"] == new != old
+    status = call_json(there, "status")
+    assert (status["active"]["index"], status["intact"]) == (old, True)
+    assert call_json(there, *WRITE[:1], *WRITE[3:])["segments"] == wanted["segments"]
+    (there.corpus("village").documents).unlink()  # of the older version
+    assert call_json(there, "switch", "--corpus", "village")["to"]["index"] == new
+    assert call_json(there, "rollback")["to"]["index"] == old
+
+
+def set_card_uri(paths: ProjectPaths, uri: str) -> None:
+    path = paths.card("village")
+    write_yaml(path, yaml.safe_load(path.read_text()) | {"index": {"uri": uri}})
+
+
+def test_the_card_names_the_store_unless_the_variable_does(
+    here: ProjectPaths, there: ProjectPaths, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("COG_INDEX_URI", "")
+    uri = f"s3://{BUCKET}/{tmp_path.name}-card"
+    for paths in (here, there):
+        set_card_uri(paths, uri + "/")
+    digest = call_json(here, "index", "push", "village")["digest"]
+    assert call_json(there, "index", "pull", "village")["digest"] == digest
+    assert call_json(there, "switch", "--corpus", "village")["to"]["index"] == digest
+    assert call_json(there, "status")["intact"]
+    wanted, found = call_json(here, *WRITE), call_json(there, *WRITE[:1], *WRITE[3:])
+    assert found["segments"] == wanted["segments"]
+    assert list(there.corpus("village").index.glob("*")) == []
+    other = f"s3://{BUCKET}/{tmp_path.name}-variable"
+    monkeypatch.setenv("COG_INDEX_URI", other)
+    assert f"{other} must hold village/" in str(refusal(there, "index", "pull", "village"))
+    set_card_uri(there, f"{uri}-nothing")
+    monkeypatch.setenv("COG_INDEX_URI", uri)
+    call_json(there, "index", "pull", "village")
 
 
 @pytest.mark.slow

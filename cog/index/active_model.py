@@ -1,0 +1,78 @@
+"""The model of a switch: a fingerprint goes in, the folder that holds that model comes out.
+
+``params.yaml`` says which model builds; what is switched on keeps the one it was switched on with.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from cog.dvc_lock import load_outs
+from cog.errors import CheckpointError, IndexMismatchError
+from cog.model.fingerprint import fingerprint_model
+from cog.params import Params
+from cog.paths import ProjectPaths
+from cog.records import Active
+
+MAX_NAMED = 3  # folders that a message names
+
+
+def get_active_model(paths: ProjectPaths, params: Params, active: Active) -> Path:
+    """Find the model that something was switched on with.
+
+    :param paths: The project.
+    :param params: params.yaml; its model is looked at where the recorded folder has another one.
+    :param active: What is, or was, switched on.
+    :returns: The folder.
+    :raises IndexMismatchError: If no folder holds that model any more.
+    """
+    names = [active.model_folder or params.model, params.model]
+    return paths.root / find_model(paths, names, active.model, corpus_id=active.corpus)
+
+
+def find_model(
+    paths: ProjectPaths, names: Iterable[str], fingerprint: str, *, corpus_id: str
+) -> str:
+    """Find the folder whose model has a fingerprint.
+
+    :param paths: The project.
+    :param names: Folders to look at first, in order, relative to the project; then come those in
+        ``models/``.
+    :param fingerprint: The fingerprint.
+    :param corpus_id: What needs the model, for messages.
+    :returns: The first that has it.
+    :raises IndexMismatchError: If none has.
+    """
+    found = {}
+    others = [path.relative_to(paths.root).as_posix() for path in sorted(paths.models.glob("*/"))]
+    for name in dict.fromkeys([*names, *others]):
+        found[name] = _describe(paths.root / name)
+        if found[name] == fingerprint:
+            return name
+    first = next(iter(found))
+    known = ", ".join(f"{name}: {_shorten(each)}" for name, each in list(found.items())[:MAX_NAMED])
+    raise IndexMismatchError(
+        f"corpus {corpus_id} needs model {fingerprint[:16]}, as it was switched on or built with",
+        found=known,
+        run=f"{_restore(paths, first)}, or cog switch --corpus {corpus_id}",
+        about=corpus_id,
+    )
+
+
+def _describe(folder: Path) -> str:
+    if not folder.is_dir():
+        return "no such folder"
+    try:
+        return fingerprint_model(folder)
+    except CheckpointError as error:
+        return f"no model ({error.wanted}; {error.found})"
+
+
+def _shorten(found: str) -> str:
+    return found if " " in found else f"model {found[:16]}"
+
+
+def _restore(paths: ProjectPaths, name: str) -> str:
+    is_in_dvc = (paths.root / f"{name}.dvc").is_file() or name in load_outs(paths.dvc_lock)
+    if is_in_dvc:
+        return f"dvc checkout {name} at the git revision that had it"
+    return f"git checkout REVISION -- {name} (git log -- {name} lists them)"
