@@ -33,11 +33,11 @@ _OTHERS = (
     Ablation(PHRASES, "the vocabulary only where no phrase is admissible", False),
     Ablation(UNSUMMED, "occurrences of one text are choices of their own", False),
     Ablation(UNVERIFIED, "what was chosen is written", False),
-    Ablation(WHOLE_TABLE, "every phrase of the index is a candidate", False),
     Ablation(PROMPT_PHRASES, "the prompt's own phrases are candidates too", True),
 )
 _NUMBERS = tuple(
     Ablation(f"cog-k{count}", f"{count} chunk{'s' * (count > 1)} retrieved", True, count)
     for count in NUMBERS_OF_CHUNKS
 )
-ABLATIONS = {ablation.name: ablation for ablation in (*_OTHERS, *_NUMBERS)}
+_WHOLE = Ablation(WHOLE_TABLE, "every phrase of the index is a candidate", False)
+ABLATIONS = {ablation.name: ablation for ablation in (*_OTHERS, *_NUMBERS, _WHOLE)}
