@@ -23,14 +23,16 @@ from cog.baselines.manifest import load_corpus_manifest
 from cog.baselines.project import open_knn_lm
 from cog.corpus.documents import load_prompts
 from cog.decoding.request import Request
+from cog.decoding.stage import default_decoding
 from cog.evaluation.prompts import select_prompts
 from cog.evaluation.protocol import make_protocol
 from cog.evaluation.tune_split import TUNING, check_tuning_prompts, take_part
 from cog.index.activation import get_model_folder
-from cog.model.load import load_model
+from cog.model.load import CogModel, load_model
 from cog.params import Params
 from cog.paths import ProjectPaths
 from cog.progress import Progress
+from cog.records import Prompt
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,25 +74,18 @@ def tune_knn_lm(
     :param progress: Told of every prompt.
     :returns: The search; what was chosen lies beside the datastore.
     """
-    held_out = load_prompts(paths.corpus(corpus_id).prompts)
-    check_tuning_prompts(held_out, corpus_id)
     model = load_model(get_model_folder(paths, params), device=device)
+    prompts = _take_prompts(paths, params, corpus_id, model=model, num_prompts=num_prompts)
     manifest = load_corpus_manifest(paths, corpus_id, model=model.fingerprint)
-    rules = make_protocol("default", params.evaluate, params.generate)
-    protocol = replace(rules, part=TUNING, num_prompts=num_prompts)
-    prompts = select_prompts(
-        take_part(held_out, TUNING), splitter=model.splitter, protocol=protocol, corpus_id=corpus_id
-    ).prompts
-    usual = params.datastore
+    usual, num_entries = params.datastore, manifest.num_entries
     before = KnnSettings(usual.top_k, usual.weight, usual.distance_scale, usual.temperature)
-    num_entries = manifest.num_entries
     top_ks = sorted({k for k in (*NUMBERS_OF_NEIGHBOURS, before.top_k) if k <= num_entries})
-    generator = open_knn_lm(
-        paths, corpus_id, model=model, settings=replace(usual, top_k=top_ks[-1])
-    )
+    widest = replace(usual, top_k=top_ks[-1])
+    generator = open_knn_lm(paths, corpus_id, model=model, settings=widest)
+    decoding = default_decoding(params)
     found: list[Neighbourhood] = []
     for prompt in prompts:
-        request = Request(prompt.prefix, protocol.decoding(0))
+        request = Request(prompt.prefix, decoding)
         found.append(find_neighbourhood(generator, request, prompt.reference, top_k=top_ks[-1]))
         progress.advance(1)
     trials, alone = _try_all(found, before, top_ks=top_ks)
@@ -113,6 +108,19 @@ def tune_knn_lm(
     )
     save_knn_tuning(paths.corpus(corpus_id), tuning)
     return KnnTuned(tuning, best, trials, told, alone)
+
+
+def _take_prompts(
+    paths: ProjectPaths, params: Params, corpus_id: str, *, model: CogModel, num_prompts: int
+) -> Sequence[Prompt]:
+    held_out = load_prompts(paths.corpus(corpus_id).prompts)
+    check_tuning_prompts(held_out, corpus_id)
+    rules = make_protocol("default", params.evaluate, params.generate)
+    protocol = replace(rules, part=TUNING, num_prompts=num_prompts)
+    own = take_part(held_out, TUNING)
+    return select_prompts(
+        own, splitter=model.splitter, protocol=protocol, corpus_id=corpus_id
+    ).prompts
 
 
 def _try_all(
