@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from cog.evaluation.records import EvaluationResult
 
 NUM_SHOWN_PROMPTS = 20
+SHORT_NAMES = {
+    "perplexity/generated": "perplexity",
+    "perplexity/reference": "of references",
+    "copies/tokens": "copied",
+}
 
 
 @click.command("ablations")
@@ -104,7 +109,8 @@ def _print(study: "AblationStudy") -> None:
         console.width = 200
     first = study.results[0]
     title = f"{first.corpus}, {len(first.prompt_ids)} prompts of {first.prompt_corpus}"
-    table = Table("system", "changed", *(name.rpartition("/")[2] for name in names), title=title)
+    shown = [SHORT_NAMES.get(name, name.rpartition("/")[2]) for name in names]
+    table = Table("system", "changed", *shown, title=title)
     for result in study.results:
         cells = [_format_cell(study, result, name) for name in names]
         table.add_row(result.system, describe_change(result.system), *cells)

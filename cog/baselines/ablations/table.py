@@ -12,6 +12,7 @@ from torch import Tensor
 from cog.baselines.ablations.generators import UnsummedPools
 from cog.decoding.pool import Pool
 from cog.decoding.request import Request
+from cog.decoding.scoring import FloatScorer
 from cog.index.union_index import AnyIndex
 from cog.model.load import CogModel
 
@@ -51,7 +52,10 @@ class Block:
 
         :returns: Bytes.
         """
-        return self.pool.num_bytes + BYTES_PER_PHRASE * len(self.keys)
+        chunks, restored = self.pool.chunks, 0
+        if isinstance(self.pool.scorer, FloatScorer):
+            restored = 4 * (chunks.start_vectors.size + chunks.end_vectors.size)
+        return self.pool.num_bytes + restored + BYTES_PER_PHRASE * len(self.keys)
 
 
 class Table(UnsummedPools):
