@@ -1,17 +1,15 @@
 """CoG and the baselines against transformers' ``generate`` with the same weights, in one run.
 
-RETRO is among them where ``models/retro`` is. kNN-LM searches a datastore of the size asked for:
-the states of real text, and mixtures of near ones of them where the text does not suffice (the time
-of a search depends on number, width and spread of the keys, not on what they say).
-``python -m benchmarks.baselines [--corpus wiki-mini]``
+kNN-LM searches a datastore of the size asked for: the states of real text, and mixtures of near
+ones of them where the text does not suffice (the time of a search depends on number, width and
+spread of the keys, not on what they say). ``python -m benchmarks.baselines [--corpus wiki-mini]``
 """
 
 import argparse
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,16 +22,15 @@ from benchmarks.peer import load_peer, run_peer
 from cog.baselines.datastore import iter_entries
 from cog.baselines.knn_lm import KnnGenerator, KnnSettings
 from cog.baselines.manifest import DatastoreManifest
-from cog.baselines.names import COG, KNN_LM, RETRO, TRANSFORMER
+from cog.baselines.names import COG
 from cog.baselines.neighbours import build_searcher, open_searcher
 from cog.baselines.project import read_settings
 from cog.baselines.protocol import TextGenerator
-from cog.baselines.retro.project import get_adapter_folder
-from cog.baselines.systems import open_system
 from cog.baselines.token_loop import TokenLoop
 from cog.baselines.transformer import TransformerGenerator
 from cog.corpus.documents import DocumentStore, load_prompts
 from cog.decoding.request import Request
+from cog.decoding.session import open_generator
 from cog.decoding.stage import default_decoding
 from cog.index.activation import get_model_folder
 from cog.model.base import get_base_folder
@@ -42,8 +39,6 @@ from cog.model.load import CogModel, load_model
 from cog.params import Params, load_params
 from cog.paths import ProjectPaths, find_project
 from cog.progress import SilentProgress
-
-PEER = "generate"
 
 
 def make_keys(
@@ -129,7 +124,7 @@ def compare(
     :returns: Tokens per second of all, ratios to the peer, and of CoG to every other.
     """
     num_tokens = sum(request.decoding.max_new_tokens for request in requests)
-    speeds: dict[str, list[float]] = {name: [] for name in (*systems, PEER)}
+    speeds: dict[str, list[float]] = {name: [] for name in (*systems, "generate")}
     for number in range(rounds + 1):
         seeded = [replace(each, decoding=replace(each.decoding, seed=number)) for each in requests]
         for name, system in systems.items():
@@ -140,15 +135,14 @@ def compare(
         ids = [loop.encode_prefix(request) for request in seeded]
         tokenised = time.perf_counter() - began
         seconds = tokenised + run_peer(peer, ids, seeded[0].decoding)
-        speeds[PEER].append(num_tokens / seconds)
+        speeds["generate"].append(num_tokens / seconds)
         say(f"batch {len(requests)}: " + ", ".join(f"{n} {s[-1]:.1f}" for n, s in speeds.items()))
     warm = {name: found[1:] for name, found in speeds.items()}
+    others = [name for name in warm if name != COG and COG in warm]
     return {
         "tokens_per_second": {name: statistics.median(found) for name, found in warm.items()},
-        "ratio": {name: get_ratio(warm[name], warm[PEER]) for name in systems},
-        "cog_ratio": {
-            name: get_ratio(warm[COG], found) for name, found in warm.items() if name != COG
-        },
+        "ratio": {name: get_ratio(warm[name], warm["generate"]) for name in systems},
+        "cog_ratio": {name: get_ratio(warm[COG], warm[name]) for name in others},
     }
 
 
@@ -162,40 +156,6 @@ def get_ratio(ours: list[float], theirs: list[float]) -> float:
     return statistics.median(a / b for a, b in zip(ours, theirs, strict=True))
 
 
-@contextmanager
-def open_systems(
-    model: CogModel,
-    paths: ProjectPaths,
-    params: Params,
-    *,
-    corpus_id: str,
-    knn_lm: KnnGenerator,
-) -> Iterator[dict[str, TextGenerator]]:
-    """Open what is timed.
-
-    :param model: The model.
-    :param paths: The project.
-    :param params: Its parameters.
-    :param corpus_id: The corpus, whose index is built.
-    :param knn_lm: The one on a datastore of the size asked for.
-    :yields: Systems by name.
-    """
-    with ExitStack() as stack:
-
-        def enter(system: str) -> TextGenerator:
-            opened = open_system(paths, params, corpus_id=corpus_id, system=system, device="cpu")
-            return stack.enter_context(opened)
-
-        systems: dict[str, TextGenerator] = {
-            COG: enter(COG),
-            TRANSFORMER: TransformerGenerator(model, corpus_id=corpus_id),
-            KNN_LM: knn_lm,
-        }
-        if get_adapter_folder(paths).is_dir():
-            systems[RETRO] = enter(RETRO)
-        yield systems
-
-
 def main() -> None:
     """Measure batch 1 and a large batch and print ratios of speed (larger is better)."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -205,6 +165,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--entries", type=int, default=1_000_000)
     parser.add_argument("--real-entries", type=int, default=30_000)
+    parser.add_argument("--systems", default="cog,transformer,knn-lm")
     options = parser.parse_args()
     paths = find_project(ROOT)
     params = load_params(paths.params)
@@ -215,11 +176,19 @@ def main() -> None:
     )
     prompts = load_prompts(paths.corpus(options.corpus).prompts)[: options.prompts]
     requests = [Request(prompt.prefix, decoding) for prompt in prompts]
-    knn_lm, search = make_knn_lm(model, paths, params, options)
+    wanted = options.systems.split(",")
     peer = load_peer(model, get_base_folder(load_config(folder).prefix_base, model_folder=folder))
     loop = TokenLoop(model)
-    opened = open_systems(model, paths, params, corpus_id=options.corpus, knn_lm=knn_lm)
-    with opened as systems:
+    systems: dict[str, TextGenerator] = {}
+    search: dict[str, object] = {}
+    with ExitStack() as stack:
+        if COG in wanted:
+            opened = open_generator(paths, params, corpus_id=options.corpus, device="cpu")
+            systems[COG] = stack.enter_context(opened)
+        if "transformer" in wanted:
+            systems["transformer"] = TransformerGenerator(model, corpus_id=options.corpus)
+        if "knn-lm" in wanted:
+            systems["knn-lm"], search = make_knn_lm(model, paths, params, options)
         results = {
             f"batch_{len(some)}": compare(
                 systems, peer, loop=loop, requests=some, rounds=options.rounds
