@@ -132,6 +132,8 @@ def _write_knn_lm(found: "KnnTuned", *, is_json: bool) -> None:
     click.echo(
         f"perplexity of {record['num_tokens']} tokens that follow {record['num_prompts']} prompts"
     )
+    if found.best.perplexity >= found.perplexity_alone:
+        click.echo("cog: no setting predicts better than the model alone", err=True)
     click.echo(f"kept for this datastore: {describe_settings(found.tuning.values)}")
 
 
