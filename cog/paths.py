@@ -62,6 +62,11 @@ class CorpusPaths:
         return self.root / "datastore"
 
     @property
+    def knn_tuning(self) -> Path:
+        """Settings of kNN-LM that were chosen for the datastore."""
+        return self.root / "datastore-tuning.json"
+
+    @property
     def segments(self) -> Path:
         """Phrases of the documents that other documents hold too; what ``cog segment`` writes."""
         return self.root / "segments.parquet"

@@ -5,6 +5,7 @@ from typing import Any
 
 CORPUS = "corpus"
 VOCABULARY = "vocabulary"
+PROMPT = "prompt"
 OFF = "off"
 ABSOLUTE = "absolute"
 RELATIVE = "relative"
@@ -178,11 +179,14 @@ class Decoding:
 class Segment:
     """What one decoding step appended.
 
-    :param text: The appended text; for a corpus segment ``document.text[char_start:char_end]``.
-    :param origin: ``corpus`` or ``vocabulary`` (``from`` in JSON).
+    :param text: The appended text; for a corpus segment ``document.text[char_start:char_end]``,
+        for one of the prompt ``prefix[char_start:char_end]``.
+    :param origin: ``corpus``, ``vocabulary`` or, where the prompt may be copied from, ``prompt``
+        (``from`` in JSON).
     :param probability: Probability of the choice under the joint distribution, before truncation;
         under the vocabulary alone where a copy was refused.
-    :param document_id: Source document; None for a vocabulary segment, as are all that follow.
+    :param document_id: Source document; None unless it is of a corpus, as are all that follow but
+        the characters of a copy of the prompt.
     :param title: Title of the source document.
     :param char_start: First character of the copy in the source document.
     :param char_end: One past its last character.
@@ -209,6 +213,14 @@ class Segment:
         """
         if self.origin == VOCABULARY:
             return {"text": self.text, "from": self.origin, "probability": self.probability}
+        if self.origin == PROMPT:
+            return {
+                "text": self.text,
+                "from": self.origin,
+                "char_start": self.char_start,
+                "char_end": self.char_end,
+                "probability": self.probability,
+            }
         return {
             "text": self.text,
             "from": self.origin,

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import isfinite
 
 import numpy as np
 import torch
@@ -47,11 +48,15 @@ def check_settings(settings: KnnSettings, *, num_entries: int, corpus_id: str) -
         (settings.top_k >= 1, "datastore.top_k must be 1 or more", settings.top_k),
         (0.0 <= settings.weight <= 1.0, "datastore.weight must lie from 0 to 1", settings.weight),
         (
-            settings.distance_scale > 0,
-            "datastore.distance_scale must be above 0",
+            _is_usable(settings.distance_scale),
+            "datastore.distance_scale must be a number above 0",
             settings.distance_scale,
         ),
-        (settings.temperature > 0, "datastore.temperature must be above 0", settings.temperature),
+        (
+            _is_usable(settings.temperature),
+            "datastore.temperature must be a number above 0",
+            settings.temperature,
+        ),
     ]
     for is_met, wanted, found in checks:
         if not is_met:
@@ -65,16 +70,15 @@ def check_settings(settings: KnnSettings, *, num_entries: int, corpus_id: str) -
         )
 
 
-def weigh_neighbours(
-    distances: NDArray[np.float32], *, settings: KnnSettings
-) -> NDArray[np.float32]:
-    """Probability of each neighbour: ``softmax(-alpha · distance / temperature)``.
+def _is_usable(value: float) -> bool:
+    return isfinite(value) and value > 0.0
 
-    :param distances: Squared distances, infinite for no neighbour. *Shape:* ``(batch, top_k)``
-    :param settings: Scale and temperature.
-    :returns: One per neighbour; probabilities of a token are their sums. *Shape:* ``(batch,
-        top_k)``
-    :raises GenerationError: If a distance is not a number.
+
+def check_distances(distances: NDArray[np.float32]) -> None:
+    """Refuse distances that are no numbers.
+
+    :param distances: Squared distances, infinite for no neighbour.
+    :raises GenerationError: If one is not a number.
     """
     if np.isnan(distances).any():
         raise GenerationError(
@@ -82,9 +86,26 @@ def weigh_neighbours(
             found="NaN among the keys",
             run="cog datastore build <id>",
         )
-    logits = -settings.distance_scale / settings.temperature * distances
-    weights = np.exp(logits - logits.max(axis=1, keepdims=True))
-    found: NDArray[np.float32] = weights / weights.sum(axis=1, keepdims=True)
+
+
+def weigh_neighbours(
+    distances: NDArray[np.float32], *, settings: KnnSettings
+) -> NDArray[np.float32]:
+    """Probability of each neighbour: ``softmax(-alpha · distance / temperature)``.
+
+    :param distances: Squared distances, nearest first, infinite for no neighbour. *Shape:*
+        ``(batch, top_k)``
+    :param settings: Scale and temperature.
+    :returns: One per neighbour; probabilities of a token are their sums. All are 0 where no
+        neighbour was found, which leaves the model's own distribution. *Shape:* ``(batch, top_k)``
+    :raises GenerationError: If a distance is not a number.
+    """
+    check_distances(distances)
+    nearest = distances.min(axis=1, keepdims=True)
+    has_any = np.isfinite(nearest)
+    beyond = distances - np.where(has_any, nearest, 0.0)
+    weights = np.exp(-np.float32(settings.distance_scale / settings.temperature) * beyond)
+    found: NDArray[np.float32] = weights / np.where(has_any, weights.sum(1, keepdims=True), 1.0)
     return found
 
 
@@ -130,7 +151,8 @@ class KnnGenerator:
         settings: KnnSettings,
     ) -> None:
         check_settings(settings, num_entries=manifest.num_entries, corpus_id=manifest.corpus)
-        self._loop = TokenLoop(model)
+        self.model = model
+        self.loop = TokenLoop(model)
         self._manifest = manifest
         self._searcher = searcher
         self._tokens = tokens
@@ -147,7 +169,7 @@ class KnnGenerator:
         if not requests:
             return []
         self._searched_seconds = 0.0
-        texts, seconds = self._loop.write(requests, blend=self.blend)
+        texts, seconds = self.loop.write(requests, blend=self.blend)
         shared = {
             "retrieve": round(self._searched_seconds / len(texts), 4),
             "gather": 0.0,
@@ -159,7 +181,7 @@ class KnnGenerator:
                 text,
                 corpus_id=self._manifest.corpus,
                 index=self._manifest.digest,
-                model=self._loop.model.fingerprint,
+                model=self.model.fingerprint,
                 seconds=shared,
             )
             for request, text in zip(requests, texts, strict=True)
@@ -175,15 +197,7 @@ class KnnGenerator:
         if self._settings.weight == 0.0:
             return weights
         began = time.perf_counter()
-        queries = states.float().cpu().numpy()
-        if not np.isfinite(queries).all():
-            raise GenerationError(
-                "a hidden state must be finite to be searched with",
-                found="NaN or infinity",
-                run="cog generate --corpus <id>, to see whether the model itself is sound",
-            )
-        rows, distances = self._searcher.search(queries, top_k=self._settings.top_k)
-        tokens = self._tokens[rows]  # a row of -1 has no weight, so its token does not matter
+        distances, tokens = self.find_neighbours(states, top_k=self._settings.top_k)
         found = weigh_neighbours(distances, settings=self._settings)
         mixed = interpolate(
             weights,
@@ -191,5 +205,33 @@ class KnnGenerator:
             torch.from_numpy(found).to(weights.device),
             share=self._settings.weight,
         )
+        if not bool(torch.isfinite(mixed.sum())):
+            raise GenerationError(
+                "the interpolated distribution must be finite",
+                found="NaN or infinity in that of the model",
+                run="cog generate --corpus <id>, to see whether the model itself is sound",
+            )
         self._searched_seconds += time.perf_counter() - began
         return mixed
+
+    def find_neighbours(
+        self, states: Tensor, *, top_k: int
+    ) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
+        """Find the entries nearest to states.
+
+        :param states: Last hidden states. *Shape:* ``(batch, dim)``
+        :param top_k: Number of entries per state.
+        :returns: Squared distances, nearest first and infinite for none, and next tokens; each of
+            *Shape:* ``(batch, top_k)``
+        :raises GenerationError: If a state is not finite.
+        """
+        queries = states.float().cpu().numpy()
+        if not np.isfinite(queries).all():
+            raise GenerationError(
+                "a hidden state must be finite to be searched with",
+                found="NaN or infinity",
+                run="cog generate --corpus <id>, to see whether the model itself is sound",
+            )
+        rows, distances = self._searcher.search(queries, top_k=top_k)
+        check_distances(distances)
+        return distances, self._tokens[rows]  # a row of -1 has no weight: any token does

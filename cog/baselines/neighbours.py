@@ -69,6 +69,8 @@ class NeighbourSearcher:
         states = np.ascontiguousarray(states, dtype=np.float32)
         if isinstance(self._index, faiss.IndexFlat):
             distances, rows = self._index.search(states, top_k)
+            if (rows < 0).any():  # every entry has a distance, so one of them has no number
+                distances[rows < 0] = np.nan
             return rows, distances
         wanted = min(top_k * self._settings.rerank_factor, len(self._keys))
         limits: dict[str, Any] = {"nprobe": self._settings.num_probes}

@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from cog.baselines.ablations.catalogue import ABLATIONS
+from cog.baselines.ablations.project import open_ablation
 from cog.baselines.names import COG, KNN_LM, RETRO, TUNED_TRANSFORMER
 from cog.baselines.project import open_knn_lm
 from cog.baselines.protocol import TextGenerator
@@ -32,6 +34,12 @@ def open_system(
     if system == COG:
         with open_generator(paths, params, corpus_id=corpus_id, device=device) as generator:
             yield generator
+        return
+    if system in ABLATIONS:
+        with open_ablation(
+            paths, params, corpus_id=corpus_id, system=system, device=device
+        ) as ablated:
+            yield ablated
         return
     if system == RETRO:
         with open_retro(paths, params, corpus_id=corpus_id, device=device) as retro:

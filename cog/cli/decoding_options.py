@@ -9,7 +9,7 @@ import click
 from cog.records import ABSOLUTE, OFF, VERIFY_RULES
 
 if TYPE_CHECKING:
-    from cog.params import GenerateParams
+    from cog.params import DatastoreParams, GenerateParams
     from cog.paths import CorpusPaths
     from cog.records import Active
 
@@ -86,6 +86,23 @@ def take_defaults(
 
     method = given["decoding"] or settings.decoding
     settings, word = apply_tuning(settings, corpus_paths, method=method, active=active)
+    if word:
+        click.echo(f"cog: {word}", err=True)
+    return settings
+
+
+def take_knn_defaults(
+    settings: "DatastoreParams", corpus_paths: "CorpusPaths"
+) -> "DatastoreParams":
+    """The settings of kNN-LM: params.yaml, or what was tuned for the datastore, which is said.
+
+    :param settings: Section ``datastore`` of params.yaml.
+    :param corpus_paths: The corpus that is searched.
+    :returns: The settings.
+    """
+    from cog.baselines.knn_tuned import apply_knn_tuning
+
+    settings, word = apply_knn_tuning(settings, corpus_paths)
     if word:
         click.echo(f"cog: {word}", err=True)
     return settings

@@ -6,8 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cog.baselines.names import SYSTEMS
-from cog.cli.decoding_options import take_defaults, take_given, with_decoding_options
+from cog.baselines.names import KNN_LM, SYSTEMS
+from cog.cli.decoding_options import (
+    take_defaults,
+    take_given,
+    take_knn_defaults,
+    with_decoding_options,
+)
 from cog.cli.main import get_project
 from cog.evaluation.protocol import DEFAULT, GROUPS, PRESETS, Protocol, make_protocol
 from cog.params import load_params
@@ -79,6 +84,9 @@ def command(ctx: click.Context, /, corpus_id: str, **given: Any) -> None:  # noq
     if (given["protocol_name"] or params.evaluate.protocol) == DEFAULT:
         settings = take_defaults(params.generate, paths.corpus(corpus_id), given)
         params = replace(params, generate=take_given(settings, given))
+        if given["system"] == KNN_LM and not given["untuned"]:
+            knn = take_knn_defaults(params.datastore, paths.corpus(corpus_id))
+            params = replace(params, datastore=knn)
     else:
         _refuse_settings(given)
     plan = make_plan(params, given, corpus_id, prompt_corpus_id)

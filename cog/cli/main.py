@@ -26,7 +26,7 @@ COMMANDS = {
     "rollback": "Go back to what was active before the last switch.",
     "segment": "Find the phrases of a corpus that can be copied from its other documents.",
     "status": "What is active, and whether it is intact.",
-    "study": "Studies over several evaluations: blind, domain, index-size, paper.",
+    "study": "Studies over several evaluations: ablations, blind, domain, index-size, paper.",
     "switch": "Make a corpus and its index the active one, atomically.",
     "train": "Train a model on text files or a corpus, resume a run, go on from a model.",
     "tune": "Choose the decoding settings that suit an index best.",

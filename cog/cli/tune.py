@@ -1,21 +1,31 @@
-"""``cog tune``: a corpus goes in, the decoding settings that suit its index best are kept."""
+"""``cog tune``: a corpus goes in, the settings that suit its index or datastore best are kept."""
 
 import json
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from cog.baselines.names import COG, KNN_LM
 from cog.cli.main import get_project
 from cog.params import load_params
 from cog.registry import load_card
 
 if TYPE_CHECKING:
     from cog.evaluation.tune import Tuned
-    from cog.paths import CorpusPaths
+    from cog.evaluation.tune_knn import KnnTuned
+    from cog.params import Params
+    from cog.paths import CorpusPaths, ProjectPaths
 
 
 @click.command("tune")
 @click.option("--corpus", "corpus_id", required=True, metavar="ID", help="The corpus.")
+@click.option(
+    "--system",
+    type=click.Choice([COG, KNN_LM]),
+    default=COG,
+    show_default=True,
+    help="What is tuned.",
+)
 @click.option(
     "--prompts",
     "num_prompts",
@@ -24,7 +34,11 @@ if TYPE_CHECKING:
     show_default=True,
     help="Number of prompts, at most.",
 )
-@click.option("--decoding", type=click.Choice(["greedy", "nucleus"]), help="How a choice is taken.")
+@click.option(
+    "--decoding",
+    type=click.Choice(["greedy", "nucleus"]),
+    help="How a choice is taken; with cog only.",
+)
 @click.option("--reset", "is_reset", is_flag=True, help="Forget what was chosen before.")
 @click.option(
     "--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True
@@ -32,25 +46,36 @@ if TYPE_CHECKING:
 @click.option("--json", "is_json", is_flag=True, help="Print one JSON object.")
 @click.pass_context
 def command(ctx: click.Context, /, corpus_id: str, **given: Any) -> None:  # noqa: ANN401
-    """Choose verification, phrase bias and temperature on held-out prompts.
+    """Choose the settings of a system on held-out prompts.
 
-    What is chosen lies beside the index and is what `cog generate` and `cog evaluate` begin with
-    from then on. No evaluation takes the prompts that are used here.
+    Of cog: verification, phrase bias and temperature; of knn-lm: number of neighbours, distance
+    scale and weight. What is chosen lies beside the index, or datastore, and is what `cog generate`
+    and `cog evaluate` begin with from then on. No evaluation takes the prompts that are used here.
     """
     paths = get_project(ctx)
     params = load_params(paths.params)
     chosen = load_card(paths, corpus_id).id
+    if given["system"] == KNN_LM and given["decoding"] is not None:
+        raise click.UsageError("--decoding goes with --system cog: nothing is written for knn-lm")
     if given["is_reset"]:
-        _reset(paths.corpus(chosen), is_json=given["is_json"])
-        return
+        _reset(paths.corpus(chosen), given["system"], is_json=given["is_json"])
+    elif given["system"] == KNN_LM:
+        _tune_knn_lm(paths, params, chosen, given)
+    else:
+        _tune_cog(paths, params, chosen, given)
+
+
+def _tune_cog(
+    paths: "ProjectPaths", params: "Params", corpus_id: str, given: dict[str, Any], /
+) -> None:
     from cog.evaluation.tune import tune
     from cog.progress import show_progress
 
-    with show_progress(f"tune {chosen}", total=None, unit="texts") as progress:
+    with show_progress(f"tune {corpus_id}", total=None, unit="texts") as progress:
         found = tune(
             paths,
             params,
-            chosen,
+            corpus_id,
             num_prompts=given["num_prompts"],
             method=given["decoding"] or params.generate.decoding,
             device=given["device"],
@@ -59,14 +84,57 @@ def command(ctx: click.Context, /, corpus_id: str, **given: Any) -> None:  # noq
     _write(found, is_json=given["is_json"])
 
 
-def _reset(corpus_paths: "CorpusPaths", *, is_json: bool) -> None:
+def _tune_knn_lm(
+    paths: "ProjectPaths", params: "Params", corpus_id: str, given: dict[str, Any], /
+) -> None:
+    from cog.evaluation.tune_knn import tune_knn_lm
+    from cog.progress import show_progress
+
+    with show_progress(f"tune {corpus_id}", total=None, unit="prompts") as progress:
+        found = tune_knn_lm(
+            paths,
+            params,
+            corpus_id,
+            num_prompts=given["num_prompts"],
+            device=given["device"],
+            progress=progress,
+        )
+    _write_knn_lm(found, is_json=given["is_json"])
+
+
+def _reset(corpus_paths: "CorpusPaths", system: str, *, is_json: bool) -> None:
+    from cog.baselines.knn_tuned import remove_knn_tuning
     from cog.decoding.tuning import remove_tuning
 
-    was_there = remove_tuning(corpus_paths)
+    remove = remove_knn_tuning if system == KNN_LM else remove_tuning
+    was_there = remove(corpus_paths)
     if is_json:
         click.echo(json.dumps({"corpus": corpus_paths.root.name, "removed": was_there}))
     else:
         click.echo("params.yaml holds again" if was_there else "nothing was tuned")
+
+
+def _write_knn_lm(found: "KnnTuned", *, is_json: bool) -> None:
+    from dataclasses import asdict
+
+    from cog.baselines.knn_tuned import describe_settings
+
+    if is_json:
+        click.echo(json.dumps(asdict(found.tuning), ensure_ascii=False))
+        return
+    for trial in sorted(found.trials, key=lambda trial: trial.perplexity):
+        click.echo(f"{trial.perplexity:9.3f}  {describe_settings(trial.values)}")
+    if found.before is not None:
+        before = found.before
+        click.echo(f"{before.perplexity:9.3f}  params.yaml: {describe_settings(before.values)}")
+    click.echo(f"{found.perplexity_alone:9.3f}  the model alone")
+    record = found.tuning.record
+    click.echo(
+        f"perplexity of {record['num_tokens']} tokens that follow {record['num_prompts']} prompts"
+    )
+    if found.best.perplexity >= found.perplexity_alone:
+        click.echo("cog: no setting predicts better than the model alone", err=True)
+    click.echo(f"kept for this datastore: {describe_settings(found.tuning.values)}")
 
 
 def _write(found: "Tuned", *, is_json: bool) -> None:

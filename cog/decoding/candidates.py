@@ -57,12 +57,38 @@ class Phrases:
         return np.arange(low, high)
 
 
+@dataclass(frozen=True, slots=True)
+class PhraseList:
+    """Every admissible phrase of some chunks, not yet grouped by text.
+
+    Two phrases have the same text if their keys are the same; a false match among a million
+    phrases has a chance of about ``3e-8``.
+
+    :param first: First word of each phrase. *Shape:* ``(num_phrases,)`` int32
+    :param last: Last word of each phrase. *Shape:* ``(num_phrases,)`` int32
+    :param keys: Hash of the text of each phrase. *Shape:* ``(num_phrases,)`` uint64
+    """
+
+    first: NDArray[np.int32]
+    last: NDArray[np.int32]
+    keys: NDArray[np.uint64]
+
+
 def find_phrases(chunks: GatheredChunks, *, min_words: int, max_words: int) -> Phrases:
+    """Find the admissible phrases of chunks, grouped by text.
+
+    :param chunks: The gathered words.
+    :param min_words: Number of words of a phrase, at least.
+    :param max_words: Number of words of a phrase, at most.
+    :returns: The phrases.
+    """
+    return group_phrases(list_phrases(chunks, min_words=min_words, max_words=max_words))
+
+
+def list_phrases(chunks: GatheredChunks, *, min_words: int, max_words: int) -> PhraseList:
     """List the admissible phrases of chunks.
 
-    A phrase lies in one chunk, holds no barred word, and begins and ends with words that may. Two
-    phrases have the same text if the hashes of their words are the same, in order; a false match
-    among a million phrases has a chance of about ``3e-8``.
+    A phrase lies in one chunk, holds no barred word, and begins and ends with words that may.
 
     :param chunks: The gathered words.
     :param min_words: Number of words of a phrase, at least.
@@ -87,7 +113,7 @@ def find_phrases(chunks: GatheredChunks, *, min_words: int, max_words: int) -> P
     if not found:
         found.append((starts[:0], starts[:0], keys[:0]))
     first, last, all_keys = (np.concatenate(parts) for parts in zip(*found, strict=True))
-    return _group(first.astype(np.int32), last.astype(np.int32), all_keys)
+    return PhraseList(first.astype(np.int32), last.astype(np.int32), all_keys)
 
 
 def _next_stop(chunks: GatheredChunks) -> NDArray[np.int64]:
@@ -102,9 +128,14 @@ def _next_stop(chunks: GatheredChunks) -> NDArray[np.int64]:
     return np.minimum(barred_stop, chunk_end)
 
 
-def _group(first: NDArray[np.int32], last: NDArray[np.int32], keys: NDArray[np.uint64]) -> Phrases:
-    order = np.argsort(keys)
-    keys = keys[order]
+def group_phrases(listed: PhraseList) -> Phrases:
+    """Put phrases of the same text side by side.
+
+    :param listed: The phrases.
+    :returns: The same in another order, which depends on their texts alone.
+    """
+    order = np.argsort(listed.keys)
+    keys = listed.keys[order]
     changes = np.ones(len(keys), dtype=bool)
     changes[1:] = keys[1:] != keys[:-1]
     is_single = changes.copy()
@@ -114,8 +145,8 @@ def _group(first: NDArray[np.int32], last: NDArray[np.int32], keys: NDArray[np.u
     num_repeated_texts = int(repeated_text[-1]) + 1 if len(repeated_text) else 0
     order = np.concatenate([repeated, single])
     return Phrases(
-        first[order],
-        last[order],
+        listed.first[order],
+        listed.last[order],
         repeated_text,
         num_repeated_texts,
         num_repeated_texts + len(single),

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from cog.decoding.citations import cite_segment
-from cog.decoding.distribution import NextChoice, next_choice
+from cog.decoding.distribution import NextChoice, PhraseTable, next_choice
 from cog.decoding.plausibility import count_plausible, find_implausible
 from cog.decoding.pool import Pool, PoolSource
 from cog.decoding.request import Request, check_request, encode_prefix
@@ -73,6 +73,7 @@ class CopyGenerator:
         """
         if not requests:
             return []
+        requests = [self.adapt(request) for request in requests]
         for request in requests:
             check_request(request, self.model.prefix_encoder)
         pools, seconds = self.pools.make_pools(requests)
@@ -82,6 +83,14 @@ class CopyGenerator:
         seconds["decode"] = time.perf_counter() - began
         shared = {part: round(value / len(rows), 4) for part, value in seconds.items()}
         return [self._finish(row, shared) for row in rows]
+
+    def adapt(self, request: Request) -> Request:
+        """The request that is carried out in the place of another; here the same.
+
+        :param request: What is asked.
+        :returns: What is done, and what the generation states.
+        """
+        return request
 
     def prefix_ids(self, request: Request) -> list[int]:
         """The tokens the prefix encoder reads: a prefix's last ones, if it is too long.
@@ -144,10 +153,24 @@ class CopyGenerator:
                     scores = pool.score(start, end, phrase_bias=bias, tail=tail)
                     found[member] = self._limit_runs(rows[member], scores, pool)
             for member, scores in found.items():
-                distribution = _weigh(ends[member][1], scores, row=rows[member])
+                distribution = self._weigh(ends[member][1], scores, row=rows[member])
                 rows[member].take(distribution, vocab_size=encoder.vocab_size, splitter=splitter)
 
         self._workers.run([partial(take, pool, members) for pool, members in _by_pool(rows)])
+
+    def _weigh(self, logits: Tensor, scores: Tensor, *, row: Row) -> NextChoice:
+        # the distribution that a text's choice is drawn from
+        decoding, pool = row.request.decoding, row.pool
+        if decoding.is_verified:
+            is_left_out = find_implausible(logits.unsqueeze(0), decoding)[0]
+            logits = logits.masked_fill(is_left_out, -torch.inf)
+            scores.masked_fill_(is_left_out.index_select(0, pool.first_tokens), -torch.inf)
+        if decoding.method != "greedy" and decoding.temperature != 1.0:
+            logits, scores = logits / decoding.temperature, scores / decoding.temperature
+        return self._join(logits, scores, pool.phrases)
+
+    def _join(self, logits: Tensor, scores: Tensor, phrases: PhraseTable) -> NextChoice:
+        return next_choice(logits, scores, phrases)
 
     def _limit_runs(self, row: Row, scores: Tensor, pool: Pool) -> Tensor:
         limit = row.request.decoding.max_verbatim_words
@@ -231,18 +254,6 @@ class CopyGenerator:
             seconds=seconds,
             segments=segments,
         )
-
-
-def _weigh(logits: Tensor, scores: Tensor, *, row: Row) -> NextChoice:
-    # the distribution that a text's choice is drawn from
-    decoding, pool = row.request.decoding, row.pool
-    if decoding.is_verified:
-        is_left_out = find_implausible(logits.unsqueeze(0), decoding)[0]
-        logits = logits.masked_fill(is_left_out, -torch.inf)
-        scores.masked_fill_(is_left_out.index_select(0, pool.first_tokens), -torch.inf)
-    if decoding.method != "greedy" and decoding.temperature != 1.0:
-        logits, scores = logits / decoding.temperature, scores / decoding.temperature
-    return next_choice(logits, scores, pool.phrases)
 
 
 def _by_pool(rows: Sequence[Row]) -> list[tuple[Pool, list[int]]]:

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from cog.decoding.candidates import find_phrases
+from cog.decoding.candidates import Phrases, find_phrases
 from cog.decoding.distribution import PhraseTable
 from cog.decoding.joins import needs_space
 from cog.decoding.request import Request
@@ -73,8 +73,8 @@ class PoolSource:
     def __init__(
         self, model: CogModel, index: AnyIndex, *, allowed_chunks: NDArray[np.bool_] | None
     ) -> None:
-        self._model = model
-        self._index = index
+        self.model = model
+        self.index = index
         self._allowed_chunks = allowed_chunks
         token_bytes = model.splitter.token_bytes
         self._has_space = np.array([each.startswith(b" ") for each in token_bytes])
@@ -92,7 +92,7 @@ class PoolSource:
         found = self.search(distinct)
         retrieved = time.perf_counter()
         pools = {
-            key: self.make_pool(self._index.gather_chunks(ids))
+            key: self.make_pool(self.gather_words(key[0], ids))
             for key, ids in zip(distinct, found, strict=True)
         }
         gathered = time.perf_counter()
@@ -105,9 +105,9 @@ class PoolSource:
         :param wanted: Prefixes, and how many chunks of each.
         :returns: Chunk ids per prefix, best first.
         """
-        vectors = self._model.retriever.encode_texts([prefix for prefix, _ in wanted])
+        vectors = self.model.retriever.encode_texts([prefix for prefix, _ in wanted])
         return [
-            self._index.search_chunks(vector[None], top_k=top_k, allowed=self._allowed_chunks)[0]
+            self.index.search_chunks(vector[None], top_k=top_k, allowed=self._allowed_chunks)[0]
             for vector, (_, top_k) in zip(vectors, wanted, strict=True)
         ]
 
@@ -118,7 +118,27 @@ class PoolSource:
         :returns: The gathered words.
         """
         (found,) = self.search([(request.prefix, request.decoding.top_k_documents)])
-        return self._index.gather_chunks(found)
+        return self.gather_words(request.prefix, found)
+
+    def gather_words(self, _prefix: str, chunk_ids: NDArray[np.int64]) -> GatheredChunks:
+        """Gather the words that may be copied.
+
+        :param _prefix: The prefix, which adds nothing to them here.
+        :param chunk_ids: The chunks found for it. *Shape:* ``(num_chunks,)``
+        :returns: The gathered words.
+        """
+        return self.index.gather_chunks(chunk_ids)
+
+    def find_phrases(self, chunks: GatheredChunks) -> Phrases:
+        """Find the admissible phrases of gathered words.
+
+        :param chunks: The gathered words.
+        :returns: The phrases.
+        """
+        config = self.model.config
+        return find_phrases(
+            chunks, min_words=config.min_phrase_words, max_words=config.max_phrase_words
+        )
 
     def make_pool(self, chunks: GatheredChunks) -> Pool:
         """Prepare gathered chunks for scoring.
@@ -126,10 +146,8 @@ class PoolSource:
         :param chunks: The gathered words.
         :returns: The pool.
         """
-        config, device = self._model.config, self._model.prefix_encoder.device
-        phrases = find_phrases(
-            chunks, min_words=config.min_phrase_words, max_words=config.max_phrase_words
-        )
+        device = self.model.prefix_encoder.device
+        phrases = self.find_phrases(chunks)
         table = PhraseTable.from_phrases(phrases, device=device)
         first_tokens = chunks.token_ids[chunks.word_tokens[phrases.first, 0]]
         return Pool(

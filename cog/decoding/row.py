@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from cog.decoding.distribution import NextChoice
 from cog.decoding.joins import extend_tail
@@ -12,6 +11,7 @@ from cog.decoding.pool import Pool
 from cog.decoding.request import Request
 from cog.decoding.sampling import Chooser
 from cog.decoding.text import Copy, GrowingText
+from cog.index.records import GatheredChunks
 from cog.model.words import WordSplitter
 
 
@@ -99,15 +99,52 @@ class Row:
         choice = self.chooser.choose(distribution)
         probability = distribution.probability(choice)
         if choice < vocab_size:
-            self.new_ids = [choice]
-            written = splitter.token_bytes[choice]
-            self.text.append_token(written, probability=probability)
+            self.write_token(choice, probability=probability, splitter=splitter)
         else:
-            token_ids, copy = self._locate(distribution, choice - vocab_size)
-            token_ids = token_ids[: self.num_left]
-            self.new_ids = token_ids.tolist()
-            written = splitter.decode(token_ids)
-            self.text.append_copy(written, copy, probability=probability)
+            best = self._find_best(distribution, choice - vocab_size)
+            phrases, chunks = self.pool.phrases.phrases, self.pool.chunks
+            span = int(phrases.first[best]), int(phrases.last[best])
+            self.write_phrase(chunks, span, probability=probability, splitter=splitter)
+
+    def write_token(self, token_id: int, *, probability: float, splitter: WordSplitter) -> None:
+        """Append a token of the vocabulary.
+
+        :param token_id: The token.
+        :param probability: Probability of the choice.
+        :param splitter: Spells tokens.
+        """
+        self.new_ids = [token_id]
+        written = splitter.token_bytes[token_id]
+        self.text.append_token(written, probability=probability)
+        self._count(written)
+
+    def write_phrase(
+        self,
+        chunks: GatheredChunks,
+        span: tuple[int, int],
+        *,
+        probability: float,
+        splitter: WordSplitter,
+    ) -> None:
+        """Append a phrase, cut at the last token there is room for.
+
+        :param chunks: The gathered words.
+        :param span: First and last word of the phrase.
+        :param probability: Probability of the choice.
+        :param splitter: Spells tokens.
+        """
+        first, last = span
+        chunk = int(np.searchsorted(chunks.word_offsets, first, side="right")) - 1
+        copy = Copy(int(chunks.document_ordinals[chunk]), int(chunks.word_chars[first, 0]))
+        begin, end = chunks.word_tokens[first, 0], chunks.word_tokens[last, 1]
+        self.word_ends = (chunks.word_tokens[first : last + 1, 1] - begin).tolist()
+        token_ids = chunks.token_ids[begin:end][: self.num_left]
+        self.new_ids = token_ids.tolist()
+        written = splitter.decode(token_ids)
+        self.text.append_copy(written, copy, probability=probability)
+        self._count(written)
+
+    def _count(self, written: bytes) -> None:
         self.tail_before, self.tail = self.tail, extend_tail(self.tail, written)
         self.is_refused = False
         self.num_tokens += len(self.new_ids)
@@ -138,15 +175,8 @@ class Row:
             self.text.cut_copy(kept)
         return num_kept
 
-    def _locate(self, distribution: NextChoice, text: int) -> tuple[NDArray[np.int32], Copy]:
+    def _find_best(self, distribution: NextChoice, text: int) -> int:
         # the best-scored of the places where the text stands
-        phrases, chunks = self.pool.phrases.phrases, self.pool.chunks
-        occurrences = phrases.occurrences(text)
+        occurrences = self.pool.phrases.phrases.occurrences(text)
         scores = distribution.scores[torch.from_numpy(occurrences).to(distribution.scores.device)]
-        best = occurrences[int(scores.argmax())]
-        first, last = int(phrases.first[best]), int(phrases.last[best])
-        chunk = int(np.searchsorted(chunks.word_offsets, first, side="right")) - 1
-        copy = Copy(int(chunks.document_ordinals[chunk]), int(chunks.word_chars[first, 0]))
-        begin, end = chunks.word_tokens[first, 0], chunks.word_tokens[last, 1]
-        self.word_ends = (chunks.word_tokens[first : last + 1, 1] - begin).tolist()
-        return chunks.token_ids[begin:end], copy
+        return int(occurrences[int(scores.argmax())])

@@ -5,6 +5,7 @@ A project goes in, a generator on its active or a named corpus comes out, checke
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,13 +19,29 @@ from cog.index.active_model import get_active_model
 from cog.index.union_index import AnyIndex, open_indexes
 from cog.index.unions import JOIN, check_cards, split_active
 from cog.model.fingerprint import fingerprint_model
-from cog.model.load import load_model
+from cog.model.load import CogModel, load_model
 from cog.params import Params
 from cog.paths import CorpusPaths, ProjectPaths
 from cog.records import Active
 from cog.registry import load_active
 
 OPEN_RULE = CopyRule()
+
+
+class MakeGenerator(Protocol):
+    """Makes a generator of a model and an open index."""
+
+    def __call__(
+        self, model: CogModel, index: AnyIndex, *, allowed_chunks: NDArray[np.bool_] | None = None
+    ) -> CopyGenerator:
+        """Make it.
+
+        :param model: The model.
+        :param index: The open index.
+        :param allowed_chunks: Chunks that may be copied from; None for all. *Shape:*
+            ``(num_chunks,)``
+        :returns: The generator.
+        """
 
 
 def choose_corpus(paths: ProjectPaths, corpus_id: str | None) -> tuple[str, Active | None]:
@@ -56,6 +73,7 @@ def open_generator(
     corpus_id: str | None,
     device: str,
     rule: CopyRule = OPEN_RULE,
+    make: MakeGenerator = CopyGenerator,
 ) -> Iterator[CopyGenerator]:
     """Load the model and open an index for as long as the block runs.
 
@@ -67,6 +85,7 @@ def open_generator(
     :param corpus_id: A corpus id, or several joined with ``+``; None for what is active.
     :param device: ``cpu``, ``cuda`` or ``auto``.
     :param rule: Which documents may be copied from.
+    :param make: What kind of generator is wanted.
     :yields: The generator.
     """
     chosen, active = choose_corpus(paths, corpus_id)
@@ -83,7 +102,7 @@ def open_generator(
         digests=split_active(active) if active is not None else None,
     ) as index:
         allowed = _allowed_chunks(index, rule, corpus_id=chosen)
-        yield CopyGenerator(load_model(folder, device=device), index, allowed_chunks=allowed)
+        yield make(load_model(folder, device=device), index, allowed_chunks=allowed)
 
 
 def _read_documents_digest(corpus_paths: CorpusPaths) -> str | None:

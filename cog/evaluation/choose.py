@@ -8,7 +8,7 @@ from cog.evaluation.protocol import check_one_protocol
 from cog.evaluation.records import EvaluationResult
 from cog.evaluation.results import (
     check_current,
-    get_current_index,
+    get_current_indexes,
     load_results,
     name_system,
 )
@@ -113,8 +113,8 @@ def _choose(
             + (f" --decoding {one.decoding}" if one.decoding else ""),
             about=corpus_id,
         )
-    digest = get_current_index(paths, corpus_id, system=system)
-    current = [each for each in fitting if each.index == digest]
+    digests = get_current_indexes(paths, corpus_id, system=system)
+    current = [each for each in fitting if each.index in digests]
     if not current:
         check_current(paths, fitting[0])
     return current

@@ -38,6 +38,7 @@ def compare_results(
     *,
     metrics: Sequence[str] = (),
     across: Sequence[str] = (),
+    only_with_first: bool = False,
 ) -> Comparison:
     """Put evaluations side by side.
 
@@ -45,6 +46,7 @@ def compare_results(
     :param metrics: Names of the scores, whole or the part after the ``/``; none for all that every
         evaluation has.
     :param across: Rules of the protocol that are compared, and so may differ.
+    :param only_with_first: Compare each with the first alone; none is then better than all.
     :returns: The comparison.
     :raises EvaluationError: If an evaluation lacks a score that was asked for.
     """
@@ -53,11 +55,14 @@ def compare_results(
     check_one_protocol(((label, result.protocol) for label, result in named), across=across)
     rows: list[Row] = []
     pairs: list[Pair] = []
+    numbers = list(combinations(range(len(results)), 2))
+    if only_with_first:
+        numbers = [(first, second) for first, second in numbers if first == 0]
     for name in _choose_metrics(results, labels, metrics):
         values = [_get_metric(result, label, name) for label, result in named]
-        found = _compare_metric(results, labels, values)
+        found = _compare_metric(results, labels, values, numbers=numbers)
         pairs += found
-        best = _find_best(labels, found)
+        best = None if only_with_first else _find_best(labels, found)
         rows += [
             _make_row(result, label, value, is_better=label == best, across=across)
             for (label, result), value in zip(named, values, strict=True)
@@ -142,9 +147,12 @@ def _get_metric(result: EvaluationResult, label: str, name: str) -> MetricValue:
 
 
 def _compare_metric(
-    results: Sequence[EvaluationResult], labels: Sequence[str], values: Sequence[MetricValue]
+    results: Sequence[EvaluationResult],
+    labels: Sequence[str],
+    values: Sequence[MetricValue],
+    *,
+    numbers: Sequence[tuple[int, int]],
 ) -> list[Pair]:
-    numbers = list(combinations(range(len(results)), 2))
     sides = [_Side(result, value) for result, value in zip(results, values, strict=True)]
     differences = [_compare_two(sides[i], sides[k]) for i, k in numbers]
     significant = _hold(differences)

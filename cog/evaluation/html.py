@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from cog.evaluation.comparison import Comparison, Pair, Row
 from cog.evaluation.records import EvaluatedText, EvaluationResult
-from cog.records import CORPUS, Segment
+from cog.records import CORPUS, PROMPT, Segment
 
 GOLDEN_ANGLE = 137.508  # degrees from the hue of one source to the next
 STYLE = """
@@ -38,6 +38,7 @@ details > summary { cursor: pointer; }
   border-radius: .4rem; box-shadow: 0 4px 14px rgb(0 0 0 / 20%); font-size: .8rem;
   line-height: 1.4; white-space: normal; }
 .copy:hover .from, .copy:focus .from { display: block; }
+.own { border-bottom: 1px dotted var(--soft); }
 .source { background: hsl(var(--hue) var(--vivid) var(--light)); }
 ol.sources { font-size: .8rem; color: var(--soft); padding-left: 1.5rem; margin: .6rem 0 0; }
 ol.sources b { color: var(--ink); font-weight: 500; padding: 0 .25em; border-radius: .2rem; }
@@ -116,7 +117,7 @@ def write_continuation(text: EvaluatedText) -> str:
     parts = []
     for segment in text.generation.segments:
         if segment.origin != CORPUS:
-            parts.append(escape(segment.text))
+            parts.append(_write_uncited(segment))
             continue
         document_id = segment.document_id or ""
         number = numbers.setdefault(document_id, len(numbers) + 1)
@@ -129,6 +130,19 @@ def write_continuation(text: EvaluatedText) -> str:
         ordered = f'<ol class="sources">{"".join(listed)}</ol>'
         sources = f'<details class="soft"><summary>{count}</summary>{ordered}</details>'
     return f'<p class="text">{"".join(parts)}</p>{sources}'
+
+
+def _write_uncited(segment: Segment) -> str:
+    if segment.origin != PROMPT:
+        return escape(segment.text)
+    citation = (
+        f"copied from the prompt, characters {segment.char_start}–{segment.char_end}<br>"  # noqa: RUF001
+        f"probability {segment.probability:.3g}"
+    )
+    return (
+        f'<span class="copy own" tabindex="0">{escape(segment.text)}'
+        f'<span class="from">{citation}</span></span>'
+    )
 
 
 def _write_copy(segment: Segment, number: int) -> str:

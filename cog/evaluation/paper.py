@@ -46,6 +46,7 @@ class Setting:
     :param prompts: Corpus whose prompts are continued, unless another is named.
     :param columns: Columns of its table, in order.
     :param rows: Its rows, in order.
+    :param has_appendix: Whether the paper's tables of phrase lengths and of perplexity are of it.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Setting:
     prompts: str
     columns: tuple[str, ...]
     rows: tuple[PaperRow, ...]
+    has_appendix: bool = False
 
 
 MAIN_COLUMNS = (MAUVE, *REPETITION, DIVERSITY, LATENCY)
@@ -106,6 +108,7 @@ SETTINGS = {
                 ),
             ],
         ),
+        has_appendix=True,
     ),
     "law-mt": Setting(
         "law-mt",
@@ -143,13 +146,13 @@ SETTINGS = {
     ),
 }
 
-# share of copied phrases by number of words, from 1 to 6
+# share of decoding steps by the number of tokens they append, from 1 to 6, on WikiText-103
 PHRASE_LENGTHS = {
     "greedy": (0.583, 0.195, 0.121, 0.056, 0.029, 0.017),
     "nucleus": (0.434, 0.219, 0.181, 0.09, 0.048, 0.028),
 }
 
-# perplexity of generated text under GPT-2 large
+# perplexity of generated text under GPT-2 large, on WikiText-103
 PERPLEXITIES = {
     (TRANSFORMER, "greedy"): 3.26,
     (TRANSFORMER, "nucleus"): 37.11,

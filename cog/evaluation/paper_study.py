@@ -4,25 +4,29 @@ Every row is an evaluation; a row that cannot be evaluated is a gap with its rea
 was stopped goes on where it stopped.
 """
 
+import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cog.errors import CogError
+from cog.baselines.names import TRANSFORMER
+from cog.errors import CogError, EvaluationError
 from cog.evaluation.paper import (
     LATENCY,
     MAUVE,
     PERPLEXITIES,
     PERPLEXITY,
     PHRASE_LENGTHS,
+    REFERENCE_PERPLEXITY,
     PaperRow,
     Setting,
 )
 from cog.evaluation.protocol import PAPER, make_protocol
 from cog.evaluation.records import EvaluationResult
 from cog.evaluation.runner import evaluate
-from cog.evaluation.session import Plan
+from cog.evaluation.scores import score_perplexity
+from cog.evaluation.session import Plan, prepare
 from cog.evaluation.tracking import Tracker
 from cog.params import Params
 from cog.paths import ProjectPaths
@@ -61,7 +65,7 @@ class StudiedRow:
         return None if metric is None else factor * metric.mean
 
     def get_phrase_lengths(self) -> tuple[float, ...] | None:
-        """Shares of copied phrases by number of words, from 1 word on.
+        """Shares of decoding steps by the number of tokens they append, from 1 on.
 
         :returns: As many as the paper states; None for a system that copies nothing.
         """
@@ -80,12 +84,15 @@ class PaperStudy:
 
     :param setting: The experiment of the paper.
     :param rows: Its rows, in the paper's order.
+    :param reference_perplexity: Perplexity of what really follows the prompts; None if it was not
+        measured.
     :param differences: How it differs from the paper, a sentence each.
     :param experiment: Name of the experiment in MLflow.
     """
 
     setting: Setting
     rows: tuple[StudiedRow, ...]
+    reference_perplexity: float | None
     differences: tuple[str, ...]
     experiment: str
 
@@ -104,7 +111,7 @@ class PaperStudy:
                     "system": each.row.system,
                     "decoding": each.row.decoding,
                     "measured": {column: each.get(column) for column in columns},
-                    "published": published(each.row),
+                    "published": published(each.row, self.setting),
                     "phrase_lengths": each.get_phrase_lengths(),
                     "num_prompts": len(each.result.prompt_ids) if each.result else 0,
                     "protocol": each.result.protocol.digest if each.result else None,
@@ -112,18 +119,23 @@ class PaperStudy:
                 }
                 for each in self.rows
             ],
-            "published_phrase_lengths": PHRASE_LENGTHS,
+            "published_phrase_lengths": PHRASE_LENGTHS if self.setting.has_appendix else None,
+            "reference_perplexity": {
+                "measured": self.reference_perplexity,
+                "published": REFERENCE_PERPLEXITY if self.setting.has_appendix else None,
+            },
             "differences": list(self.differences),
         }
 
 
-def published(row: PaperRow) -> dict[str, float]:
-    """All that the paper says of a row, its perplexity among it.
+def published(row: PaperRow, setting: Setting) -> dict[str, float]:
+    """All that the paper says of a row, its perplexity among it where it was measured.
 
     :param row: The row.
+    :param setting: The experiment it is of.
     :returns: Figures by column.
     """
-    perplexity = PERPLEXITIES.get((row.system, row.decoding))
+    perplexity = PERPLEXITIES.get((row.system, row.decoding)) if setting.has_appendix else None
     return {**row.published, **({} if perplexity is None else {PERPLEXITY: perplexity})}
 
 
@@ -134,6 +146,7 @@ def study_paper(
     *,
     setting: Setting,
     decodings: Sequence[str],
+    max_seconds: float | None,
     open_progress: OpenProgress,
 ) -> PaperStudy:
     """Evaluate every row of a table of the paper.
@@ -144,6 +157,7 @@ def study_paper(
         system and method are not looked at.
     :param setting: The experiment.
     :param decodings: Rows of which decodings.
+    :param max_seconds: Seconds after which no row is begun; None for no limit.
     :param open_progress: Shows the progress.
     :returns: The study; everything that was measured is logged to one experiment.
     """
@@ -151,20 +165,65 @@ def study_paper(
     tracker = Tracker(paths, experiment)
     rows = [row for row in setting.rows if row.decoding in decodings]
     studied = []
+    began = time.monotonic()
     with open_progress(experiment, total=None, unit="texts") as progress:
         for number, row in enumerate(rows, start=1):
             progress.say(f"{number} of {len(rows)}: {row.label}, {row.decoding}")
+            row_plan = _plan_row(plan, row)
             try:
-                result = evaluate(paths, params, _plan_row(plan, row), progress)
+                _check_time(time.monotonic() - began, max_seconds, row_plan)
+                result = evaluate(paths, params, row_plan, progress)
             except CogError as error:
-                progress.say(f"a gap: {error}")
-                studied.append(StudiedRow(row, None, str(error)))
+                gap = _describe_gap(error, row_plan)
+                progress.say(f"a gap: {gap}")
+                studied.append(StudiedRow(row, None, gap))
                 continue
             if not tracker.has_result(result):
                 tracker.log_result(result)
             studied.append(StudiedRow(row, result, ""))
+        perplexity = _measure_references(paths, params, plan, progress)
     differences = list_differences(params, plan, setting, studied)
-    return PaperStudy(setting, tuple(studied), tuple(differences), experiment)
+    return PaperStudy(setting, tuple(studied), perplexity, tuple(differences), experiment)
+
+
+def _check_time(spent: float, max_seconds: float | None, plan: Plan) -> None:
+    if max_seconds is not None and spent >= max_seconds:
+        raise EvaluationError(
+            f"a row must begin within {max_seconds:g} seconds",
+            found=f"{spent:.0f} have passed",
+            run="the same command again, which goes on here",
+            about=plan.system,
+        )
+
+
+def _describe_gap(error: CogError, plan: Plan) -> str:
+    # a gap always says what to run next
+    if error.run:
+        return str(error)
+    command = (
+        f"cog evaluate --corpus {plan.corpus_id} --prompts-of {plan.prompt_corpus_id} "
+        f"--system {plan.system} --decoding {plan.protocol.method}"
+    )
+    return f"{error}; next: {command}"
+
+
+def _measure_references(
+    paths: ProjectPaths, params: Params, plan: Plan, progress: Progress
+) -> float | None:
+    # under the language model of the protocol, given their prompts, as generated text is measured
+    if PERPLEXITY not in plan.groups:
+        return None
+    try:
+        asked = replace(plan, system=TRANSFORMER, groups=(PERPLEXITY,))
+        run = prepare(paths, params, asked, progress)
+        prompts = run.selection.prompts
+        found = run.judge.score_texts(
+            [prompt.prefix for prompt in prompts], [prompt.reference for prompt in prompts]
+        )
+    except CogError as error:
+        progress.say(f"no perplexity of the references: {error}")
+        return None
+    return score_perplexity([found])[0].mean
 
 
 def _plan_row(plan: Plan, row: PaperRow) -> Plan:

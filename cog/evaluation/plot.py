@@ -53,6 +53,36 @@ def plot_bars(comparison: Comparison) -> "Figure":
     return figure
 
 
+def plot_systems(comparison: Comparison) -> "Figure":
+    """Draw a panel of lying bars per score, one bar per system, with 95 % intervals.
+
+    :param comparison: The comparison; its evaluations differ in the system.
+    :returns: The figure; a bar is dark where it differs from the first by more than chance.
+    """
+    names = _choose_panels(comparison)
+    figure, axes = _make_panels(len(names), width=4.2, height=1.0 + 0.24 * len(comparison.labels))
+    for name, panel in zip(names, axes, strict=True):
+        rows = comparison.get_rows(name)
+        other = {
+            pair.second for pair in comparison.pairs if pair.metric == name and pair.is_significant
+        }
+        positions = range(len(rows))
+        panel.barh(
+            positions,
+            [row.mean for row in rows],
+            xerr=_error_bars(rows),
+            color=[BETTER if row.label in other else PLAIN for row in rows],
+            ecolor=INK,
+            height=0.7,
+        )
+        panel.set_yticks(list(positions), [row.system for row in rows], fontsize=8)
+        panel.invert_yaxis()
+        _finish_panel(panel, name)
+        panel.grid(axis="x", linewidth=0.5, alpha=0.5)
+    _caption(figure, comparison, "bars: 95 % intervals; dark: unlike the first by more than chance")
+    return figure
+
+
 def plot_index_sizes(comparison: Comparison) -> "Figure":
     """Draw each score over the number of words in the index, as in the paper's figure 3.
 
@@ -127,12 +157,14 @@ def _choose_panels(comparison: Comparison) -> list[str]:
     return [*first, *(name for name in names if name not in first)][:MAX_PANELS]
 
 
-def _make_panels(num_panels: int, *, width: float) -> tuple["Figure", list["Axes"]]:
+def _make_panels(
+    num_panels: int, *, width: float, height: float = 3.1
+) -> tuple["Figure", list["Axes"]]:
     from matplotlib.figure import Figure
 
     columns = min(COLUMNS, max(1, num_panels))
     lines = -(-num_panels // columns)
-    figure = Figure(figsize=(max(4.0, width * columns), 3.1 * lines + 0.6), layout="constrained")
+    figure = Figure(figsize=(max(4.0, width * columns), height * lines + 0.6), layout="constrained")
     axes = figure.subplots(lines, columns, squeeze=False).ravel().tolist()
     for spare in axes[num_panels:]:
         spare.set_axis_off()

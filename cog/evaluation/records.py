@@ -5,7 +5,7 @@ from typing import Any
 
 from cog.errors import EvaluationError
 from cog.evaluation.protocol import Protocol, parse_protocol
-from cog.records import CORPUS, VOCABULARY, Decoding, Generation, Segment
+from cog.records import CORPUS, PROMPT, VOCABULARY, Decoding, Generation, Segment
 
 FORMAT_VERSION = 1
 ANY_ERROR = (KeyError, TypeError, ValueError, AttributeError)
@@ -243,7 +243,7 @@ def parse_generation(content: dict[str, Any]) -> Generation:
 
 def _parse_segment(content: dict[str, Any]) -> Segment:
     plain = {name: value for name, value in content.items() if name != "from"}
-    if content["from"] not in (CORPUS, VOCABULARY):
+    if content["from"] not in (CORPUS, VOCABULARY, PROMPT):
         raise ValueError(f"a segment from {content['from']!r}")
     return Segment(origin=content["from"], **plain)
 

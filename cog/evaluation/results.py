@@ -7,7 +7,8 @@ from pathlib import Path
 
 from cog.atomic import write_text_atomically
 from cog.baselines.identity import identify_system
-from cog.baselines.names import COG
+from cog.baselines.knn_tuned import apply_knn_tuning
+from cog.baselines.names import COG, KNN_LM
 from cog.errors import EvaluationError
 from cog.evaluation.records import EvaluationResult, MetricValue, parse_result
 from cog.index.unions import get_digest, shorten_digest
@@ -118,11 +119,13 @@ def check_current(paths: ProjectPaths, result: EvaluationResult) -> None:
     :param result: The result.
     :raises EvaluationError: If the corpus's index is another one now.
     """
-    now = get_current_index(paths, result.corpus, system=result.system)
-    if now != result.index:
+    current = get_current_indexes(paths, result.corpus, system=result.system)
+    if result.index not in current:
+        searched = ", or searched with other settings" if result.system == KNN_LM else ""
         raise EvaluationError(
-            f"the evaluation of {result.corpus} must be of its index {shorten_digest(now, 12)}",
-            found=f"{shorten_digest(result.index, 12)}, which was built again since",
+            f"the evaluation of {result.corpus} must be of its index "
+            f"{shorten_digest(current[0], 12)}",
+            found=f"{shorten_digest(result.index, 12)}, which was built again since{searched}",
             run=f"cog evaluate --corpus {result.corpus}{name_system(result.system)}",
             about=result.corpus,
         )
@@ -137,18 +140,24 @@ def name_system(system: str) -> str:
     return "" if system == COG else f" --system {system}"
 
 
-def get_current_index(paths: ProjectPaths, corpus_id: str, *, system: str) -> str:
-    """Digest of what a system would copy from, or search, now.
+def get_current_indexes(paths: ProjectPaths, corpus_id: str, *, system: str) -> tuple[str, ...]:
+    """Digests of what a system would copy from, or search, now.
 
     :param paths: The project.
     :param corpus_id: The corpus.
     :param system: One of ``SYSTEMS``.
-    :returns: The digest; empty for nothing.
+    :returns: The digest, empty for nothing; two where a search was tuned: as tuned, and as
+        params.yaml says.
     """
     if system == COG:
-        return get_digest(paths, corpus_id)
+        return (get_digest(paths, corpus_id),)
     params = load_params(paths.params)
-    return identify_system(paths, params, corpus_id=corpus_id, system=system).index
+    every = [params]
+    if system == KNN_LM:
+        tuned, _ = apply_knn_tuning(params.datastore, paths.corpus(corpus_id))
+        every = [replace(params, datastore=tuned), params]
+    found = [identify_system(paths, p, corpus_id=corpus_id, system=system).index for p in every]
+    return tuple(dict.fromkeys(found))
 
 
 def _join_metrics(

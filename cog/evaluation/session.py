@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 
+from cog.baselines.ablations.catalogue import ABLATIONS
 from cog.baselines.identity import SystemIdentity, identify_system
-from cog.baselines.names import COG, SYSTEMS
+from cog.baselines.names import COPYING, SYSTEMS
 from cog.baselines.protocol import TextGenerator
 from cog.baselines.systems import open_system
 from cog.corpus.documents import load_prompts
@@ -14,7 +15,14 @@ from cog.errors import EvaluationError, IndexMismatchError
 from cog.evaluation.features import Measurer
 from cog.evaluation.generations import GenerationStore, RunKey
 from cog.evaluation.prompts import Selection, select_prompts
-from cog.evaluation.protocol import CONTAMINATION, COPY_GROUPS, GROUPS, QUALITY, Protocol
+from cog.evaluation.protocol import (
+    CONTAMINATION,
+    COPY_GROUPS,
+    GROUPS,
+    QUALITY,
+    REFERENCE,
+    Protocol,
+)
 from cog.evaluation.scores import check_mauve
 from cog.evaluation.tune_split import take_part
 from cog.index.activation import get_model_folder
@@ -229,17 +237,15 @@ def _choose_groups(
     plan: Plan, identity: SystemIdentity, num_prompts: int, progress: Progress
 ) -> tuple[str, ...]:
     # before anything is written: MAUVE is refused if nothing else was asked for, else left out
-    groups = plan.groups
-    if plan.system != COG:
-        without = COPY_GROUPS if identity.documents else (*COPY_GROUPS, CONTAMINATION)
-        groups = tuple(group for group in groups if group not in without)
-        if not groups:
-            raise EvaluationError(
-                f"{plan.system} copies nothing, so it has other scores",
-                found=", ".join(plan.groups),
-                run="pass --metric quality, for one",
-                about=plan.system,
-            )
+    without, why = _get_missing_groups(plan.system, has_documents=bool(identity.documents))
+    groups = tuple(group for group in plan.groups if group not in without)
+    if not groups:
+        raise EvaluationError(
+            f"{plan.system} {why}, so it has other scores",
+            found=", ".join(plan.groups),
+            run="pass --metric quality, for one",
+            about=plan.system,
+        )
     if QUALITY not in groups:
         return groups
     try:
@@ -250,3 +256,13 @@ def _choose_groups(
         progress.say(f"MAUVE is left out: {error}")
         return tuple(group for group in groups if group != QUALITY)
     return groups
+
+
+def _get_missing_groups(system: str, *, has_documents: bool) -> tuple[tuple[str, ...], str]:
+    # the groups of scores that a system does not have, and why
+    if system not in COPYING:
+        without = COPY_GROUPS if has_documents else (*COPY_GROUPS, CONTAMINATION)
+        return without, "copies nothing"
+    if system in ABLATIONS and not ABLATIONS[system].scores_references:
+        return (REFERENCE,), "scores references as cog does, or not at all"
+    return (), ""

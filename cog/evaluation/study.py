@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from cog.baselines.names import COG
 from cog.errors import EvaluationError
 from cog.evaluation.building import Building, build_missing, make_subsets
 from cog.evaluation.compare import compare_results
@@ -72,7 +73,7 @@ def study_index_size(
     ]
     tracker = Tracker(paths, experiment)
     with building.open_progress(experiment, total=None, unit="texts") as progress:
-        results = _run(paths, params, plans, tracker=tracker, progress=progress)
+        results = run_plans(paths, params, plans, tracker=tracker, progress=progress)
     comparison = compare_results(results)
     with TemporaryDirectory() as folder:
         path = Path(folder, CURVE)
@@ -116,11 +117,11 @@ def study_domain(
     ]
     tracker = Tracker(paths, experiment)
     with building.open_progress(experiment, total=None, unit="texts") as progress:
-        results = _run(paths, params, plans, tracker=tracker, progress=progress)
+        results = run_plans(paths, params, plans, tracker=tracker, progress=progress)
     return Study(tuple(results), compare_results(results), experiment, None)
 
 
-def _run(
+def run_plans(
     paths: ProjectPaths,
     params: Params,
     plans: Sequence[Plan],
@@ -128,10 +129,21 @@ def _run(
     tracker: Tracker,
     progress: Progress,
 ) -> list[EvaluationResult]:
+    """Evaluate one plan after another, and log what its experiment does not hold yet.
+
+    :param paths: The project.
+    :param params: Its parameters.
+    :param plans: The plans.
+    :param tracker: The experiment.
+    :param progress: Told which plan it is, and of every text.
+    :returns: The results, in order.
+    """
     results = []
     for number, plan in enumerate(plans, start=1):
+        system = "" if plan.system == COG else f" with {plan.system}"
         progress.say(
-            f"{number} of {len(plans)}: {plan.corpus_id} on prompts of {plan.prompt_corpus_id}"
+            f"{number} of {len(plans)}: {plan.corpus_id}{system} "
+            f"on prompts of {plan.prompt_corpus_id}"
         )
         result = evaluate(paths, params, plan, progress)
         if not tracker.has_result(result):

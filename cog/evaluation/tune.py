@@ -14,7 +14,7 @@ from cog.evaluation.runner import score_seeds, write_seeds
 from cog.evaluation.scores import score_perplexity, score_repetition
 from cog.evaluation.session import Evaluation, Plan, prepare
 from cog.evaluation.tune_objective import Scores, rate
-from cog.evaluation.tune_split import TUNING, take_part
+from cog.evaluation.tune_split import TUNING, check_tuning_prompts
 from cog.params import Params
 from cog.paths import ProjectPaths
 from cog.progress import Progress
@@ -92,7 +92,7 @@ def tune(
     :param progress: Told of texts and of every trial.
     :returns: The search; what was chosen lies beside the index.
     """
-    _check_prompts(paths, corpus_id)
+    check_tuning_prompts(load_prompts(paths.corpus(corpus_id).prompts), corpus_id)
     run = prepare(
         paths, params, _plan(params, corpus_id, num_prompts, method, device=device), progress
     )
@@ -116,18 +116,6 @@ def tune(
     )
     save_tuning(paths.corpus(corpus_id), tuning)
     return Tuned(tuning, best, tuple(search.trials), search.reference)
-
-
-def _check_prompts(paths: ProjectPaths, corpus_id: str) -> None:
-    held_out = load_prompts(paths.corpus(corpus_id).prompts)
-    if not take_part(held_out, TUNING):
-        num_documents = len({prompt.document_id for prompt in held_out})
-        raise EvaluationError(
-            f"tuning {corpus_id} needs eight held-out documents or more, one of them for tuning",
-            found=f"{num_documents}, none for tuning",
-            run="raise prompts.held_out in the card",
-            about=corpus_id,
-        )
 
 
 def _plan(params: Params, corpus_id: str, num_prompts: int, method: str, *, device: str) -> Plan:

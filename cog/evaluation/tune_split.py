@@ -7,6 +7,7 @@ the number of prompts, or the length of a text.
 import hashlib
 from collections.abc import Sequence
 
+from cog.errors import EvaluationError
 from cog.records import Prompt
 
 EVALUATION = "evaluation"
@@ -37,3 +38,20 @@ def take_part(prompts: Sequence[Prompt], part: str) -> list[Prompt]:
     if len({prompt.document_id for prompt in prompts}) < MIN_DOCUMENTS:
         return list(prompts) if part == EVALUATION else []
     return [each for each in prompts if is_for_tuning(each.document_id) == (part == TUNING)]
+
+
+def check_tuning_prompts(held_out: Sequence[Prompt], corpus_id: str) -> None:
+    """Refuse a corpus that holds out too few documents to tune on.
+
+    :param held_out: All that it holds out.
+    :param corpus_id: The corpus, for the message.
+    :raises EvaluationError: If none is left for tuning.
+    """
+    if not take_part(held_out, TUNING):
+        num_documents = len({prompt.document_id for prompt in held_out})
+        raise EvaluationError(
+            f"tuning {corpus_id} needs eight held-out documents or more, one of them for tuning",
+            found=f"{num_documents}, none for tuning",
+            run="raise prompts.held_out in the card",
+            about=corpus_id,
+        )

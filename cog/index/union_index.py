@@ -93,7 +93,7 @@ class UnionIndex(ChunkSearch):
                 )
             )
             order.append(slots)
-        return _reorder(_concatenate(gathered), np.argsort(np.concatenate(order)))
+        return _reorder(join_chunks(gathered), np.argsort(np.concatenate(order)))
 
     def get_documents(self, ordinals: Iterable[int]) -> dict[int, Document]:
         """Read a few documents.
@@ -198,7 +198,12 @@ def _merge(rows: NDArray[np.int64], scores: NDArray[np.float32], top_k: int) -> 
     )
 
 
-def _concatenate(parts: Sequence[GatheredChunks]) -> GatheredChunks:
+def join_chunks(parts: Sequence[GatheredChunks]) -> GatheredChunks:
+    """Put gathered chunks one behind another.
+
+    :param parts: The parts, at least one, of one storage format.
+    :returns: All their chunks.
+    """
     values = {
         field.name: np.concatenate([getattr(part, field.name) for part in parts])
         for field in fields(GatheredChunks)

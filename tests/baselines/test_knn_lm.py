@@ -183,6 +183,71 @@ def test_nan_distances_are_refused() -> None:
         )
 
 
+def test_a_state_without_neighbours_keeps_the_distribution_of_the_model() -> None:
+    settings = KnnSettings(2, 0.5, 0.1, 1.0)
+    distances = np.array([[np.inf, np.inf], [1.0, 2.0]], np.float32)
+    found = weigh_neighbours(distances, settings=settings)
+    assert found[0].tolist() == [0.0, 0.0]
+    model = torch.tensor([[0.2, 0.6, 0.4], [0.2, 0.6, 0.4]])
+    mixed = interpolate(
+        model, torch.zeros(2, 2, dtype=torch.long), torch.from_numpy(found), share=0.5
+    )
+    assert (mixed[0] / mixed[0].sum()).tolist() == pytest.approx([1 / 6, 1 / 2, 1 / 3])
+    assert mixed[1].argmax() == 0
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e30])
+def test_extreme_scales_give_probabilities(scale: float) -> None:
+    settings = KnnSettings(3, 0.5, scale, 1.0)
+    found = weigh_neighbours(np.array([[2.0, 3.0, np.inf]], np.float32), settings=settings)
+    assert found.sum() == pytest.approx(1.0)
+    assert found[0].tolist() == pytest.approx([1.0, 0.0, 0.0] if scale > 1 else [0.5, 0.5, 0.0])
+
+
+def test_numbers_that_are_none_are_refused_in_one_line(
+    knn_village: ProjectPaths, tiny_cog_model: CogModel, tmp_path: Path
+) -> None:
+    settings = load_params(knn_village.params).datastore
+    sound = open_knn_lm(knn_village, "village", model=tiny_cog_model, settings=settings)
+    width, size = tiny_cog_model.prefix_encoder.model.config.hidden_size, 20
+    states, weights = torch.zeros(1, width), torch.ones(1, size)
+    with pytest.raises(GenerationError, match="a hidden state must be finite"):
+        sound.blend(states * torch.nan, weights)
+    with pytest.raises(GenerationError, match="the interpolated distribution must be finite"):
+        sound.blend(states, torch.full((1, 512), torch.nan))
+    paths = ProjectPaths(tmp_path / "own")
+    shutil.copytree(knn_village.root, paths.root)
+    file = paths.corpus("village").datastore / "keys.f16"
+    keys = np.fromfile(file, np.float16)
+    keys[width:] = np.nan  # all but one, fewer than the neighbours of a step
+    keys.tofile(file)
+    broken = open_knn_lm(paths, "village", model=tiny_cog_model, settings=settings)
+    with pytest.raises(GenerationError, match="NaN among the keys; next: cog datastore build"):
+        broken.generate(REQUESTS)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"top_k": 0}, "datastore.top_k must be 1 or more"),
+        ({"weight": 1.5}, "datastore.weight must lie from 0 to 1"),
+        ({"weight": float("nan")}, "datastore.weight must lie from 0 to 1"),
+        ({"distance_scale": 0.0}, "datastore.distance_scale must be a number above 0"),
+        ({"distance_scale": float("inf")}, "datastore.distance_scale"),
+        ({"temperature": float("nan")}, "datastore.temperature must be a number above 0"),
+    ],
+)
+def test_settings_that_cannot_be_used_are_refused(
+    knn_village: ProjectPaths,
+    tiny_cog_model: CogModel,
+    changes: dict[str, float],
+    message: str,
+) -> None:
+    settings = replace(load_params(knn_village.params).datastore, **changes)
+    with pytest.raises(GenerationError, match=message):
+        open_knn_lm(knn_village, "village", model=tiny_cog_model, settings=settings)
+
+
 def test_a_corpus_smaller_than_k_is_refused(
     knn_village: ProjectPaths, tiny_cog_model: CogModel
 ) -> None:

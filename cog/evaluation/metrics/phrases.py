@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cog.records import CORPUS, Generation, Segment
+from cog.records import CORPUS, VOCABULARY, Generation, Segment
 
 MAX_ORDER = 6  # lengths 1 to 6 are counted apart, as in the paper's table; longer ones together
 
@@ -79,10 +79,11 @@ def read_copies(generation: Generation, *, count_tokens: CountTokens) -> TextCop
 
     :param generation: The text with its citations.
     :param count_tokens: Number of prefix-encoder tokens of a copied text.
-    :returns: Its copies; a vocabulary step is one token, whatever text it completes.
+    :returns: Its copies, those of the prompt among them; a vocabulary step is one token, whatever
+        text it completes.
     """
     segments = generation.segments
-    is_copy = tuple(segment.origin == CORPUS for segment in segments)
+    is_copy = tuple(segment.origin != VOCABULARY for segment in segments)
     tokens = tuple(
         count_tokens(segment.text) if copied else 1
         for segment, copied in zip(segments, is_copy, strict=True)

@@ -151,6 +151,7 @@ def score_token_ids(
     """
     if not len(token_ids):
         raise ValueError("a reference needs at least one token")
+    request = generator.adapt(request)
     pool = generator.pools.make_pool(generator.pools.gather(request)) if pool is None else pool
     encoder = generator.model.prefix_encoder
     prefix = generator.prefix_ids(request)

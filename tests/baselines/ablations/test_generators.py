@@ -1,0 +1,137 @@
+"""Ablations against plain loops, and against CoG under other settings."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from cog.baselines.ablations.catalogue import ABLATIONS, NUMBERS_OF_CHUNKS
+from cog.baselines.transformer import TransformerGenerator
+from cog.decoding.distribution import next_choice
+from cog.decoding.generator import CopyGenerator
+from cog.decoding.request import Request
+from cog.evaluation.metrics.segmentation_perplexity import score_reference
+from cog.records import CORPUS, VOCABULARY, Decoding, Generation
+from tests.baselines.ablations.conftest import OpenSystem
+from tests.baselines.ablations.plain import GREEDY, index_table, plain_greedy
+
+PREFIXES = ("The old mill stands", "On market days", " the river", "Bread is made from", "A")
+NUCLEUS = Decoding("nucleus", 0.95, 0, 24, 16, 0.0)
+VERIFIED = replace(NUCLEUS, verify="absolute", verify_threshold=0.004)
+
+
+def write(generator: CopyGenerator, decoding: Decoding) -> list[Generation]:
+    return generator.generate([Request(prefix, decoding) for prefix in PREFIXES])
+
+
+def texts(generator: CopyGenerator, decoding: Decoding) -> list[str]:
+    return [each.text for each in write(generator, decoding)]
+
+
+def test_a_verified_text_differs_from_one_that_is_not(cog: CopyGenerator) -> None:
+    assert texts(cog, VERIFIED) != texts(cog, NUCLEUS)  # the tests below rest on it
+
+
+@pytest.mark.parametrize("decoding", [GREEDY, NUCLEUS])
+def test_tokens_only_is_the_transformer_token_for_token(
+    open_named: OpenSystem, cog: CopyGenerator, decoding: Decoding
+) -> None:
+    requests = [Request(prefix, decoding) for prefix in PREFIXES]
+    transformer = TransformerGenerator(cog.model, corpus_id="village").generate(requests)
+    tokens = open_named("cog-tokens").generate(requests)
+    assert [each.text for each in tokens] == [each.text for each in transformer]
+    for one, other in zip(tokens, transformer, strict=True):
+        assert [s.text for s in one.segments] == [s.text for s in other.segments]
+        assert all(s.origin == VOCABULARY for s in one.segments)
+
+
+def test_tokens_only_keeps_verification(open_named: OpenSystem, cog: CopyGenerator) -> None:
+    wanted = texts(cog, replace(VERIFIED, top_k_documents=0))
+    assert texts(open_named("cog-tokens"), VERIFIED) == wanted
+
+
+@pytest.mark.parametrize("count", NUMBERS_OF_CHUNKS)
+def test_a_number_of_chunks_is_that_of_the_settings(
+    open_named: OpenSystem, cog: CopyGenerator, count: int
+) -> None:
+    found = write(open_named(f"cog-k{count}"), NUCLEUS)
+    wanted = write(cog, replace(NUCLEUS, top_k_documents=count))
+    assert [each.segments for each in found] == [each.segments for each in wanted]
+    assert {each.decoding.top_k_documents for each in found} == {count}
+    request = Request("The old mill", NUCLEUS)
+    one = score_reference(open_named(f"cog-k{count}"), request, " stands on the river.")
+    asked = replace(request, decoding=replace(NUCLEUS, top_k_documents=count))
+    assert one == score_reference(cog, asked, " stands on the river.")
+
+
+def test_unverified_writes_what_was_chosen(open_named: OpenSystem, cog: CopyGenerator) -> None:
+    found = write(open_named("cog-unverified"), VERIFIED)
+    assert [each.text for each in found] == texts(cog, NUCLEUS)
+    assert {each.decoding.verify for each in found} == {"off"}
+
+
+def test_unsummed_equals_a_plain_loop(open_named: OpenSystem) -> None:
+    system = open_named("cog-unsummed")
+    found = texts(system, GREEDY)
+    for prefix, text in zip(PREFIXES, found, strict=True):
+        table = index_table(system, prefix, top_k=16)
+        wanted = plain_greedy(
+            system, table, prefix, key_of=lambda i, _: i, has_vocabulary=lambda _: True
+        )
+        assert text == wanted
+
+
+def test_unsummed_choices_add_up_to_those_of_cog(
+    open_named: OpenSystem, cog: CopyGenerator
+) -> None:
+    chunks = cog.pools.gather(Request("The river", NUCLEUS))
+    pools = [each.pools.make_pool(chunks) for each in (open_named("cog-unsummed"), cog)]
+    query = torch.linspace(-2.0, 2.0, chunks.start_vectors.shape[1])[None]
+    logits = torch.linspace(-1.0, 1.0, 7)
+    weights = []
+    for pool in pools:
+        start, end = pool.scorer.score_words(query, query)
+        scores = pool.score(start[0], end[0], phrase_bias=0.0, tail=b"")
+        found, listed = next_choice(logits, scores, pool.phrases), pool.phrases.phrases
+        summed: dict[tuple[int, ...], list[float]] = {}
+        for text in range(listed.num_texts):
+            some = listed.occurrences(text)[0]
+            key = chunks.word_hashes[listed.first[some] : listed.last[some] + 1].tolist()
+            summed.setdefault(tuple(key), []).append(found.probability(7 + text))
+        weights.append(summed)
+    alone, together = weights
+    assert alone.keys() == together.keys()
+    assert any(len(each) > 1 for each in alone.values())
+    assert all(len(each) == 1 for each in together.values())
+    for key, each in alone.items():
+        assert sum(each) == pytest.approx(together[key][0], rel=1e-4)
+
+
+def test_phrases_only_equals_a_plain_loop(open_named: OpenSystem) -> None:
+    system = open_named("cog-phrases")
+    for prefix, text in zip(PREFIXES, texts(system, GREEDY), strict=True):
+        table = index_table(system, prefix, top_k=16)
+        wanted = plain_greedy(
+            system, table, prefix, key_of=lambda _, text: text, has_vocabulary=lambda n: n == 0
+        )
+        assert text == wanted
+
+
+def test_phrases_only_copies_wherever_it_can(open_named: OpenSystem, cog: CopyGenerator) -> None:
+    for generation in write(open_named("cog-phrases"), NUCLEUS):
+        assert all(segment.origin == CORPUS for segment in generation.segments)
+        assert generation.num_tokens == 24
+    nothing = replace(NUCLEUS, top_k_documents=0)
+    assert texts(open_named("cog-phrases"), nothing) == texts(cog, nothing)
+    verified = write(open_named("cog-phrases"), VERIFIED)
+    origins = [segment.origin for each in verified for segment in each.segments]
+    assert {CORPUS, VOCABULARY} == set(origins)  # refused copies leave the turn to the vocabulary
+    assert [each.num_tokens for each in verified] == [24] * len(PREFIXES)
+
+
+def test_every_ablation_writes_cited_texts_of_the_length_asked(open_named: OpenSystem) -> None:
+    for name in ABLATIONS:
+        for generation in write(open_named(name), VERIFIED):
+            assert generation.num_tokens == 24
+            assert generation.text == "".join(segment.text for segment in generation.segments)
+            assert set(generation.seconds) == {"retrieve", "gather", "decode"}

@@ -1,0 +1,113 @@
+"""CoG with the prompt's own phrases, against a plain loop; such copies say that they are."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from cog.baselines.ablations.prompt_phrases import PromptPhrasesGenerator
+from cog.decoding.generator import CopyGenerator
+from cog.decoding.request import Request
+from cog.decoding.sources import collect_sources
+from cog.evaluation.metrics.phrases import read_copies
+from cog.evaluation.metrics.segmentation_perplexity import score_reference
+from cog.evaluation.records import parse_generation
+from cog.model.phrase_encoder import PhraseEncoder
+from cog.records import PROMPT, Decoding, Generation
+from tests.baselines.ablations.conftest import OpenSystem
+from tests.baselines.ablations.plain import GREEDY, index_table, plain_greedy, prompt_table
+
+PREFIXES = (
+    "The miller sold his flour to the baker, and the baker said",
+    "Two herons",
+    " A bridge of stone crosses the river",
+    "word",
+    "",
+)
+NUCLEUS = Decoding("nucleus", 0.95, 0, 24, 2, 2.0)
+
+
+@pytest.fixture(scope="module")
+def system(open_named: OpenSystem) -> CopyGenerator:
+    return open_named("cog-prompt-phrases")
+
+
+def write(generator: CopyGenerator, decoding: Decoding, num_seeds: int = 1) -> list[Generation]:
+    return generator.generate(
+        [
+            Request(prefix, replace(decoding, seed=seed))
+            for prefix in PREFIXES
+            for seed in range(num_seeds)
+        ]
+    )
+
+
+def test_greedy_equals_a_plain_loop(system: CopyGenerator, phrase_encoder: PhraseEncoder) -> None:
+    num_own = 0
+    for prefix in PREFIXES:
+        own = prompt_table(system, phrase_encoder, prefix)
+        num_own += len(own)
+        wanted = plain_greedy(
+            system,
+            [*index_table(system, prefix, top_k=1), *own],
+            prefix,
+            key_of=lambda _, text: text,
+            has_vocabulary=lambda _: True,
+        )
+        decoding = replace(GREEDY, top_k_documents=1)
+        assert system.generate([Request(prefix, decoding)])[0].text == wanted
+    assert num_own > 50
+
+
+def test_copies_of_the_prompt_name_it_and_no_document(system: CopyGenerator) -> None:
+    copies = []
+    for generation in write(system, NUCLEUS, num_seeds=6):
+        assert parse_generation(generation.to_json()) == generation
+        for segment in generation.segments:
+            if segment.origin != PROMPT:
+                continue
+            copies.append(segment)
+            assert generation.prefix[segment.char_start : segment.char_end] == segment.text
+            assert (segment.document_id, segment.corpus, segment.licence) == (None, None, None)
+            assert segment.to_json()["from"] == "prompt"
+            assert "document_id" not in segment.to_json()
+        line = json.dumps(generation.to_json())
+        cited = collect_sources([line], card_of=lambda _: None, where="texts")
+        assert len(cited) == len({s.document_id for s in generation.segments if s.document_id})
+        counted = read_copies(generation, count_tokens=len)
+        num_copies = sum(segment.origin != "vocabulary" for segment in generation.segments)
+        assert sum(counted.is_copy) == num_copies
+    assert len(copies) > 5
+
+
+def test_without_phrases_of_its_own_a_prompt_changes_nothing(
+    system: CopyGenerator, cog: CopyGenerator
+) -> None:
+    for prefix in ("word", "", "a."):
+        request = Request(prefix, NUCLEUS)
+        assert system.generate([request])[0].segments == cog.generate([request])[0].segments
+
+
+def test_a_limit_of_verbatim_runs_holds_for_the_prompt(system: CopyGenerator) -> None:
+    for generation in write(system, replace(NUCLEUS, max_verbatim_words=2), num_seeds=6):
+        for segment in generation.segments:
+            if segment.origin == PROMPT:
+                assert len(segment.text.split()) <= 2
+
+
+def test_a_reference_that_repeats_its_prompt_is_likelier(
+    system: CopyGenerator, cog: CopyGenerator
+) -> None:
+    request = Request(PREFIXES[0], NUCLEUS)
+    reference = " his flour to the baker, and the miller sold his flour"
+    with_prompt, without = (
+        score_reference(each, request, reference).log_probability for each in (system, cog)
+    )
+    assert with_prompt > without
+
+
+def test_copies_are_held_against_the_prompt(cog: CopyGenerator, system: CopyGenerator) -> None:
+    assert isinstance(system, PromptPhrasesGenerator)
+    generations = write(system, NUCLEUS, num_seeds=2)
+    again = write(system, NUCLEUS, num_seeds=2)  # prompts of an earlier batch are forgotten
+    assert [each.segments for each in again] == [each.segments for each in generations]
