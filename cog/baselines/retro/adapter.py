@@ -255,7 +255,8 @@ class RetroAdapter(nn.Module):
 
         :returns: Factors of what is attended to, from the first layer on; 0 is closed.
         """
-        return [float(torch.tanh(layer.gate.detach())) for layer in self.cross.values()]
+        values = [value for name, value in self.named_parameters() if name.endswith(".gate")]
+        return [float(torch.tanh(value.detach())) for value in values]
 
     def attach(self, layers: Sequence[nn.Module]) -> list[RemovableHandle]:
         """Put the cross-attention behind layers of a prefix encoder.

@@ -80,18 +80,14 @@ class RetroTrainee(nn.Module):
         :returns: Hidden states of the tokens that are learnt from. *Shape:* ``(batch, learnt_len,
             dim)``
         """
-        body = self.network.base_model
+        body: nn.Module = self.network.base_model
         cache = DynamicCache()
         if batch.read_ids.shape[1]:
             with torch.no_grad():
-                body(
-                    input_ids=batch.read_ids.to(self.device), past_key_values=cache, use_cache=True
-                )
+                body(input_ids=batch.read_ids.to(self.device), cache=cache, use_cache=True)
         self.adapter.set_memory(memory)
         try:
-            output = body(
-                input_ids=batch.learnt_ids.to(self.device), past_key_values=cache, use_cache=True
-            )
+            output = body(input_ids=batch.learnt_ids.to(self.device), cache=cache, use_cache=True)
         finally:
             self.adapter.set_memory(None)
         states: Tensor = output.last_hidden_state
@@ -125,7 +121,7 @@ class RetroTrainee(nn.Module):
         layers = find_layers(self.network)
         size = sum(p.numel() for p in layers[0].parameters())
         behind = len(layers) - self.adapter.config.cross_layers[0] - 1
-        head = self.network.get_output_embeddings().weight.numel()  # type: ignore[no-untyped-call]
+        head = sum(p.numel() for p in self.network.get_input_embeddings().parameters())
         total = 2.0 * size * (len(layers) * num_all + behind * num_learnt)
         total += 4.0 * head * batch.num_tokens
         if batch.neighbours is not None:
@@ -134,7 +130,7 @@ class RetroTrainee(nn.Module):
             per_neighbour = encoder + 2 * dim * dim * len(self.adapter.cross)
             total += 6.0 * per_neighbour * len(batch.neighbours.token_ids)
             total += 12.0 * dim * dim * len(self.adapter.cross) * num_learnt
-        return total
+        return float(total)
 
 
 class RetroLesson:
