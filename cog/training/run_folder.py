@@ -74,12 +74,11 @@ def hold_run_folder(out: Path, *, is_main: bool) -> Iterator[None]:
         yield
 
 
-def make_accelerator(device: str, *, is_half: bool = False) -> Accelerator:
+def make_accelerator(device: str) -> Accelerator:
     """Open the device or devices of a run.
 
     :param device: ``cpu``, ``cuda`` or ``auto``.
-    :param is_half: Whether a processor computes in bf16, too; a GPU always does.
-    :returns: The device or devices.
+    :returns: The device or devices; a GPU computes in bf16.
     :raises CheckpointError: If there is no GPU where one is asked for.
     """
     has_gpu = torch.cuda.is_available()
@@ -91,4 +90,4 @@ def make_accelerator(device: str, *, is_half: bool = False) -> Accelerator:
     if not is_cpu:
         torch.backends.cuda.matmul.allow_tf32 = True
         torch.backends.cudnn.allow_tf32 = True
-    return Accelerator(cpu=is_cpu, mixed_precision="no" if is_cpu and not is_half else "bf16")
+    return Accelerator(cpu=is_cpu, mixed_precision="no" if is_cpu else "bf16")

@@ -120,7 +120,7 @@ def train_adapter(
         adapter is written even so).
     """
     check_params(job.settings)
-    accelerator = make_accelerator(job.device, is_half=is_half_fast(job.settings.precision))
+    accelerator = make_accelerator(job.device)
     if not accelerator.is_main_process:
         progress = SilentProgress()
     with open_retro_index(paths, params, job.corpus_id) as index:
@@ -173,7 +173,8 @@ def _open_run(
     windows = np.setdiff1d(np.arange(examples.num_windows), examples.held_out)
     set_seed(settings.seed)  # here: what was done before depends on what was kept from other runs
     adapter = make_adapter(config, seed=settings.seed)
-    trainee = RetroTrainee(model, adapter, is_half=accelerator.mixed_precision == "bf16")
+    is_half = is_half_fast(settings.precision, device=accelerator.device)
+    trainee = RetroTrainee(model, adapter, is_half=is_half)
     lesson = RetroLesson(
         trainee, learning_rate=settings.learning_rate, gate_rate=settings.gate_rate
     )
@@ -243,7 +244,7 @@ def _make_validation(run: _Run) -> Validate | None:
 
 def _fit(run: _Run, *, progress: Progress, log: LogMetrics | None) -> Outcome:
     is_main = run.loop.accelerator.is_main_process
-    peak, where = get_peak(run.trainee.device)
+    peak, where = get_peak(run.trainee.device, is_half=run.trainee.is_half)
     progress.say(f"peak of the device: {peak / 1e12:,.2f} TFLOP/s ({where})")
     reports = LoopReports(
         progress=progress,

@@ -23,11 +23,12 @@ class RetroTrainee(nn.Module):
 
     :param model: The model, loaded for this alone.
     :param adapter: The adapter.
-    :param is_half: Whether the frozen weights are kept in half precision.
+    :param is_half: Whether to compute in bf16; the weights that are learnt stay in float32.
     """
 
     def __init__(self, model: CogModel, adapter: RetroAdapter, *, is_half: bool) -> None:
         super().__init__()
+        self.is_half = is_half
         self.network = model.prefix_encoder.model
         self.network.requires_grad_(False)
         self.network.set_attn_implementation("sdpa")  # that of the cache knows no gradients
@@ -54,11 +55,12 @@ class RetroTrainee(nn.Module):
         :param is_shifted: Whether each chunk sees the neighbours of another one.
         :returns: The mean, in nats. *Shape:* ``()``
         """
-        memory = self._read_memory(batch, is_shifted=is_shifted) if has_neighbours else None
-        states = self.compute_states(batch, memory)
         targets = batch.targets.to(self.device)
         counted = targets != IGNORED
-        logits = self.network.get_output_embeddings()(states[counted])  # type: ignore[no-untyped-call]
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.is_half):
+            memory = self._read_memory(batch, is_shifted=is_shifted) if has_neighbours else None
+            states = self.compute_states(batch, memory)
+            logits = self.network.get_output_embeddings()(states[counted])  # type: ignore[no-untyped-call]
         return nn.functional.cross_entropy(logits.float(), targets[counted])
 
     def read_memory(self, batch: RetroBatch) -> Memory | None:
@@ -203,12 +205,13 @@ def measure(
     return found if alone is None else {**found, "loss_without": alone}
 
 
-def is_half_fast(precision: str) -> bool:
-    """Decide whether a processor computes in half precision.
+def is_half_fast(precision: str, *, device: torch.device) -> bool:
+    """Decide whether to compute in bf16.
 
     :param precision: ``float32``, ``bfloat16`` or ``auto``.
-    :returns: Whether it does; for ``auto``, whether it has matrix units for it.
+    :param device: Where.
+    :returns: Whether to; for ``auto``, whether the device has matrix units for it.
     """
     if precision == "auto":
-        return bool(torch.cpu.get_capabilities().get("amx_bf16", False))
+        return device.type == "cuda" or bool(torch.cpu.get_capabilities().get("amx_bf16", False))
     return precision == "bfloat16"
