@@ -58,6 +58,7 @@ def save_adapter(
     unfinished = folder / f".{WEIGHTS_FILE}~{os.getpid()}"
     try:
         save_file(weights, unfinished)
+        unfinished.chmod(0o644)
         unfinished.replace(folder / WEIGHTS_FILE)
     finally:
         unfinished.unlink(missing_ok=True)
