@@ -60,11 +60,6 @@ class CorpusPaths:
         return self.root / "datastore"
 
     @property
-    def retro(self) -> Path:
-        """An adapter of RETRO that was fitted on the documents."""
-        return self.root / "retro"
-
-    @property
     def segments(self) -> Path:
         """Phrases of the documents that other documents hold too; what ``cog segment`` writes."""
         return self.root / "segments.parquet"
@@ -88,6 +83,11 @@ class CorpusPaths:
     def model(self) -> Path:
         """A model trained on the documents."""
         return self.root / "model"
+
+    @property
+    def retro(self) -> Path:
+        """An adapter of RETRO that was fitted on the documents."""
+        return self.root / "retro"
 
     @property
     def evaluations(self) -> Path:

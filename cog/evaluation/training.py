@@ -92,7 +92,7 @@ def train_with_tracking(
     with (
         show_progress(f"train {job.recipe.name}", total=total, unit=unit) as progress,
         follow_run(
-            paths, job.out.name, _describe(job), experiment=experiment, progress=progress
+            paths, job.out.name, _list_params(job), experiment=experiment, progress=progress
         ) as log,
     ):
         return train(job, progress=progress, log=log)
@@ -225,7 +225,7 @@ def _choose_text(
     return TrainingText(read, f"{identity} {compared}"), about
 
 
-def _describe(job: "TrainJob") -> dict[str, str]:
+def _list_params(job: "TrainJob") -> dict[str, str]:
     described = {
         **job.about,
         "profile": job.recipe.name,
