@@ -31,7 +31,9 @@ class RetroTrainee(nn.Module):
         self.is_half = is_half
         self.network = model.prefix_encoder.model
         self.network.requires_grad_(False)
-        self.network.set_attn_implementation("sdpa")  # that of the cache knows no gradients
+        # that of the cache knows no gradients; the fused one is slow in bf16 on a processor
+        is_plain = is_half and model.prefix_encoder.device.type == "cpu"
+        self.network.set_attn_implementation("eager" if is_plain else "sdpa")
         if is_half:
             self.network.bfloat16()
         self.adapter = adapter.to(model.prefix_encoder.device)
