@@ -2,19 +2,23 @@
 
 kNN-LM searches a datastore of the size asked for: the states of real text, and mixtures of near
 ones of them where the text does not suffice (the time of a search depends on number, width and
-spread of the keys, not on what they say). ``python -m benchmarks.baselines [--corpus wiki-mini]``
+spread of the keys, not on what they say). RETRO searches the corpus's index; without a trained
+adapter, one with open gates takes the same time. ``python -m benchmarks.baselines [--corpus ID]
+[--systems transformer,retro]``
 """
 
 import argparse
 import statistics
 import tempfile
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import nn
 from transformers import PreTrainedModel
 
 from benchmarks.common import ROOT, report, say
@@ -26,6 +30,11 @@ from cog.baselines.names import COG
 from cog.baselines.neighbours import build_searcher, open_searcher
 from cog.baselines.project import read_settings
 from cog.baselines.protocol import TextGenerator
+from cog.baselines.retro.adapter import make_adapter
+from cog.baselines.retro.config import make_config
+from cog.baselines.retro.folder import CONFIG_FILE, load_adapter
+from cog.baselines.retro.generator import RetroGenerator
+from cog.baselines.retro.project import get_adapter_folder, open_retro_index
 from cog.baselines.token_loop import TokenLoop
 from cog.baselines.transformer import TransformerGenerator
 from cog.corpus.documents import DocumentStore, load_prompts
@@ -106,6 +115,29 @@ def make_knn_lm(
     return generator, {**found, "seconds": round(time.perf_counter() - began, 1)}
 
 
+@contextmanager
+def open_retro(paths: ProjectPaths, params: Params, corpus_id: str) -> Iterator[RetroGenerator]:
+    """RETRO on the index of a corpus, with a model of its own.
+
+    :param paths: The project.
+    :param params: Its parameters.
+    :param corpus_id: The corpus.
+    :yields: The generator.
+    """
+    model = load_model(get_model_folder(paths, params))
+    folder = get_adapter_folder(paths, corpus_id)
+    if (folder / CONFIG_FILE).is_file():
+        adapter = load_adapter(folder, model=model.fingerprint)
+    else:
+        say(f"no adapter in {folder.name}: one that was not trained is timed")
+        adapter = make_adapter(make_config(model, params.retro), seed=0)
+        for name, parameter in adapter.named_parameters():
+            if name.endswith(".gate"):
+                nn.init.constant_(parameter, 0.1)
+    with open_retro_index(paths, params, corpus_id) as index:
+        yield RetroGenerator(model, index, adapter=adapter)
+
+
 def compare(
     systems: dict[str, TextGenerator],
     peer: PreTrainedModel,
@@ -165,7 +197,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--entries", type=int, default=1_000_000)
     parser.add_argument("--real-entries", type=int, default=30_000)
-    parser.add_argument("--systems", default="cog,transformer,knn-lm")
+    parser.add_argument("--systems", default="cog,transformer,knn-lm,retro")
     options = parser.parse_args()
     paths = find_project(ROOT)
     params = load_params(paths.params)
@@ -189,6 +221,8 @@ def main() -> None:
             systems["transformer"] = TransformerGenerator(model, corpus_id=options.corpus)
         if "knn-lm" in wanted:
             systems["knn-lm"], search = make_knn_lm(model, paths, params, options)
+        if "retro" in wanted:
+            systems["retro"] = stack.enter_context(open_retro(paths, params, options.corpus))
         results = {
             f"batch_{len(some)}": compare(
                 systems, peer, loop=loop, requests=some, rounds=options.rounds

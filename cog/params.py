@@ -181,6 +181,63 @@ class DatastoreParams:
 
 
 @dataclass(frozen=True, slots=True)
+class RetroParams:
+    """Stage ``retro``, and the settings of ``cog retro train``.
+
+    :param corpora: Corpora that the pipeline fits an adapter on, as keys; none unless asked.
+    :param chunk_tokens: Number of tokens after which neighbours are retrieved anew.
+    :param num_neighbours: Number of neighbours of a chunk (k).
+    :param neighbour_tokens: Number of tokens of a neighbour, at most.
+    :param continuation_tokens: Number of tokens of what follows it, at most.
+    :param first_cross_layer: First layer of the prefix encoder that attends to neighbours, from 1.
+    :param cross_layer_step: Number of layers from one that attends to the next.
+    :param encoder_layers: Number of layers of the encoder of neighbours.
+    :param window_tokens: Number of tokens of a training window, at most.
+    :param windows_per_batch: Number of windows of a batch.
+    :param accumulation_steps: Number of batches whose gradients make one step.
+    :param learning_rate: Largest learning rate.
+    :param gate_rate: Largest learning rate of the gates.
+    :param max_steps: Number of optimiser steps, unless the command line says otherwise.
+    :param warmup_share: Share of the run in which the rates rise.
+    :param final_rate_share: Rate at the end, as a share of the largest.
+    :param weight_decay: Factor of AdamW's decay, on matrices.
+    :param max_gradient_norm: Norm to which gradients are cut.
+    :param held_out_share: Share of the documents that is set aside for validation.
+    :param validation_batches: Number of batches of them that are looked at; 0 for no validation.
+    :param validation_steps: Number of steps between two validations.
+    :param checkpoint_steps: Number of steps between two checkpoints.
+    :param precision: ``float32``, ``bfloat16``, or ``auto``: the latter on a GPU and on processors
+        with matrix units for it.
+    :param seed: Seed of weights, order and what is held out.
+    """
+
+    corpora: dict[str, Any]
+    chunk_tokens: int
+    num_neighbours: int
+    neighbour_tokens: int
+    continuation_tokens: int
+    first_cross_layer: int
+    cross_layer_step: int
+    encoder_layers: int
+    window_tokens: int
+    windows_per_batch: int
+    accumulation_steps: int
+    learning_rate: float
+    gate_rate: float
+    max_steps: int
+    warmup_share: float
+    final_rate_share: float
+    weight_decay: float
+    max_gradient_norm: float
+    held_out_share: float
+    validation_batches: int
+    validation_steps: int
+    checkpoint_steps: int
+    precision: str
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
 class SegmentParams:
     """Stage ``segment``, and the defaults of ``cog segment``.
 
@@ -219,6 +276,7 @@ class Params:
     :param generate: Section of the stage.
     :param evaluate: Section of the stage.
     :param datastore: Section of the stage.
+    :param retro: Section of the stage.
     :param segment: Section of the stage.
     :param train: Section of the stage.
     """
@@ -231,6 +289,7 @@ class Params:
     generate: GenerateParams
     evaluate: EvaluateParams
     datastore: DatastoreParams
+    retro: RetroParams
     segment: SegmentParams
     train: TrainParams
 
@@ -242,6 +301,7 @@ SECTIONS = {
     "generate": GenerateParams,
     "evaluate": EvaluateParams,
     "datastore": DatastoreParams,
+    "retro": RetroParams,
     "segment": SegmentParams,
     "train": TrainParams,
 }

@@ -92,6 +92,11 @@ class CorpusPaths:
         return self.root / "model"
 
     @property
+    def retro(self) -> Path:
+        """An adapter of RETRO that was fitted on the documents."""
+        return self.root / "retro"
+
+    @property
     def evaluations(self) -> Path:
         """Folder of all evaluations, and of the texts they rest on; safe to delete."""
         return self.root / "evaluations"

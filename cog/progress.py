@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 LINE_SECONDS = 30.0  # between two lines where stderr is no terminal
+SAMPLE_SECONDS = 1.0
 RATE_SECONDS = 120.0  # the speed is that of the last two minutes
 
 
@@ -97,6 +98,8 @@ class _Count:
     def advance(self, amount: int) -> None:
         now = time.monotonic()
         self.num += amount
+        if len(self.samples) > 2 and now - self.samples[-2][0] < SAMPLE_SECONDS:
+            self.samples.pop()
         self.samples.append((now, self.num))
         while len(self.samples) > 2 and now - self.samples[1][0] > RATE_SECONDS:
             self.samples.popleft()

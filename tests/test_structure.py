@@ -22,7 +22,7 @@ STAGES = sorted(PIPELINE)
 CODE_FOLDERS = ("cog", "workflows", "benchmarks", "scripts", "tests")
 SOURCES = sorted(path for name in CODE_FOLDERS for path in (ROOT / name).rglob("*.py"))
 # stages that run on corpora of their own list, none unless asked
-UNLESS_ASKED = {"datastore": "datastore", "segment": "train", "train": "train"}
+UNLESS_ASKED = {"datastore": "datastore", "retro": "retro", "segment": "train", "train": "train"}
 MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 60
 WRITTEN = {".py", ".md", ".yaml", ".toml", ".txt", ".sh", ".json", ".cfg", ""}

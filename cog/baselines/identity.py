@@ -79,7 +79,7 @@ def identify_system(
             raise GenerationError(
                 "the system retro searches one corpus", found=corpus_id, about=corpus_id
             )
-        folder = get_adapter_folder(paths)
-        load_record(folder, model=model)
-        digest = hashlib.sha256(f"{digest} {digest_adapter(folder)}".encode()).hexdigest()
+        folder = get_adapter_folder(paths, corpus_id)
+        adapter = digest_adapter(folder, load_record(folder, model=model))
+        digest = hashlib.sha256(f"{digest} {adapter}".encode()).hexdigest()
     return SystemIdentity(system, digest, manifest.documents_digest, model, manifest.num_words)

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -26,55 +27,40 @@ def command() -> None:
     metavar="DIR",
     help="Folder of the adapter [default: models/retro].",
 )
+@click.option("--resume", is_flag=True, help="Go on from the last checkpoint in --out.")
 @click.option(
     "--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True
 )
+@click.option("--experiment", default="retro", show_default=True, help="Experiment in MLflow.")
+@click.option("--no-track", is_flag=True, help="Log nothing to MLflow.")
 @click.option("--json", "is_json", is_flag=True, help="Print one JSON object.")
 @click.pass_context
-def train(
-    ctx: click.Context,
-    /,
-    corpus_id: str,
-    max_steps: int | None,
-    max_seconds: float | None,
-    out: Path | None,
-    device: str,
-    *,
-    is_json: bool,
-) -> None:
+def train(ctx: click.Context, /, **given: Any) -> None:  # noqa: ANN401
     """Fit RETRO's adapter to the model, on a corpus and its index.
 
-    Ends at the limit of steps or seconds, 2,000 steps unless given, or on Ctrl-C, and then writes
-    the adapter.
+    Ends at the limit of steps or seconds, that of params.yaml unless given, or on Ctrl-C, and
+    always writes the adapter.
     """
     paths = get_project(ctx)
     params = load_params(paths.params)
-    from cog.baselines.retro.job import MAX_STEPS, SETTINGS, train_adapter
-    from cog.progress import show_progress
+    from cog.evaluation.retro_training import RetroRequest, train_retro
     from cog.registry import load_card
-    from cog.training.schedule import Budget
 
-    corpus_id = load_card(paths, corpus_id).id
-    if max_steps is None and max_seconds is None:
-        max_steps = MAX_STEPS
-    total = max_steps if max_steps is not None else int(max_seconds or 0)
-    unit = "steps" if max_steps is not None else "seconds"
-    with show_progress(f"retro {corpus_id}", total=total, unit=unit) as progress:
-        report = train_adapter(
-            paths,
-            params,
-            corpus_id,
-            out=out,
-            budget=Budget(max_steps, max_seconds),
-            settings=SETTINGS,
-            progress=progress,
-            device=device,
-        )
-    if is_json:
+    request = RetroRequest(
+        corpus_id=load_card(paths, given["corpus_id"]).id,
+        max_steps=given["max_steps"],
+        max_seconds=given["max_seconds"],
+        out=given["out"],
+        is_resumed=given["resume"],
+        device=given["device"],
+    )
+    experiment = None if given["no_track"] else given["experiment"]
+    report = train_retro(paths, params, request, experiment=experiment)
+    if given["is_json"]:
         click.echo(json.dumps(report.to_json()))
         return
-    outcome = report.outcome
-    click.echo(f"{report.folder} · {outcome.steps} steps · {outcome.num_tokens:,} tokens")
-    click.echo(f"loss      {outcome.first_loss:.4f} at first, {outcome.last_loss:.4f} at last")
-    click.echo(f"gates     {', '.join(f'{gate:+.4f}' for gate in outcome.gates)}")
-    click.echo(f"cog: ended by {outcome.reason}", err=True)
+    click.echo(f"{report.folder} · {report.steps} steps · {report.num_tokens:,} tokens")
+    for name, value in {**report.metrics, **report.validation}.items():
+        click.echo(f"{name:36} {value:9.4f}")
+    click.echo(f"{'gates':36} {', '.join(f'{gate:+.4f}' for gate in report.gates)}")
+    click.echo(f"cog: ended by {report.reason}", err=True)

@@ -6,11 +6,11 @@ come out.
 
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from cog.corpus.text_files import digest_text_files, iter_text_documents, list_text_files
 from cog.errors import CheckpointError, TrackingError
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from cog.training.building import TrainingText
     from cog.training.job import TrainJob, TrainReport
     from cog.training.reporting import LogMetrics
+
+Report = TypeVar("Report")
 
 MAX_WORKERS = 8
 NUM_NAMED = 20  # files, in a model's card
@@ -95,7 +97,9 @@ def train_with_tracking(
     unit = "steps" if is_by_steps else "seconds"
     with (
         show_progress(f"train {job.recipe.name}", total=total, unit=unit) as progress,
-        _follow(paths, job, experiment=experiment, progress=progress) as log,
+        follow_run(
+            paths, job.out.name, _list_params(job), experiment=experiment, progress=progress
+        ) as log,
     ):
         return train(job, progress=progress, log=log)
 
@@ -126,23 +130,34 @@ def train_on_corpus(paths: ProjectPaths, params: Params, corpus_id: str) -> "Tra
         num_workers=None,
         device="auto",
     )
-    if _is_finished(paths, params, request):
-        shutil.rmtree(paths.corpus(corpus_id).model)
+    job = make_job(paths, params, request)
+    return go_on_or_begin_anew(
+        job.out,
+        max_steps=job.budget.max_steps or 0,
+        run=lambda: train_with_tracking(paths, params, request, experiment="train"),
+    )
+
+
+def go_on_or_begin_anew(folder: Path, *, max_steps: int, run: Callable[[], Report]) -> Report:
+    """Go on with a run that broke off; replace what was finished, or is of something else.
+
+    :param folder: Folder of what is trained.
+    :param max_steps: Number of steps of a finished run.
+    :param run: Trains, going on from the last checkpoint if there is one.
+    :returns: What ``run`` returns.
+    """
+    from cog.training.checkpoint import find_checkpoints, load_position
+
+    found = find_checkpoints(folder / "run" / "checkpoints")
+    if found and load_position(found[-1]).step >= max_steps:
+        shutil.rmtree(folder)
     try:
-        return train_with_tracking(paths, params, request, experiment="train")
+        return run()
     except CheckpointError as error:
         if not Path(error.about).name.startswith("step-"):
             raise
-        shutil.rmtree(paths.corpus(corpus_id).model)
-        return train_with_tracking(paths, params, request, experiment="train")
-
-
-def _is_finished(paths: ProjectPaths, params: Params, request: TrainRequest) -> bool:
-    from cog.training.checkpoint import find_checkpoints, load_position
-
-    job = make_job(paths, params, request)
-    found = find_checkpoints(job.out / "run" / "checkpoints")
-    return bool(found) and load_position(found[-1]).step >= (job.budget.max_steps or 0)
+        shutil.rmtree(folder)
+        return run()
 
 
 def make_job(paths: ProjectPaths, params: Params, request: TrainRequest) -> "TrainJob":
@@ -233,16 +248,7 @@ def _describe(licence: "Licence") -> str:
     return ", ".join(part for part in known if part)
 
 
-@contextmanager
-def _follow(
-    paths: ProjectPaths, job: "TrainJob", *, experiment: str | None, progress: Progress
-) -> "Iterator[LogMetrics | None]":
-    if experiment is None:
-        yield None
-        return
-    from cog.evaluation.tracking import Tracker, choose_uri
-
-    choose_uri(paths)  # refused before anything is written
+def _list_params(job: "TrainJob") -> dict[str, str]:
     described = {
         **job.about,
         "profile": job.recipe.name,
@@ -252,8 +258,35 @@ def _follow(
         "max_seconds": str(job.budget.max_seconds),
         "from": str(job.source),
     }
-    params = {name.replace(" ", "_"): value for name, value in described.items()}
-    with Tracker(paths, experiment).follow_training(job.out.name, params) as log:
+    return {name.replace(" ", "_"): value for name, value in described.items()}
+
+
+@contextmanager
+def follow_run(
+    paths: ProjectPaths,
+    name: str,
+    described: Mapping[str, str],
+    *,
+    experiment: str | None,
+    progress: Progress,
+) -> "Iterator[LogMetrics | None]":
+    """Log a training run to MLflow while it runs.
+
+    :param paths: The project.
+    :param name: Name of the run.
+    :param described: What it was started with.
+    :param experiment: Experiment in MLflow; None to log nothing, and to load no MLflow.
+    :param progress: Told if a point could not be logged.
+    :yields: What takes the metrics of a step; None for nobody.
+    :raises TrackingError: If MLflow refuses.
+    """
+    if experiment is None:
+        yield None
+        return
+    from cog.evaluation.tracking import Tracker, choose_uri
+
+    choose_uri(paths)  # refused before anything is written
+    with Tracker(paths, experiment).follow_training(name, described) as log:
         yield _forgiving(log, progress)
 
 

@@ -82,6 +82,14 @@ class NumberedBatch:
     batch: Batch
     documents: NDArray[np.int64]
 
+    @property
+    def num_tokens(self) -> int:
+        """Number of tokens that are learnt from.
+
+        :returns: The count.
+        """
+        return self.batch.num_tokens
+
 
 class BatchMaker:
     """Draws, assembles and labels batches.

@@ -4,35 +4,33 @@ The folder holds the model, and in ``run/`` what the run needs to go on: checkpo
 Whatever ends the run, the model is written before.
 """
 
-import fcntl
-from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-from accelerate import Accelerator
 from accelerate.utils import set_seed
 
-from cog.errors import CheckpointError, TrainingError
+from cog.model.config import CONFIG_FILE
 from cog.model.fingerprint import fingerprint_model
 from cog.paths import get_cache_folder
 from cog.progress import Progress, SilentProgress
 from cog.training.batches import iter_batches
 from cog.training.building import TrainingText
-from cog.training.checkpoint import RunIdentity, find_checkpoints
+from cog.training.checkpoint import RunIdentity
+from cog.training.lesson import CopyLesson
 from cog.training.loop import LoopFiles, LoopReports, Outcome, TrainingLoop
 from cog.training.opening import OpenedModel, find_bases, open_model
 from cog.training.peak import get_peak
 from cog.training.preparing import TrainingData, check_phrases, prepare_data
 from cog.training.recipe import Recipe
 from cog.training.reporting import LogMetrics, MetricsFile, load_metrics
+from cog.training.run_folder import RUN_FOLDER, find_start, hold_run_folder, make_accelerator
 from cog.training.schedule import Budget
 from cog.training.stopping import watch_signals
 from cog.training.validation import make_validation
 
-RUN_FOLDER = "run"
 COPY, TOKENS = "copy", "tokens"
 
 
@@ -124,13 +122,19 @@ def train(job: TrainJob, *, progress: Progress, log: LogMetrics | None) -> Train
         finite (the last good model is written even so).
     :raises CheckpointError: If the folder holds something else.
     """
-    accelerator = _make_accelerator(job.device)
+    accelerator = make_accelerator(job.device)
     if not accelerator.is_main_process:
         progress = SilentProgress()
     run_folder = job.out / RUN_FOLDER
     with accelerator.main_process_first():
-        checkpoint = _find_start(job, run_folder, progress)
-    with _hold_folder(run_folder, is_main=accelerator.is_main_process):
+        checkpoint = find_start(
+            job.out,
+            is_resumed=job.is_resumed,
+            config=CONFIG_FILE,
+            run="name another --out; --from goes on from a model",
+            progress=progress,
+        )
+    with hold_run_folder(job.out, is_main=accelerator.is_main_process):
         with accelerator.main_process_first():
             bases = find_bases(job.recipe, job.source, out=job.out, text=job.text, seed=job.seed)
             data = prepare_data(
@@ -149,7 +153,8 @@ def train(job: TrainJob, *, progress: Progress, log: LogMetrics | None) -> Train
         opened = open_model(bases, job.recipe, objective=job.objective, device=accelerator.device)
         loop = TrainingLoop(
             opened.model,
-            recipe=job.recipe,
+            lesson=CopyLesson(opened.model, job.recipe),
+            settings=job.recipe.loop,
             budget=job.budget,
             accelerator=accelerator,
             identity=_identify(job, opened, data),
@@ -246,69 +251,6 @@ def _log_start(
         log(0, found)
     said = " ".join(f"{name} {value:.3f}" for name, value in measured.items())
     progress.say(f"validation at step 0: {said}")
-
-
-def _find_start(job: TrainJob, run_folder: Path, progress: Progress) -> Path | None:
-    found = find_checkpoints(run_folder / "checkpoints")
-    if job.is_resumed:
-        if not found:
-            progress.say("nothing to resume: training begins at the start")
-        return found[-1] if found else None
-    if found:
-        raise CheckpointError(
-            f"{job.out} must be free for a new run",
-            found=f"{found[-1].name} of a run in it",
-            run="go on with it (--resume), remove it, or name another --out",
-            about=str(job.out),
-        )
-    if any(job.out.glob("config.yaml")):
-        raise CheckpointError(
-            f"{job.out} must be free for a new model",
-            found="a model in it",
-            run="name another --out; --from goes on from a model",
-            about=str(job.out),
-        )
-    return None
-
-
-@contextmanager
-def _hold_folder(run_folder: Path, *, is_main: bool) -> Iterator[None]:
-    try:
-        run_folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise CheckpointError(
-            f"{run_folder.parent} must be a folder for the model",
-            found=error.strerror or str(error),
-            run="name another --out",
-            about=str(run_folder.parent),
-        ) from error
-    if not is_main:
-        yield
-        return
-    with (run_folder / ".lock").open("a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise TrainingError(
-                f"{run_folder.parent} must be free",
-                found="another process that trains into it",
-                run="wait for it, or name another --out",
-                about=str(run_folder.parent),
-            ) from None
-        yield
-
-
-def _make_accelerator(device: str) -> Accelerator:
-    has_gpu = torch.cuda.is_available()
-    if device == "cuda" and not has_gpu:
-        raise CheckpointError(
-            "--device cuda needs a GPU", found="no GPU that torch can use", run="use --device cpu"
-        )
-    is_cpu = device == "cpu" or not has_gpu
-    if not is_cpu:
-        torch.backends.cuda.matmul.allow_tf32 = True
-        torch.backends.cudnn.allow_tf32 = True
-    return Accelerator(cpu=is_cpu, mixed_precision="no" if is_cpu else "bf16")
 
 
 def _identify(job: TrainJob, opened: OpenedModel, data: TrainingData) -> RunIdentity:

@@ -5,10 +5,11 @@ norm of the gradients are looked at, so what is in memory is always good.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from accelerate import Accelerator
@@ -16,19 +17,16 @@ from torch import Tensor, nn
 
 from cog.errors import TrainingError
 from cog.progress import Progress
-from cog.training.batches import NumberedBatch
 from cog.training.checkpoint import RunIdentity, RunPosition, load_checkpoint, save_checkpoint
-from cog.training.recipe import Recipe
+from cog.training.lesson import TOTAL, Lesson, LoopBatch, LoopSettings
 from cog.training.reporting import LogMetrics, Meter, MetricsFile
 from cog.training.schedule import Budget, rate_factor
 from cog.training.stopping import StopRequest
-from cog.training.tensors import to_tensors
 
 BETAS = (0.9, 0.95)
 LOGGED_STEPS = 10  # between two points in MLflow
 
 Validate = Callable[[nn.Module], Mapping[str, float]]
-NameDocuments = Callable[[NumberedBatch], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +54,9 @@ class LoopReports:
 
     progress: Progress
     log: LogMetrics | None
-    name_documents: NameDocuments
+    name_documents: Callable[[Any], str]
     peak: float
-    count_operations: Callable[[NumberedBatch], float]
+    count_operations: Callable[[Any], float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +85,8 @@ class TrainingLoop:
     """A run: model and optimiser, and how far they are.
 
     :param model: The model to train, on its device.
-    :param recipe: How it is trained.
+    :param lesson: What it learns.
+    :param settings: How it is trained.
     :param budget: When the run ends.
     :param accelerator: The device or devices.
     :param identity: What the run is, for its checkpoints.
@@ -98,18 +97,19 @@ class TrainingLoop:
         self,
         model: nn.Module,
         *,
-        recipe: Recipe,
+        lesson: Lesson,
+        settings: LoopSettings,
         budget: Budget,
         accelerator: Accelerator,
         identity: RunIdentity,
         files: LoopFiles,
     ) -> None:
-        self._recipe, self._budget, self.accelerator = recipe, budget, accelerator
+        self._lesson, self._settings = lesson, settings
+        self._budget, self.accelerator = budget, accelerator
         self._identity, self._files = identity, files
         self.model = model
-        groups = model.parameter_groups(recipe.model.rates)  # type: ignore[operator]
         optimizer = torch.optim.AdamW(
-            _split_decay(groups, weight_decay=recipe.loop.weight_decay),
+            _split_decay(lesson.group_parameters(), weight_decay=settings.weight_decay),
             betas=BETAS,
             fused=accelerator.device.type == "cuda",
         )
@@ -147,14 +147,14 @@ class TrainingLoop:
 
         :yields: Numbers, without end.
         """
-        number = self.position.step * self._recipe.loop.accumulation_steps
+        number = self.position.step * self._settings.accumulation_steps
         while True:
             yield number * self.accelerator.num_processes + self.accelerator.process_index
             number += 1
 
     def run(
         self,
-        batches: Iterator[NumberedBatch],
+        batches: Iterator[LoopBatch],
         *,
         validate: Validate | None,
         stop: StopRequest,
@@ -186,18 +186,18 @@ class TrainingLoop:
                 metrics = self._take_step(batches, meter, reports)
                 if file is not None:
                     file.write(self.position.step, metrics)
-                if self.position.step % self._recipe.loop.validation_steps == 0:
+                if self.position.step % self._settings.validation_steps == 0:
                     validation = self._validate(validate, reports, file)
                 self._log(reports, metrics, validation)
-                if self.position.step % self._recipe.loop.checkpoint_steps == 0:
+                if self.position.step % self._settings.checkpoint_steps == 0:
                     self.save()
-            if self.position.step % self._recipe.loop.validation_steps:
+            if self.position.step % self._settings.validation_steps:
                 validation = self._validate(validate, reports, file)
                 self._log(reports, metrics, validation, is_last=True)
         finally:
             if file is not None:
                 file.close()
-        if self.position.step % self._recipe.loop.checkpoint_steps or self.position == start:
+        if self.position.step % self._settings.checkpoint_steps or self.position == start:
             self.save()
         return Outcome(
             position=self.position,
@@ -218,7 +218,7 @@ class TrainingLoop:
         is_last: bool = False,
     ) -> None:
         step = self.position.step
-        is_validated = is_last or step % self._recipe.loop.validation_steps == 0
+        is_validated = is_last or step % self._settings.validation_steps == 0
         if reports.log is not None and (is_validated or step % LOGGED_STEPS == 0):
             reports.log(step, {**metrics, **(validation if is_validated else {})})
 
@@ -233,20 +233,19 @@ class TrainingLoop:
         return reason
 
     def _take_step(
-        self, batches: Iterator[NumberedBatch], meter: Meter, reports: LoopReports
+        self, batches: Iterator[LoopBatch], meter: Meter, reports: LoopReports
     ) -> dict[str, float]:
         self._wrapped.train()
         made, sums = self._accumulate(batches)
-        norm = self.accelerator.clip_grad_norm_(
-            self._parameters, self._recipe.loop.max_gradient_norm
-        )
-        total, token, phrase, gradient_norm = [*sums.tolist(), float(norm)]
+        norm = self.accelerator.clip_grad_norm_(self._parameters, self._settings.max_gradient_norm)
+        losses = dict(zip(sums, torch.stack(list(sums.values())).tolist(), strict=True))
+        total, gradient_norm = losses[TOTAL], float(norm)
         if not (math.isfinite(total) and math.isfinite(gradient_norm)):
             self._optimizer.zero_grad(set_to_none=True)
             raise self._not_finite(made, total, gradient_norm, reports)
         factor = self._update(meter.seconds)
         num_processes = self.accelerator.num_processes
-        num_tokens = num_processes * sum(each.batch.num_tokens for each in made)
+        num_tokens = num_processes * sum(each.num_tokens for each in made)
         operations = num_processes * sum(reports.count_operations(each) for each in made)
         self.position = RunPosition(
             step=self.position.step + 1,
@@ -255,10 +254,8 @@ class TrainingLoop:
         )
         meter.count(step=self.position.step, num_tokens=num_tokens, operations=operations)
         metrics = {
-            "loss": total,
-            "token_loss": token,
-            "phrase_loss": phrase,
-            "phrase_share": _share_of_phrases(made),
+            **losses,
+            **self._lesson.describe(made),
             "gradient_norm": gradient_norm,
             "rate_factor": factor,
             "tokens_per_second": meter.tokens_per_second,
@@ -268,29 +265,30 @@ class TrainingLoop:
         meter.say(metrics)
         return metrics
 
-    def _accumulate(self, batches: Iterator[NumberedBatch]) -> tuple[list[NumberedBatch], Tensor]:
-        num_batches = self._recipe.loop.accumulation_steps
-        device = self.accelerator.device
-        made: list[NumberedBatch] = []
-        sums = torch.zeros(3, device=device)
+    def _accumulate(
+        self, batches: Iterator[LoopBatch]
+    ) -> tuple[Sequence[LoopBatch], Mapping[str, Tensor]]:
+        num_batches = self._settings.accumulation_steps
+        made: list[LoopBatch] = []
+        sums: dict[str, Tensor] = {}
         for place in range(num_batches):
-            numbered = next(batches)
-            made.append(numbered)
+            batch = next(batches)
+            made.append(batch)
             is_last = place == num_batches - 1  # gradients travel between devices with it only
             with nullcontext() if is_last else self.accelerator.no_sync(self._wrapped):
-                tensors = to_tensors(numbered.batch, self._recipe.model.losses, device)
-                losses = self._wrapped(tensors)
-                self.accelerator.backward(losses.total / num_batches)
-            parts = (losses.total, losses.token, losses.phrase)
-            sums += torch.stack([part.detach().float() for part in parts]) / num_batches
+                losses = self._lesson.compute_losses(self._wrapped, batch)
+                self.accelerator.backward(losses[TOTAL] / num_batches)
+            for name, loss in losses.items():
+                part = loss.detach().float() / num_batches
+                sums[name] = sums[name] + part if name in sums else part
         return made, sums
 
     def _update(self, seconds: float) -> float:
-        loop = self._recipe.loop
+        settings = self._settings
         factor = rate_factor(
             self._budget.progress(steps=self.position.step + 0.5, seconds=seconds),
-            warmup=loop.warmup_share,
-            final=loop.final_rate_share,
+            warmup=settings.warmup_share,
+            final=settings.final_rate_share,
         )
         for group, rate in zip(self._optimizer.param_groups, self._rates, strict=True):
             group["lr"] = rate * factor
@@ -312,7 +310,7 @@ class TrainingLoop:
         return found
 
     def _not_finite(
-        self, made: list[NumberedBatch], loss: float, norm: float, reports: LoopReports
+        self, made: Sequence[LoopBatch], loss: float, norm: float, reports: LoopReports
     ) -> TrainingError:
         numbers = ", ".join(str(each.number) for each in made)
         documents = "; ".join(reports.name_documents(each) for each in made)
@@ -337,9 +335,3 @@ def _split_decay(
             if chosen:
                 split.append({**rest, "params": chosen, "weight_decay": decay})
     return split
-
-
-def _share_of_phrases(made: list[NumberedBatch]) -> float:
-    num_queries = sum(each.batch.num_queries for each in made)
-    num_phrases = sum(int(each.batch.is_phrase.sum()) for each in made)
-    return num_phrases / max(1, num_queries)

@@ -1,60 +1,84 @@
-"""The adapter: hidden states and encoded neighbours go in, hidden states come out."""
+"""The adapter: hidden states and neighbours go in, hidden states come out (Borgeaud et al. 2022).
+
+Tokens of neighbours are packed, so that no linear layer computes padding.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
+
+from cog.baselines.retro.config import RetroConfig
+from cog.baselines.retro.neighbours import Neighbours
 
 INITIAL_SCALE = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class RetroConfig:
-    """Sizes of the adapter.
+class Placement:
+    """Which memory each token of a pass looks into.
 
-    :param dim: Width of the prefix encoder.
-    :param num_heads: Number of attention heads, of the cross-attention and of the encoder.
-    :param chunk_tokens: Number of tokens after which neighbours are retrieved anew.
-    :param num_neighbours: Number of neighbours of a chunk.
-    :param neighbour_tokens: Number of tokens of a neighbour, at most.
-    :param continuation_tokens: Number of tokens of what follows it, at most.
-    :param cross_layers: Layers of the prefix encoder after which neighbours are attended to.
-    :param encoder_layers: Number of layers of the encoder of neighbours.
+    :param seen: Tokens that look into one; None if all do, as many per memory and in the order of
+        memories, so that nothing has to be laid out. *Shape:* ``(num_seen,)``
+    :param owners: The memory of each of those. *Shape:* ``(num_seen,)``
+    :param slots: Its place among the tokens of the same memory. *Shape:* ``(num_seen,)``
+    :param num_seen: Number of tokens that look into one.
+    :param num_slots: Largest number of tokens of a memory.
     """
 
-    dim: int
-    num_heads: int
-    chunk_tokens: int
-    num_neighbours: int
-    neighbour_tokens: int
-    continuation_tokens: int
-    cross_layers: tuple[int, ...]
-    encoder_layers: int
+    seen: Tensor | None
+    owners: Tensor
+    slots: Tensor
+    num_seen: int
+    num_slots: int
 
-    @property
-    def max_neighbour_tokens(self) -> int:
-        """Number of tokens of a neighbour with its continuation, at most.
+    @classmethod
+    def make(
+        cls, token_memories: NDArray[np.int64], *, num_memories: int, device: torch.device
+    ) -> "Placement":
+        """Lay out the tokens of a pass.
 
-        :returns: The count.
+        :param token_memories: The memory of each token; -1 for none. *Shape:* ``(num_tokens,)``
+        :param num_memories: Number of memories.
+        :param device: Where the pass is computed.
+        :returns: The layout.
         """
-        return self.neighbour_tokens + self.continuation_tokens
+        seen = np.flatnonzero(token_memories >= 0)
+        seen = seen[np.argsort(token_memories[seen], kind="stable")]
+        owners = token_memories[seen]
+        counts = np.bincount(owners, minlength=num_memories)
+        slots = np.arange(len(seen)) - (counts.cumsum() - counts)[owners]
+        num_slots = int(counts.max(initial=0))
+        is_dense = len(seen) == len(token_memories) == num_memories * num_slots
+        is_dense = is_dense and bool((seen == np.arange(len(seen))).all())
+        return cls(
+            None if is_dense else torch.from_numpy(seen).to(device),
+            torch.from_numpy(owners).to(device),
+            torch.from_numpy(slots).to(device),
+            len(seen),
+            num_slots,
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What the tokens of one pass attend to.
+    """What the tokens of a pass attend to.
 
-    :param states: Encoded neighbours. *Shape:* ``(num_memories, memory_len, dim)``
+    :param keys: Keys of the neighbours of each chunk, one tensor per layer that attends. *Shape:*
+        ``(num_memories, num_heads, memory_len, head_dim)``
+    :param values: Their values. *Shape:* as ``keys``
     :param mask: What is no padding. *Shape:* ``(num_memories, memory_len)``, bool
-    :param token_memories: The memory of each token of the pass, in the order of the pass; -1 for
-        none. *Shape:* ``(num_tokens,)``, int64
+    :param placement: Who looks where.
     """
 
-    states: Tensor
+    keys: tuple[Tensor, ...]
+    values: tuple[Tensor, ...]
     mask: Tensor
-    token_memories: Tensor
+    placement: Placement
 
 
 def get_chunk(position: int, *, chunk_tokens: int) -> int:
@@ -68,6 +92,44 @@ def get_chunk(position: int, *, chunk_tokens: int) -> int:
     :returns: The chunk; -1 for none.
     """
     return (position + 1) // chunk_tokens - 1
+
+
+class EncoderLayer(nn.Module):
+    """A layer of a bidirectional Transformer, norm first, over packed tokens.
+
+    :param dim: Width.
+    :param num_heads: Number of heads.
+    """
+
+    def __init__(self, dim: int, num_heads: int) -> None:
+        super().__init__()
+        self.num_heads = num_heads
+        self.norm = nn.LayerNorm(dim)
+        self.query_key_value = nn.Linear(dim, 3 * dim)
+        self.output = nn.Linear(dim, dim)
+        self.feed = nn.Sequential(
+            nn.LayerNorm(dim), nn.Linear(dim, 2 * dim), nn.GELU(), nn.Linear(2 * dim, dim)
+        )
+
+    def forward(self, states: Tensor, neighbours: Neighbours) -> Tensor:
+        """Let the tokens of each neighbour see each other.
+
+        :param states: *Shape:* ``(num_tokens, dim)``
+        :param neighbours: Where they belong.
+        :returns: *Shape:* ``(num_tokens, dim)``
+        """
+        joined = self.query_key_value(self.norm(states))
+        query, key, value = (
+            split_heads(part, self.num_heads)
+            for part in pick_rows(joined, neighbours.padded_rows).chunk(3, dim=-1)
+        )
+        attended = nn.functional.scaled_dot_product_attention(
+            query, key, value, attn_mask=neighbours.padded_mask[:, None, None, :]
+        )
+        packed = attended.transpose(1, 2).flatten(2)[neighbours.owners, neighbours.positions]
+        states = states + self.output(packed)
+        updated: Tensor = states + self.feed(states)
+        return updated
 
 
 class NeighbourEncoder(nn.Module):
@@ -85,31 +147,20 @@ class NeighbourEncoder(nn.Module):
         )
         self.enter = nn.LayerNorm(config.dim)
         self.layers = nn.ModuleList(
-            nn.TransformerEncoderLayer(
-                config.dim,
-                config.num_heads,
-                2 * config.dim,
-                dropout=0.0,
-                activation="gelu",
-                batch_first=True,
-                norm_first=True,
-            )
-            for _ in range(config.encoder_layers)
+            EncoderLayer(config.dim, config.num_heads) for _ in range(config.encoder_layers)
         )
         self.leave = nn.LayerNorm(config.dim)
 
-    def forward(self, embeddings: Tensor, mask: Tensor) -> Tensor:
+    def forward(self, embeddings: Tensor, neighbours: Neighbours) -> Tensor:
         """Encode neighbours.
 
-        :param embeddings: Token embeddings. *Shape:* ``(num_neighbours, neighbour_len, dim)``
-        :param mask: What is no padding. *Shape:* ``(num_neighbours, neighbour_len)``
-        :returns: *Shape:* ``(num_neighbours, neighbour_len, dim)``
+        :param embeddings: Token embeddings. *Shape:* ``(num_tokens, dim)``
+        :param neighbours: Where they belong.
+        :returns: *Shape:* ``(num_tokens, dim)``
         """
-        states = self.enter(embeddings) + self.positions[: embeddings.shape[1]]
-        hidden = ~mask
-        hidden[:, 0] = False  # a neighbour without a token still needs something to attend to
+        states = self.enter(embeddings) + self.positions[neighbours.positions]
         for layer in self.layers:
-            states = layer(states, src_key_padding_mask=hidden)
+            states = layer(states, neighbours)
         found: Tensor = self.leave(states)
         return found
 
@@ -132,40 +183,49 @@ class CrossAttention(nn.Module):
         self.output = nn.Linear(dim, dim, bias=False)
         self.gate = nn.Parameter(torch.zeros(1))
 
-    def forward(self, hidden: Tensor, memory: Memory) -> Tensor:
+    def project(self, states: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys and values of neighbours.
+
+        :param states: Encoded tokens. *Shape:* ``(num_tokens, dim)``
+        :param rows: The tokens of each memory. *Shape:* ``(num_memories, memory_len)``
+        :returns: Both of *Shape:* ``(num_memories, num_heads, memory_len, head_dim)``
+        """
+        key, value = pick_rows(self.key_value(states), rows).chunk(2, dim=-1)
+        return split_heads(key, self.num_heads), split_heads(value, self.num_heads)
+
+    def forward(
+        self, hidden: Tensor, pair: tuple[Tensor, Tensor], mask: Tensor, placement: Placement
+    ) -> Tensor:
         """Attend.
 
         :param hidden: Hidden states of the tokens of a pass. *Shape:* ``(num_tokens, dim)``
-        :param memory: What each of them sees.
-        :returns: What is added to them; 0 for tokens that see nothing. *Shape:* ``(num_tokens,
-            dim)``
+        :param pair: Keys and values, as :meth:`project` gives them.
+        :param mask: What is no padding. *Shape:* ``(num_memories, memory_len)``
+        :param placement: Who looks where.
+        :returns: What is added to the states; 0 for tokens that see nothing. *Shape:*
+            ``(num_tokens, dim)``
         """
-        seen = (memory.token_memories >= 0).nonzero().squeeze(1)
-        update = torch.zeros_like(hidden)
-        if len(seen) == 0:
-            return update
-        owner = memory.token_memories[seen]
-        order = torch.argsort(owner, stable=True)
-        seen, owner = seen[order], owner[order]
-        counts = torch.bincount(owner, minlength=len(memory.states))
-        slots = torch.arange(len(owner), device=owner.device) - (counts.cumsum(0) - counts)[owner]
-        queries = hidden.new_zeros(len(memory.states), int(counts.max()), hidden.shape[1])
-        queries[owner, slots] = self.query(self.norm(hidden[seen]))
-        keys, values = self.key_value(memory.states).chunk(2, dim=-1)
+        seen = placement.seen
+        queries = self.query(self.norm(hidden if seen is None else hidden[seen]))
+        shape = (len(mask), placement.num_slots, hidden.shape[1])
+        if seen is None:
+            padded = queries.view(shape)
+        else:
+            padded = queries.new_zeros(shape)
+            padded[placement.owners, placement.slots] = queries
         attended = nn.functional.scaled_dot_product_attention(
-            self._split(queries),
-            self._split(keys),
-            self._split(values),
-            attn_mask=memory.mask[:, None, None, :],
+            split_heads(padded, self.num_heads), *pair, attn_mask=mask[:, None, None, :]
         )
-        joined = attended.transpose(1, 2).flatten(2)[owner, slots]  # (num_seen, dim)
-        update[seen] = torch.tanh(self.gate) * self.output(joined)
+        joined = attended.transpose(1, 2).flatten(2)  # (num_memories, num_slots, dim)
+        rows = joined.flatten(0, 1)
+        if seen is not None:
+            rows = joined[placement.owners, placement.slots]
+        found: Tensor = torch.tanh(self.gate) * self.output(rows)
+        if seen is None:
+            return found
+        update = found.new_zeros(hidden.shape)
+        update[seen] = found
         return update
-
-    def _split(self, states: Tensor) -> Tensor:
-        # (batch, length, dim) -> (batch, num_heads, length, head_dim)
-        batch, length, dim = states.shape
-        return states.view(batch, length, self.num_heads, dim // self.num_heads).transpose(1, 2)
 
 
 class RetroAdapter(nn.Module):
@@ -189,6 +249,15 @@ class RetroAdapter(nn.Module):
         )
         self._memory: Memory | None = None
 
+    @property
+    def gates(self) -> list[float]:
+        """How far the gates are open.
+
+        :returns: Factors of what is attended to, from the first layer on; 0 is closed.
+        """
+        values = [value for name, value in self.named_parameters() if name.endswith(".gate")]
+        return [float(torch.tanh(value.detach())) for value in values]
+
     def attach(self, layers: Sequence[nn.Module]) -> list[RemovableHandle]:
         """Put the cross-attention behind layers of a prefix encoder.
 
@@ -196,8 +265,8 @@ class RetroAdapter(nn.Module):
         :returns: Handles that undo it.
         """
         return [
-            layers[layer].register_forward_hook(self._make_hook(str(layer)))
-            for layer in self.config.cross_layers
+            layers[layer].register_forward_hook(self._make_hook(number))
+            for number, layer in enumerate(self.config.cross_layers)
         ]
 
     def set_memory(self, memory: Memory | None) -> None:
@@ -207,28 +276,82 @@ class RetroAdapter(nn.Module):
         """
         self._memory = memory
 
-    def encode(self, embeddings: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    def encode(
+        self, embeddings: Tensor, neighbours: Neighbours
+    ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
         """Encode the neighbours of chunks.
 
-        :param embeddings: Token embeddings. *Shape:* ``(num_chunks, num_neighbours,
-            neighbour_len, dim)``
-        :param mask: What is no padding. *Shape:* ``(num_chunks, num_neighbours, neighbour_len)``
-        :returns: States of *Shape:* ``(num_chunks, num_neighbours * neighbour_len, dim)`` and
-            their mask
+        :param embeddings: Token embeddings. *Shape:* ``(num_tokens, dim)``
+        :param neighbours: Where they belong.
+        :returns: Keys and values of each layer that attends. *Shape:* ``(num_memories, num_heads,
+            memory_len, head_dim)``
         """
-        states = self.encoder(embeddings.flatten(0, 1), mask.flatten(0, 1))
-        return states.unflatten(0, mask.shape[:2]).flatten(1, 2), mask.flatten(1, 2)
+        states = self.encoder(embeddings, neighbours)
+        pairs = [
+            layer.project(states, neighbours.memory_rows)  # type: ignore[operator]
+            for layer in self.cross.values()
+        ]
+        return tuple(key for key, _ in pairs), tuple(value for _, value in pairs)
 
-    def _make_hook(self, layer: str):  # type: ignore[no-untyped-def]  # noqa: ANN202
+    def _make_hook(self, number: int):  # type: ignore[no-untyped-def]  # noqa: ANN202
+        cross = self.cross[str(self.config.cross_layers[number])]
+
         def hook(_module: nn.Module, _inputs: object, output: object) -> object:
             memory = self._memory
-            if memory is None or len(memory.states) == 0:
+            if memory is None or memory.placement.num_seen == 0:
                 return output
             hidden = output[0] if isinstance(output, tuple) else output
             assert isinstance(hidden, Tensor)
+            pair = memory.keys[number], memory.values[number]
             flat = hidden.reshape(-1, hidden.shape[-1])
-            update = self.cross[layer](flat.to(memory.states.dtype), memory)
+            update = cross(flat, pair, memory.mask, memory.placement)
             changed = hidden + update.to(hidden.dtype).reshape(hidden.shape)
             return (changed, *output[1:]) if isinstance(output, tuple) else changed
 
         return hook
+
+
+def make_adapter(config: RetroConfig, *, seed: int) -> RetroAdapter:
+    """Make an adapter that changes nothing yet.
+
+    :param config: The sizes.
+    :param seed: Seed of its weights.
+    :returns: The adapter, on the CPU.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return RetroAdapter(config)
+
+
+def pick_rows(states: Tensor, rows: Tensor) -> Tensor:
+    """Lay packed states out.
+
+    :param states: *Shape:* ``(num_tokens, dim)``
+    :param rows: The state at each place. *Shape:* ``(batch, length)``
+    :returns: *Shape:* ``(batch, length, dim)``
+    """
+    # an embedding, whose gradient is summed faster than that of an index
+    return nn.functional.embedding(rows, states)
+
+
+def split_heads(states: Tensor, num_heads: int) -> Tensor:
+    """Split the width into heads.
+
+    :param states: *Shape:* ``(batch, length, dim)``
+    :param num_heads: Number of heads.
+    :returns: *Shape:* ``(batch, num_heads, length, head_dim)``
+    """
+    batch, length, dim = states.shape
+    return states.view(batch, length, num_heads, dim // num_heads).transpose(1, 2)
+
+
+def find_layers(network: nn.Module) -> list[nn.Module]:
+    """The layers of a causal language model.
+
+    :param network: The model, as transformers loads it.
+    :returns: All its layers, from the first on.
+    """
+    body = network.base_model
+    layers = getattr(body, "layers", None) or body.h  # type: ignore[union-attr]
+    assert isinstance(layers, nn.ModuleList)
+    return list(layers)

@@ -1,6 +1,10 @@
-"""Training batches of the adapter: an open index goes in, windows and their neighbours come out."""
+"""Training batches of the adapter: the number of a batch goes in, its windows come out.
 
-from collections.abc import Iterator
+A batch is a pure function of the seed and its number, so that a run that goes on after a break
+needs nothing but its step.
+"""
+
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,31 +12,40 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from cog.baselines.retro.adapter import RetroConfig, get_chunk
-from cog.baselines.retro.neighbours import Neighbours, NeighbourSource
-from cog.errors import TrainingError
-from cog.index.reader import PhraseIndex
-from cog.model.load import CogModel
+from cog.baselines.retro.adapter import get_chunk
+from cog.baselines.retro.examples import RetroExamples
+from cog.baselines.retro.neighbours import Neighbours, lay_out
+from cog.training.sampler import BatchSampler, SamplerSettings
 
 IGNORED = -100  # target of a position that does not count
-MAX_DRAWS = 1000  # documents drawn in vain before a corpus is refused
+MAX_POOLED = 8  # batches drawn together and sorted by length, so that little is padding
 
 
 @dataclass(frozen=True, slots=True)
 class RetroBatch:
-    """Windows of documents, and what each of their tokens may see.
+    """Windows of documents, and what their tokens may see.
 
-    :param inputs: Token ids, padded with 0. *Shape:* ``(batch, prefix_len)``
-    :param targets: The token after each; ``IGNORED`` where none counts. *Shape:* as ``inputs``
-    :param neighbours: The neighbours of the chunks that have ended; None if none has.
-    :param token_memories: The chunk of each position; -1 for none. *Shape:* ``(batch *
-        prefix_len,)``
+    The tokens of a window before the last one of its first chunk see no neighbours: they are only
+    read. The others are learnt from.
+
+    :param number: Number of the batch.
+    :param read_ids: Tokens that are only read. *Shape:* ``(batch, chunk_tokens - 1)``
+    :param learnt_ids: The tokens after them, padded with 0. *Shape:* ``(batch, learnt_len)``
+    :param targets: The token after each of those; ``IGNORED`` for padding. *Shape:* as
+        ``learnt_ids``
+    :param neighbours: The neighbours of the chunks; None if they have none.
+    :param token_memories: The chunk that each of the learnt tokens sees; -1 for none. *Shape:*
+        ``(batch * learnt_len,)``
+    :param documents: The documents. *Shape:* ``(batch,)``
     """
 
-    inputs: Tensor
+    number: int
+    read_ids: Tensor
+    learnt_ids: Tensor
     targets: Tensor
     neighbours: Neighbours | None
-    token_memories: Tensor
+    token_memories: NDArray[np.int64]
+    documents: NDArray[np.int64]
 
     @property
     def num_tokens(self) -> int:
@@ -44,96 +57,114 @@ class RetroBatch:
 
 
 class RetroBatches:
-    """Draws windows of an index's documents, long documents more often.
+    """Draws batches from some windows: each window once, in an order of its own, again and again.
 
-    :param model: The model.
-    :param index: The open index.
-    :param config: The adapter's sizes.
-    :param batch_windows: Number of windows of a batch.
-    :param window_tokens: Number of tokens of a window, at most.
-    :param seed: Seed of the draw.
-    :raises GenerationError: If nothing in the index has a continuation.
+    :param examples: All windows.
+    :param windows: Those that may be drawn. *Shape:* ``(num_candidates,)``
+    :param chunk_tokens: Number of tokens of a chunk.
+    :param windows_per_batch: Number of windows of a batch.
+    :param seed: Seed of the order.
     """
 
     def __init__(
         self,
-        model: CogModel,
-        index: PhraseIndex,
+        examples: RetroExamples,
+        windows: NDArray[np.int64],
         *,
-        config: RetroConfig,
-        batch_windows: int,
-        window_tokens: int,
+        chunk_tokens: int,
+        windows_per_batch: int,
         seed: int,
     ) -> None:
-        self._model, self._index, self._config = model, index, config
-        self._source = NeighbourSource(index, model.retriever, config=config)
-        self._documents = index.chunk_documents()
-        self._batch_windows = batch_windows
-        self._window_tokens = min(window_tokens, model.prefix_encoder.max_positions)
-        self._generator = np.random.default_rng(seed)
+        self._examples = examples
+        self._chunk_tokens = chunk_tokens
+        self._seed = seed
+        self._num_pooled = max(1, min(MAX_POOLED, len(windows) // windows_per_batch))
+        size = self._num_pooled * windows_per_batch
+        self._sampler = BatchSampler(
+            windows,
+            examples.documents[windows].astype(np.int32),
+            None,
+            settings=SamplerSettings(size, size, size, seed),
+        )
 
-    def __iter__(self) -> Iterator[RetroBatch]:
-        """Draw batches.
+    def iter_numbered(self, numbers: Iterable[int]) -> Iterator[RetroBatch]:
+        """Make batches.
 
-        :yields: Batches, without end.
+        :param numbers: Their numbers; may be endless.
+        :yields: Batches in the same order.
         """
-        while True:
-            drawn = [self._draw() for _ in range(self._batch_windows)]
-            yield self.make([ids for ids, _ in drawn], [document for _, document in drawn])
+        for number in numbers:
+            yield self.make(number)
 
-    def make(self, windows: list[list[int]], documents: list[int]) -> RetroBatch:
-        """Lay windows out and find the neighbours of their chunks.
+    def make(self, number: int) -> RetroBatch:
+        """Make one batch; the same number gives the same batch, anywhere.
 
-        :param windows: Token ids, two or more each.
-        :param documents: The document of each, whose own chunks are no neighbours.
+        :param number: Its number.
         :returns: The batch.
         """
-        size = self._config.chunk_tokens
-        longest = max(map(len, windows)) - 1
-        inputs = torch.zeros(len(windows), longest, dtype=torch.long)
-        targets = torch.full((len(windows), longest), IGNORED)
-        owners = torch.full((len(windows), longest), -1)
-        texts: list[str] = []
-        left_out: list[int] = []
-        for row, (ids, document) in enumerate(zip(windows, documents, strict=True)):
-            length = len(ids) - 1
-            inputs[row, :length] = torch.tensor(ids[:-1])
-            targets[row, :length] = torch.tensor(ids[1:])
-            first = len(texts)
-            for position in range(length):
-                chunk = get_chunk(position, chunk_tokens=size)
-                if chunk >= 0:
-                    owners[row, position] = first + chunk
-            for chunk in range(length // size):
-                texts.append(self._read_chunk(ids, chunk))
-                left_out.append(document)
-        found = self._source.find(texts, left_out=left_out) if texts else None
-        return RetroBatch(inputs, targets, found, owners.flatten())
+        pool, place = divmod(number, self._num_pooled)
+        drawn = self._sampler.draw(pool)
+        lengths = np.diff(self._examples.window_offsets)[drawn]
+        parts = np.array_split(drawn[np.argsort(lengths, kind="stable")], self._num_pooled)
+        order = np.random.default_rng([self._seed, 4, pool]).permutation(self._num_pooled)
+        return self.assemble(number, parts[order[place]])
 
-    def _read_chunk(self, ids: list[int], chunk: int) -> str:
-        size = self._config.chunk_tokens
-        taken = np.array(ids[chunk * size : (chunk + 1) * size], dtype=np.int32)
-        if chunk == 0 and self._model.prefix_encoder.begin_token_id is not None:
-            taken = taken[1:]
-        return self._model.splitter.decode(taken).decode(errors="replace")
+    def assemble(self, number: int, windows: NDArray[np.int64]) -> RetroBatch:
+        """Lay windows out beside the neighbours of their chunks.
 
-    def _draw(self) -> tuple[list[int], int]:
-        begin = self._model.prefix_encoder.begin_token_id
-        start_ids = [] if begin is None else [begin]
-        room = self._window_tokens - len(start_ids)
-        for _ in range(MAX_DRAWS):
-            chunk = int(self._generator.integers(len(self._documents)))
-            document = int(self._documents[chunk])
-            text = self._index.get_documents([document])[document].text
-            ids: NDArray[np.int32] = self._model.splitter.encode(text)
-            first = int(self._generator.integers(max(1, len(ids) - room + 1)))
-            window = start_ids + ids[first : first + room].tolist()
-            if len(window) > self._config.chunk_tokens:
-                return window, document
-        corpus_id = self._index.manifest.corpus
-        raise TrainingError(
-            f"the adapter of RETRO needs documents of over {self._config.chunk_tokens} tokens",
-            found=f"none among {MAX_DRAWS} drawn from {corpus_id}",
-            run="name another corpus, or join its lines to documents (format.documents)",
-            about=corpus_id,
+        :param number: Number of the batch.
+        :param windows: Numbers of the windows.
+        :returns: The batch.
+        """
+        examples = self._examples
+        rows = [examples.get_window(window) for window in windows.tolist()]
+        found = [examples.get_neighbours(window) for window in windows.tolist()]
+        neighbours = np.concatenate(found)
+        has_some = (neighbours >= 0).any(axis=1)
+        neighbours = neighbours[has_some]
+        return lay_out_windows(
+            number,
+            rows,
+            owners=np.where(has_some, np.cumsum(has_some) - 1, -1),
+            neighbours=lay_out(neighbours, examples.read(neighbours)) if len(neighbours) else None,
+            documents=examples.documents[windows],
+            chunk_tokens=self._chunk_tokens,
         )
+
+
+def lay_out_windows(
+    number: int,
+    rows: list[NDArray[np.int32]],
+    *,
+    owners: NDArray[np.int64],
+    neighbours: Neighbours | None,
+    documents: NDArray[np.int64],
+    chunk_tokens: int,
+) -> RetroBatch:
+    """Lay windows out.
+
+    :param number: Number of the batch.
+    :param rows: Tokens of each window, more than a chunk.
+    :param owners: The memory of every chunk, window by window; -1 for none.
+    :param neighbours: The memories.
+    :param documents: The document of each window.
+    :param chunk_tokens: Number of tokens of a chunk.
+    :returns: The batch.
+    """
+    num_read = chunk_tokens - 1
+    num_learnt = max(map(len, rows)) - 1 - num_read
+    learnt = torch.zeros(len(rows), num_learnt, dtype=torch.long)
+    targets = torch.full((len(rows), num_learnt), IGNORED)
+    memories = np.full((len(rows), num_learnt), -1, dtype=np.int64)
+    first = 0
+    for row, ids in enumerate(rows):
+        length = len(ids) - 1 - num_read
+        learnt[row, :length] = torch.from_numpy(ids[num_read:-1].astype(np.int64))
+        targets[row, :length] = torch.from_numpy(ids[num_read + 1 :].astype(np.int64))
+        chunks = [get_chunk(p, chunk_tokens=chunk_tokens) for p in range(num_read, len(ids) - 1)]
+        memories[row, :length] = owners[first + np.array(chunks)]
+        first += (len(ids) - 1) // chunk_tokens
+    read = np.stack([ids[:num_read] for ids in rows]).astype(np.int64)
+    return RetroBatch(
+        number, torch.from_numpy(read), learnt, targets, neighbours, memories.ravel(), documents
+    )

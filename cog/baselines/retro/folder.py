@@ -2,8 +2,7 @@
 
 import hashlib
 import json
-import shutil
-import tempfile
+import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -11,12 +10,15 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 
-from cog.baselines.retro.adapter import RetroAdapter, RetroConfig
+from cog.atomic import write_text_atomically
+from cog.baselines.retro.adapter import RetroAdapter
+from cog.baselines.retro.config import RetroConfig
 from cog.errors import CheckpointError
 
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "adapter.safetensors"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+RUN = "cog retro train --corpus <id>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +26,7 @@ class AdapterRecord:
     """What an adapter's folder says of it.
 
     :param format_version: Version of the folder.
-    :param model: Fingerprint of the model it was fitted to.
+    :param model: Fingerprint of the model it was fitted to, its retriever included.
     :param config: Its sizes.
     :param training: What it was trained on, and for how long; plain values.
     """
@@ -38,30 +40,30 @@ class AdapterRecord:
 def save_adapter(
     folder: Path, adapter: RetroAdapter, *, model: str, training: dict[str, Any]
 ) -> None:
-    """Write an adapter; a killed write leaves what was there.
+    """Write an adapter; what else lies in the folder stays.
+
+    Replacing the config is the moment from which it can be loaded; weights of an adapter of the
+    same sizes may be replaced before.
 
     :param folder: Where to.
     :param adapter: The adapter.
     :param model: Fingerprint of the model it was fitted to.
     :param training: What it was trained on.
     """
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    building = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))
+    folder.mkdir(parents=True, exist_ok=True)
+    weights = {
+        name: value.detach().to("cpu", torch.float16).contiguous()
+        for name, value in adapter.state_dict().items()
+    }
+    unfinished = folder / f".{WEIGHTS_FILE}~{os.getpid()}"
     try:
-        weights = {
-            name: value.detach().to("cpu", torch.float16).contiguous()
-            for name, value in adapter.state_dict().items()
-        }
-        save_file(weights, building / WEIGHTS_FILE)
-        record = AdapterRecord(FORMAT_VERSION, model, adapter.config, training)
-        text = json.dumps(asdict(record), indent=2) + "\n"
-        (building / CONFIG_FILE).write_text(text, encoding="utf-8")
-        building.chmod(0o755)
-        if folder.exists():
-            shutil.rmtree(folder)
-        building.rename(folder)
+        save_file(weights, unfinished)
+        unfinished.chmod(0o644)
+        unfinished.replace(folder / WEIGHTS_FILE)
     finally:
-        shutil.rmtree(building, ignore_errors=True)
+        unfinished.unlink(missing_ok=True)
+    record = AdapterRecord(FORMAT_VERSION, model, adapter.config, training)
+    write_text_atomically(folder / CONFIG_FILE, json.dumps(asdict(record), indent=2) + "\n")
 
 
 def load_record(folder: Path, *, model: str) -> AdapterRecord:
@@ -72,35 +74,40 @@ def load_record(folder: Path, *, model: str) -> AdapterRecord:
     :returns: The record.
     :raises CheckpointError: If there is none, it is damaged, or it was fitted to another model.
     """
-    run = "cog retro train --corpus <id>"
+    name = f"{folder.parent.name}/{folder.name}"
     try:
         content = json.loads((folder / CONFIG_FILE).read_bytes())
-        config = RetroConfig(
-            **{**content["config"], "cross_layers": tuple(content["config"]["cross_layers"])}
-        )
-        record = AdapterRecord(**{**content, "config": config})
+        version = content["format_version"]
+        if version == FORMAT_VERSION:
+            config = RetroConfig(
+                **{**content["config"], "cross_layers": tuple(content["config"]["cross_layers"])}
+            )
+            record = AdapterRecord(**{**content, "config": config})
     except FileNotFoundError:
         raise CheckpointError(
-            f"the system retro needs an adapter in {folder.parent.name}/{folder.name}",
-            found="no such folder",
-            run=run,
+            f"the system retro needs an adapter in {name}",
+            found="none" if folder.is_dir() else "no such folder",
+            run=RUN,
             about=str(folder),
         ) from None
     except (ValueError, KeyError, TypeError, OSError) as error:
         raise CheckpointError(
-            f"{folder.name}/{CONFIG_FILE} must describe an adapter", found=str(error), run=run
+            f"{name}/{CONFIG_FILE} must describe an adapter", found=str(error), run=RUN
         ) from error
-    for wanted, found, what in (
-        (FORMAT_VERSION, record.format_version, "format version"),
-        (model, record.model, "model"),
-    ):
-        if wanted != found:
-            raise CheckpointError(
-                f"the adapter {folder.name} must be of {what} {wanted!s:.16}",
-                found=f"{found!s:.16}",
-                run=run,
-                about=str(folder),
-            )
+    if version != FORMAT_VERSION:
+        raise CheckpointError(
+            f"the adapter {name} must be of format version {FORMAT_VERSION}",
+            found=str(version),
+            run=f"remove {name}, then {RUN}",
+            about=str(folder),
+        )
+    if record.model != model:
+        raise CheckpointError(
+            f"the adapter {name} must be fitted to model {model:.16} and its retriever",
+            found=f"fitted to model {record.model:.16}, on corpus {record.training.get('corpus')}",
+            run=f"remove {name}, then {RUN}; or set the other model in params.yaml",
+            about=str(folder),
+        )
     return record
 
 
@@ -117,23 +124,24 @@ def load_adapter(folder: Path, *, model: str) -> RetroAdapter:
     try:
         weights = load_file(folder / WEIGHTS_FILE)
         adapter.load_state_dict({name: value.float() for name, value in weights.items()})
-    except (OSError, RuntimeError, ValueError) as error:
+    except Exception as error:  # torch and safetensors raise many kinds
         raise CheckpointError(
             f"{folder.name}/{WEIGHTS_FILE} must hold the adapter's weights",
-            found=str(error).splitlines()[0],
-            run="cog retro train --corpus <id>",
+            found=str(error).partition("\n")[0] or type(error).__name__,
+            run=RUN,
+            about=str(folder),
         ) from error
     return adapter.eval()
 
 
-def digest_adapter(folder: Path) -> str:
+def digest_adapter(folder: Path, record: AdapterRecord) -> str:
     """Digest what decides an adapter's texts.
 
     :param folder: Its folder.
-    :returns: 64 hex digits over config and weights.
+    :param record: What it says of itself.
+    :returns: 64 hex digits over sizes and weights.
     """
-    digest = hashlib.sha256()
-    for name in (CONFIG_FILE, WEIGHTS_FILE):
-        with (folder / name).open("rb") as file:
-            digest.update(hashlib.file_digest(file, "sha256").digest())
+    digest = hashlib.sha256(json.dumps(asdict(record.config), sort_keys=True).encode())
+    with (folder / WEIGHTS_FILE).open("rb") as file:
+        digest.update(hashlib.file_digest(file, "sha256").digest())
     return digest.hexdigest()

@@ -5,22 +5,24 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from cog.baselines.retro.adapter import Memory, RetroAdapter, get_chunk
-from cog.baselines.retro.neighbours import NeighbourSource
+from cog.baselines.retro.adapter import Memory, Placement, RetroAdapter, find_layers, get_chunk
+from cog.baselines.retro.neighbours import NeighbourSource, lay_out, read_chunk
 from cog.baselines.token_loop import TokenLoop
 from cog.baselines.transformer import describe_tokens
 from cog.decoding.request import Request
 from cog.index.reader import PhraseIndex
 from cog.model.cache import PrefixCache
 from cog.model.load import CogModel
-from cog.model.prefix_encoder import PREFILL_TOKENS
 from cog.records import Generation
 
 
 class RetroMemory:
-    """The neighbours that the texts of a batch have found so far.
+    """The neighbours that the texts of a batch see now: those of the last chunk of each.
+
+    Keys and values of all layers are made when a chunk ends and kept until the next one does, in
+    tensors of one row per text.
 
     :param model: The model, whose embeddings the encoder of neighbours reads.
     :param adapter: The adapter.
@@ -31,69 +33,103 @@ class RetroMemory:
     def __init__(
         self, model: CogModel, adapter: RetroAdapter, source: NeighbourSource, *, batch: int
     ) -> None:
-        self._model = model
-        self._adapter = adapter
-        self._source = source
+        self._model, self._adapter, self._source = model, adapter, source
         self._ids: list[list[int]] = [[] for _ in range(batch)]
-        self._encoded: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
+        self._chunks = [-1] * batch  # what each text sees
+        self._keys: list[Tensor] = []
+        self._values: list[Tensor] = []
+        self._mask = torch.zeros(batch, 0, dtype=torch.bool, device=self._device)
+        self._last: tuple[tuple[int, ...], Placement] | None = None
         self.seconds = 0.0
 
-    def read(self, token_ids: Sequence[Sequence[int]]) -> Memory:
+    @property
+    def _device(self) -> torch.device:
+        return self._model.prefix_encoder.device
+
+    def count_room(self, row: int) -> int:
+        """Number of tokens of a text that see the same as its next one does.
+
+        :param row: The text.
+        :returns: The count.
+        """
+        size = self._adapter.config.chunk_tokens
+        return size - (len(self._ids[row]) + 1) % size
+
+    def read(self, token_ids: Sequence[Sequence[int]]) -> Memory | None:
         """Take in the tokens of the next pass and say what each of them sees.
 
-        :param token_ids: New tokens per text; may be empty.
-        :returns: The memory of the pass; neighbours are retrieved where a chunk has ended.
+        :param token_ids: New tokens per text, at most :meth:`count_room`; may be empty.
+        :returns: The memory of the pass, None for nothing; neighbours are retrieved where a chunk
+            has ended.
         """
         began = time.perf_counter()
-        size = self._adapter.config.chunk_tokens
-        wanted: list[tuple[int, int]] = []  # text and chunk of each token
+        ended = []
         for row, new in enumerate(token_ids):
-            first = len(self._ids[row])
+            if not new:
+                continue
+            size = self._adapter.config.chunk_tokens
+            chunk = get_chunk(len(self._ids[row]), chunk_tokens=size)
             self._ids[row].extend(new)
-            wanted += [
-                (row, get_chunk(position, chunk_tokens=size))
-                for position in range(first, first + len(new))
-            ]
-        keys = sorted({key for key in wanted if key[1] >= 0})
-        self._encode([key for key in keys if key not in self._encoded])
-        for row, chunk in keys:  # what no later token can see is let go
-            self._encoded.pop((row, chunk - 1), None) if (row, chunk - 1) not in keys else None
-        memory = self._join(keys, wanted)
+            if chunk > self._chunks[row]:
+                self._chunks[row] = chunk
+                ended.append(row)
+        if ended:
+            self._refresh(ended)
+        memory = self._place(tuple(map(len, token_ids)))
         self.seconds += time.perf_counter() - began
         return memory
 
     @torch.inference_mode()
-    def _encode(self, keys: list[tuple[int, int]]) -> None:
-        if not keys:
-            return
-        size, device = self._adapter.config.chunk_tokens, self._model.prefix_encoder.device
+    def _refresh(self, rows: list[int]) -> None:
         texts = []
-        for row, chunk in keys:
-            ids = np.array(self._ids[row][chunk * size : (chunk + 1) * size], dtype=np.int32)
-            if chunk == 0 and self._model.prefix_encoder.begin_token_id is not None:
-                ids = ids[1:]
-            texts.append(self._model.splitter.decode(ids).decode(errors="replace"))
+        for row in rows:
+            size, chunk = self._adapter.config.chunk_tokens, self._chunks[row]
+            ids = self._ids[row][chunk * size : (chunk + 1) * size]
+            begin = self._model.prefix_encoder.begin_token_id
+            texts.append(read_chunk(self._model.splitter, ids, begin_token_id=begin))
         found = self._source.find(texts)
+        neighbours = lay_out(found, self._source.read(found)).to(self._device)
         embed = self._model.prefix_encoder.model.get_input_embeddings()
-        embeddings = embed(found.token_ids.to(device)).float()
-        states, mask = self._adapter.encode(embeddings, found.mask.to(device))
-        for number, key in enumerate(keys):
-            self._encoded[key] = states[number], mask[number]
+        keys, values = self._adapter.encode(embed(neighbours.token_ids).float(), neighbours)
+        self._make_room(keys, values)
+        index = torch.tensor(rows, device=self._device)
+        length = neighbours.memory_mask.shape[1]
+        for kept, new in zip([*self._keys, *self._values], [*keys, *values], strict=True):
+            kept[index, :, :length] = new
+        self._mask[index, :length] = neighbours.memory_mask
+        self._mask[index, length:] = False
 
-    def _join(self, keys: list[tuple[int, int]], wanted: list[tuple[int, int]]) -> Memory:
-        device = self._model.prefix_encoder.device
-        number_of = {key: number for number, key in enumerate(keys)}
-        token_memories = torch.tensor([number_of.get(key, -1) for key in wanted], device=device)
-        if not keys:
-            config = self._adapter.config
-            return Memory(
-                torch.zeros(0, 1, config.dim, device=device),
-                torch.zeros(0, 1, dtype=torch.bool, device=device),
-                token_memories,
+    def _make_room(self, keys: Sequence[Tensor], values: Sequence[Tensor]) -> None:
+        # as long as the longest memory so far
+        batch, length = self._mask.shape
+        wanted = keys[0].shape[2]
+        if wanted <= length:
+            return
+        grown = []
+        for number, new in enumerate([*keys, *values]):
+            kept = new.new_zeros(batch, new.shape[1], wanted, new.shape[3])
+            if length:
+                kept[:, :, :length] = [*self._keys, *self._values][number]
+            grown.append(kept)
+        self._keys, self._values = grown[: len(keys)], grown[len(keys) :]
+        mask = self._mask.new_zeros(batch, wanted)
+        mask[:, :length] = self._mask
+        self._mask = mask
+
+    def _place(self, counts: tuple[int, ...]) -> Memory | None:
+        if not self._keys:
+            return None
+        owners = tuple(
+            row if self._chunks[row] >= 0 else -1
+            for row, count in enumerate(counts)
+            for _ in range(count)
+        )
+        if self._last is None or self._last[0] != owners:
+            placement = Placement.make(
+                np.array(owners, dtype=np.int64), num_memories=len(counts), device=self._device
             )
-        states = torch.stack([self._encoded[key][0] for key in keys])
-        mask = torch.stack([self._encoded[key][1] for key in keys])
-        return Memory(states, mask, token_memories)
+            self._last = owners, placement
+        return Memory(tuple(self._keys), tuple(self._values), self._mask, self._last[1])
 
 
 class RetroLoop(TokenLoop):
@@ -108,10 +144,7 @@ class RetroLoop(TokenLoop):
         super().__init__(model)
         self._adapter = adapter.to(model.prefix_encoder.device).eval()
         self._source = source
-        body = model.prefix_encoder.model.base_model
-        layers = getattr(body, "layers", None) or body.h
-        assert isinstance(layers, nn.ModuleList)
-        adapter.attach(list(layers))
+        adapter.attach(find_layers(model.prefix_encoder.model))
         self.memory: RetroMemory | None = None
 
     def begin(self, batch: int) -> None:
@@ -122,18 +155,22 @@ class RetroLoop(TokenLoop):
         self.memory = RetroMemory(self.model, self._adapter, self._source, batch=batch)
 
     def append_last(self, cache: PrefixCache, token_ids: Sequence[Sequence[int]]) -> Tensor:
-        """Append tokens in one pass that sees the neighbours of the chunks before them.
+        """Append tokens that see the neighbours of the chunk before them.
+
+        A pass ends for a text where its neighbours change.
 
         :param cache: The cache.
         :param token_ids: New tokens per text; may be empty for some.
         :returns: States at the last token of the texts that got some. *Shape:* ``(num_rows, dim)``
         """
         assert self.memory is not None
-        longest = max(len(ids) for ids in token_ids)
+        left = [list(ids) for ids in token_ids]
         last: dict[int, Tensor] = {}
         try:
-            for begin in range(0, longest, PREFILL_TOKENS):
-                blocks = [list(ids[begin : begin + PREFILL_TOKENS]) for ids in token_ids]
+            while any(left):
+                rooms = [self.memory.count_room(row) for row in range(len(left))]
+                blocks = [ids[:room] for ids, room in zip(left, rooms, strict=True)]
+                left = [ids[room:] for ids, room in zip(left, rooms, strict=True)]
                 self._adapter.set_memory(self.memory.read(blocks))
                 states = self.model.prefix_encoder.append(cache, blocks)
                 ends = np.cumsum([len(block) for block in blocks])
@@ -152,7 +189,7 @@ class RetroGenerator:
     """
 
     def __init__(self, model: CogModel, index: PhraseIndex, *, adapter: RetroAdapter) -> None:
-        source = NeighbourSource(index, model.retriever, config=adapter.config)
+        source = NeighbourSource(index, model, config=adapter.config)
         self._loop = RetroLoop(model, adapter, source)
         self._index = index
 

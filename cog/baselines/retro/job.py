@@ -1,122 +1,303 @@
-"""A training run of RETRO in a project: a corpus id goes in, a saved adapter comes out."""
+"""A training run of RETRO in a project: a corpus id goes in, a saved adapter comes out.
 
+The folder holds the adapter, and in ``run/`` what the run needs to go on: checkpoints and metrics.
+Whatever ends the run, the adapter is written before.
+"""
+
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from cog.baselines.retro.batches import RetroBatches
-from cog.baselines.retro.folder import save_adapter
-from cog.baselines.retro.project import get_adapter_folder, open_retro_index
-from cog.baselines.retro.training import (
-    RetroOutcome,
-    RetroSettings,
-    RetroTrainer,
-    fit_adapter,
-    make_adapter,
-)
-from cog.errors import CheckpointError
+import numpy as np
+from accelerate import Accelerator
+from accelerate.utils import set_seed
+from numpy.typing import NDArray
+from torch import nn
+
+from cog.baselines.retro.adapter import make_adapter
+from cog.baselines.retro.batches import RetroBatch, RetroBatches
+from cog.baselines.retro.config import check_params, make_config
+from cog.baselines.retro.examples import ExampleSettings, RetroExamples, load_examples
+from cog.baselines.retro.folder import CONFIG_FILE, save_adapter
+from cog.baselines.retro.project import open_retro_index
+from cog.baselines.retro.trainee import RetroLesson, RetroTrainee, is_half_fast, measure
 from cog.index.activation import get_model_folder
+from cog.index.reader import PhraseIndex
 from cog.model.load import load_model
-from cog.params import Params
+from cog.params import Params, RetroParams
 from cog.paths import ProjectPaths
-from cog.progress import Progress
+from cog.progress import Progress, SilentProgress
+from cog.training.checkpoint import RunIdentity
+from cog.training.loop import LoopFiles, LoopReports, Outcome, TrainingLoop, Validate
+from cog.training.peak import get_peak
+from cog.training.reporting import LogMetrics
+from cog.training.run_folder import RUN_FOLDER, find_start, hold_run_folder, make_accelerator
 from cog.training.schedule import Budget
 from cog.training.stopping import watch_signals
 
-MAX_STEPS = 2000  # unless steps or seconds are asked for
-SEED = 0
-# chunks and neighbours of the paper; the rest fits an adapter of a small model
-SETTINGS = RetroSettings(
-    chunk_tokens=64,
-    num_neighbours=2,
-    neighbour_tokens=64,
-    continuation_tokens=64,
-    num_cross_layers=4,
-    encoder_layers=2,
-    window_tokens=256,
-    batch_windows=8,
-    learning_rate=1e-3,
-)
+# what may differ between a run and the one that goes on with it
+FREE = ("corpora", "max_steps", "validation_batches", "validation_steps", "checkpoint_steps")
+
+
+@dataclass(frozen=True, slots=True)
+class RetroJob:
+    """What to fit an adapter on, for how long, into which folder.
+
+    :param corpus_id: The corpus.
+    :param settings: Section ``retro`` of params.yaml.
+    :param budget: When to end.
+    :param out: Folder of the adapter.
+    :param is_resumed: Whether to go on from the last checkpoint in ``out``.
+    :param device: ``cpu``, ``cuda`` or ``auto``.
+    """
+
+    corpus_id: str
+    settings: RetroParams
+    budget: Budget
+    out: Path
+    is_resumed: bool
+    device: str
 
 
 @dataclass(frozen=True, slots=True)
 class RetroReport:
-    """What was trained.
+    """What a run did.
 
     :param folder: Where the adapter lies.
     :param corpus: The corpus.
-    :param outcome: How the run ended.
+    :param reason: Why it ended: ``budget`` or the name of a signal.
+    :param steps: Number of optimiser steps, those before a break included.
+    :param seconds: Seconds of training, those before a break included.
+    :param num_tokens: Number of tokens learnt from: those that see neighbours.
+    :param num_windows: Number of windows that are trained on.
+    :param steps_per_second: Speed at the end.
+    :param tokens_per_second: Speed at the end.
+    :param gates: How far each gate is open, from the first layer on.
+    :param metrics: Metrics of the last step.
+    :param validation: Metrics of the last validation.
     """
 
-    folder: Path
+    folder: str
     corpus: str
-    outcome: RetroOutcome
+    reason: str
+    steps: int
+    seconds: float
+    num_tokens: int
+    num_windows: int
+    steps_per_second: float
+    tokens_per_second: float
+    gates: tuple[float, ...]
+    metrics: Mapping[str, float]
+    validation: Mapping[str, float]
 
     def to_json(self) -> dict[str, Any]:
         """Plain values.
 
-        :returns: The fields of the outcome among them.
+        :returns: A mapping for JSON.
         """
-        return {"folder": str(self.folder), "corpus": self.corpus, **asdict(self.outcome)}
+        return {**asdict(self), "metrics": dict(self.metrics), "validation": dict(self.validation)}
 
 
 def train_adapter(
     paths: ProjectPaths,
     params: Params,
-    corpus_id: str,
+    job: RetroJob,
     *,
-    out: Path | None,
-    budget: Budget,
-    settings: RetroSettings,
     progress: Progress,
-    device: str,
+    log: LogMetrics | None,
 ) -> RetroReport:
     """Fit an adapter on the documents of a corpus and its index, and save it.
 
     :param paths: The project.
     :param params: Its parameters.
-    :param corpus_id: The corpus.
-    :param out: Folder of the adapter, which must be free; None for ``models/retro``.
-    :param budget: When it ends.
-    :param settings: How it is made and fitted.
+    :param job: What to do.
     :param progress: Told of steps, or of seconds.
-    :param device: ``cpu``, ``cuda`` or ``auto``.
+    :param log: Given metrics every few steps; None for nobody.
     :returns: What was done.
-    :raises CheckpointError: If the folder is taken.
+    :raises CheckpointError: If the folder is taken, or its checkpoint is of something else.
+    :raises TrainingError: If the corpus is too small, or the loss is not finite (the last good
+        adapter is written even so).
     """
-    folder = get_adapter_folder(paths) if out is None else out
-    if folder.exists():
-        raise CheckpointError(
-            f"the folder {folder.name} must be free for the adapter",
-            found="it is there",
-            run="pass another --out, or remove it",
-            about=str(folder),
-        )
-    with open_retro_index(paths, params, corpus_id) as index:
-        model = load_model(get_model_folder(paths, params), device=device)
-        adapter = make_adapter(model, settings, seed=SEED)
-        batches = RetroBatches(
-            model,
-            index,
-            config=adapter.config,
-            batch_windows=settings.batch_windows,
-            window_tokens=settings.window_tokens,
-            seed=SEED,
-        )
-        with watch_signals() as stop:
-            outcome = fit_adapter(
-                RetroTrainer(model, adapter),
-                batches,
-                learning_rate=settings.learning_rate,
-                budget=budget,
-                stop=stop,
+    check_params(job.settings)
+    accelerator = make_accelerator(job.device)
+    if not accelerator.is_main_process:
+        progress = SilentProgress()
+    with open_retro_index(paths, params, job.corpus_id) as index:
+        with accelerator.main_process_first():
+            checkpoint = find_start(
+                job.out,
+                is_resumed=job.is_resumed,
+                config=CONFIG_FILE,
+                run="name another --out, or remove it",
                 progress=progress,
             )
-        training = {"corpus": corpus_id, "index": index.manifest.digest, **asdict(outcome)}
-        save_adapter(
-            folder,
-            adapter,
-            model=model.fingerprint,
-            training={**training, "settings": asdict(settings)},
-        )
-    return RetroReport(folder, corpus_id, outcome)
+        run = _open_run(job, get_model_folder(paths, params), index, accelerator, progress)
+    with hold_run_folder(job.out, is_main=accelerator.is_main_process):
+        if checkpoint is not None:
+            run.loop.resume(checkpoint)
+            position = run.loop.position
+            progress.say(f"resumed at step {position.step}")
+            is_by_steps = job.budget.max_steps is not None
+            progress.advance(position.step if is_by_steps else int(position.seconds))
+        outcome = _fit(run, progress=progress, log=log)
+    return _report(run, outcome)
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    job: RetroJob
+    index: str
+    model: str
+    trainee: RetroTrainee
+    examples: RetroExamples
+    train: RetroBatches
+    num_windows: int
+    held_out: Sequence[RetroBatch]
+    loop: TrainingLoop
+
+
+def _open_run(
+    job: RetroJob,
+    model_folder: Path,
+    index: PhraseIndex,
+    accelerator: Accelerator,
+    progress: Progress,
+) -> _Run:
+    settings = job.settings
+    model = load_model(model_folder, device=accelerator.device.type)
+    config = make_config(model, settings)
+    chosen = ExampleSettings(settings.window_tokens, settings.held_out_share, settings.seed)
+    with accelerator.main_process_first():
+        examples = load_examples(index, model, config=config, settings=chosen, progress=progress)
+    windows = np.setdiff1d(np.arange(examples.num_windows), examples.held_out)
+    set_seed(settings.seed)  # here: what was done before depends on what was kept from other runs
+    adapter = make_adapter(config, seed=settings.seed)
+    is_half = is_half_fast(settings.precision, device=accelerator.device)
+    trainee = RetroTrainee(model, adapter, is_half=is_half)
+    lesson = RetroLesson(
+        trainee, learning_rate=settings.learning_rate, gate_rate=settings.gate_rate
+    )
+    files = job.out / RUN_FOLDER
+    loop = TrainingLoop(
+        trainee,
+        lesson=lesson,
+        settings=settings,
+        budget=job.budget,
+        accelerator=accelerator,
+        identity=RunIdentity(
+            architecture={**asdict(config), "cross_layers": list(config.cross_layers)},
+            examples=examples.folder.name,
+            batches={name: v for name, v in asdict(settings).items() if name not in FREE},
+        ),
+        files=LoopFiles(files / "checkpoints", files / "metrics.jsonl"),
+    )
+    return _Run(
+        job=job,
+        index=index.manifest.digest,
+        model=model.fingerprint,
+        trainee=trainee,
+        examples=examples,
+        train=_make_batches(examples, windows, settings),
+        num_windows=len(windows),
+        held_out=_make_held_out(examples, settings, progress),
+        loop=loop,
+    )
+
+
+def _make_batches(
+    examples: RetroExamples, windows: NDArray[np.int64], settings: RetroParams
+) -> RetroBatches:
+    return RetroBatches(
+        examples,
+        windows,
+        chunk_tokens=settings.chunk_tokens,
+        windows_per_batch=settings.windows_per_batch,
+        seed=settings.seed,
+    )
+
+
+def _make_held_out(
+    examples: RetroExamples, settings: RetroParams, progress: Progress
+) -> Sequence[RetroBatch]:
+    num_windows = len(examples.held_out)
+    if num_windows == 0 or settings.validation_batches == 0:
+        progress.say("no validation: too few documents, or none is asked for")
+        return []
+    batches = _make_batches(examples, examples.held_out, settings)
+    num_batches = min(settings.validation_batches, -(-num_windows // settings.windows_per_batch))
+    return [batches.make(number) for number in range(num_batches)]
+
+
+def _make_validation(run: _Run) -> Validate | None:
+    if not run.held_out:
+        return None
+    alone: list[float] = []  # what the prefix encoder does by itself never changes
+
+    def validate(network: nn.Module) -> Mapping[str, float]:
+        found = measure(network, run.held_out, alone=alone[0] if alone else None)
+        alone[:] = [found["loss_without"]]
+        return found
+
+    return validate
+
+
+def _fit(run: _Run, *, progress: Progress, log: LogMetrics | None) -> Outcome:
+    is_main = run.loop.accelerator.is_main_process
+    peak, where = get_peak(run.trainee.device, is_half=run.trainee.is_half)
+    progress.say(f"peak of the device: {peak / 1e12:,.2f} TFLOP/s ({where})")
+    reports = LoopReports(
+        progress=progress,
+        log=log if is_main else None,
+        name_documents=lambda batch: "documents " + ", ".join(map(str, batch.documents.tolist())),
+        peak=peak,
+        count_operations=run.trainee.count_operations,
+    )
+    outcome: Outcome | None = None
+    with watch_signals() as stop:
+        try:
+            outcome = run.loop.run(
+                run.train.iter_numbered(run.loop.number_batches()),
+                validate=_make_validation(run) if is_main else None,
+                stop=stop,
+                reports=reports,
+            )
+        finally:  # whatever happens: what is in memory is the last good adapter
+            if is_main:
+                adapter = run.trainee.adapter
+                training = _list_facts(run, outcome)
+                save_adapter(run.job.out, adapter, model=run.model, training=training)
+                progress.say(f"adapter written to {run.job.out}")
+    run.loop.accelerator.wait_for_everyone()
+    return outcome
+
+
+def _list_facts(run: _Run, outcome: Outcome | None) -> dict[str, Any]:
+    figures = {} if outcome is None else {**outcome.metrics, **outcome.validation}
+    settings = asdict(run.job.settings)
+    return {
+        "corpus": run.job.corpus_id,
+        "index": run.index,
+        "windows": run.num_windows,
+        **asdict(run.loop.position),
+        "metrics": figures,
+        "settings": {name: value for name, value in settings.items() if name != "corpora"},
+    }
+
+
+def _report(run: _Run, outcome: Outcome) -> RetroReport:
+    position = outcome.position
+    return RetroReport(
+        folder=str(run.job.out),
+        corpus=run.job.corpus_id,
+        reason=outcome.reason,
+        steps=position.step,
+        seconds=position.seconds,
+        num_tokens=position.num_tokens,
+        num_windows=run.num_windows,
+        steps_per_second=outcome.steps_per_second,
+        tokens_per_second=outcome.tokens_per_second,
+        gates=tuple(round(gate, 4) for gate in run.trainee.adapter.gates),
+        metrics=outcome.metrics,
+        validation=outcome.validation,
+    )

@@ -1,6 +1,6 @@
 """Neighbours: chunks of text go in, tokens of similar chunks and of what follows them come out."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,92 +8,170 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from cog.baselines.retro.adapter import RetroConfig
-from cog.errors import GenerationError
+from cog.baselines.retro.config import RetroConfig
+from cog.errors import GenerationError, IndexMismatchError
 from cog.index.reader import PhraseIndex
-from cog.model.retriever import MeanRetriever
+from cog.model.load import CogModel
+from cog.model.words import WordSplitter
 
-SPARE_CHUNKS = 30  # found beyond what is wanted, in place of those of a left-out document
+MAX_SPARE_CHUNKS = 256  # found beyond what is wanted, in place of those of a left-out document
 
 
 @dataclass(frozen=True, slots=True)
 class Neighbours:
-    """Tokens of the neighbours of some chunks.
+    """Tokens of the neighbours of some chunks, each neighbour once and packed.
 
-    :param token_ids: Padded with 0. *Shape:* ``(num_chunks, num_neighbours, neighbour_len)``
-    :param mask: What is no padding. *Shape:* as ``token_ids``, bool
+    A memory is what the neighbours of one chunk hold together.
+
+    :param token_ids: *Shape:* ``(num_tokens,)``
+    :param owners: The neighbour of each. *Shape:* ``(num_tokens,)``
+    :param positions: Its position in the neighbour. *Shape:* ``(num_tokens,)``
+    :param padded_rows: The token at each place of the neighbours. *Shape:* ``(num_neighbours,
+        neighbour_len)``
+    :param padded_mask: What is no padding there. *Shape:* as ``padded_rows``, bool
+    :param memory_rows: The token at each place of the memories. *Shape:* ``(num_memories,
+        memory_len)``
+    :param memory_mask: What is no padding there. *Shape:* as ``memory_rows``, bool
     """
 
     token_ids: Tensor
-    mask: Tensor
+    owners: Tensor
+    positions: Tensor
+    padded_rows: Tensor
+    padded_mask: Tensor
+    memory_rows: Tensor
+    memory_mask: Tensor
+
+    def to(self, device: torch.device) -> "Neighbours":
+        """Move the tensors.
+
+        :param device: Where to.
+        :returns: Themselves there.
+        """
+        return Neighbours(*(getattr(self, name).to(device) for name in self.__slots__))
+
+
+def lay_out(
+    neighbour_ids: NDArray[np.int64], tokens: Mapping[int, NDArray[np.int32]]
+) -> Neighbours:
+    """Lay out the neighbours of chunks.
+
+    :param neighbour_ids: Neighbours of each chunk, at least one, then -1 where there are no more.
+        *Shape:* ``(num_memories, num_neighbours)``
+    :param tokens: Tokens of each, at least one.
+    :returns: The layout, on the CPU.
+    """
+    unique, places = np.unique(neighbour_ids, return_inverse=True)
+    places = places.reshape(neighbour_ids.shape)
+    if unique[0] < 0:
+        unique, places = unique[1:], places - 1  # -1 stays what is missing
+    rows = [tokens[number] for number in unique.tolist()]
+    lengths = np.array([len(row) for row in rows])
+    firsts = lengths.cumsum() - lengths
+    members = [[firsts[p] + np.arange(lengths[p]) for p in row if p >= 0] for row in places]
+    padded_rows, padded_mask = _pad([first + np.arange(n) for first, n in zip(firsts, lengths)])  # noqa: B905
+    memory_rows, memory_mask = _pad([np.concatenate(parts) for parts in members])
+    return Neighbours(
+        torch.from_numpy(np.concatenate(rows).astype(np.int64)),
+        torch.from_numpy(np.repeat(np.arange(len(rows)), lengths)),
+        torch.from_numpy(np.concatenate([np.arange(n) for n in lengths])),
+        padded_rows,
+        padded_mask,
+        memory_rows,
+        memory_mask,
+    )
 
 
 class NeighbourSource:
     """Finds neighbours in a phrase index, of which only tokens and chunk vectors are used.
 
     :param index: The open index.
-    :param retriever: The frozen retriever it was built with.
-    :param config: How many, and how long.
-    :raises GenerationError: If no document of the index is longer than a chunk, so that nothing
-        has a continuation.
+    :param model: The model it was built with, whose retriever is used.
+    :param config: How many neighbours, and how long.
+    :raises GenerationError: If nothing in the index has a continuation, or it holds fewer chunks
+        than a chunk has neighbours.
+    :raises IndexMismatchError: If the index was built with another model's retriever.
     """
 
-    def __init__(
-        self, index: PhraseIndex, retriever: MeanRetriever, *, config: RetroConfig
-    ) -> None:
+    def __init__(self, index: PhraseIndex, model: CogModel, *, config: RetroConfig) -> None:
         self._index = index
-        self._retriever = retriever
+        self._model = model
         self._config = config
-        self._documents = index.chunk_documents()  # (num_chunks,)
-        self.has_continuation = np.append(self._documents[1:] == self._documents[:-1], False)
+        self.documents = index.chunk_documents()  # (num_chunks,)
+        self.has_continuation = np.append(self.documents[1:] == self.documents[:-1], False)
+        self._check()
+
+    def _check(self) -> None:
+        manifest, config = self._index.manifest, self._config
+        corpus_id = manifest.corpus
+        if manifest.model != self._model.fingerprint:
+            raise IndexMismatchError(
+                f"RETRO needs neighbours by the retriever of model {self._model.fingerprint:.16}",
+                found=f"an index of {corpus_id} by that of model {manifest.model:.16}",
+                run=f"cog index build {corpus_id}",
+                about=corpus_id,
+            )
+        if self._index.num_chunks < config.num_neighbours:
+            raise GenerationError(
+                f"RETRO needs an index of {config.num_neighbours} chunks or more, "
+                "the neighbours of one chunk",
+                found=f"{self._index.num_chunks} in that of {corpus_id}",
+                run="name another corpus, or lower retro.num_neighbours and train anew",
+                about=corpus_id,
+            )
         if not self.has_continuation.any():
-            corpus_id = index.manifest.corpus
             raise GenerationError(
                 f"RETRO needs a corpus of documents longer than a chunk; {corpus_id} has none",
-                found=f"{index.num_chunks} chunks, none with a continuation",
+                found=f"{self._index.num_chunks} chunks, none with a continuation",
                 run="name another corpus, or join its lines to documents (format.documents)",
                 about=corpus_id,
             )
 
-    def find(self, texts: Sequence[str], *, left_out: Sequence[int] | None = None) -> Neighbours:
+    def find(
+        self,
+        texts: Sequence[str],
+        *,
+        left_out: NDArray[np.int64] | None = None,
+        allowed: NDArray[np.bool_] | None = None,
+    ) -> NDArray[np.int64]:
         """Find the neighbours of chunks.
 
         :param texts: The chunks.
         :param left_out: A document per chunk whose own chunks do not count; None for none.
-        :returns: The tokens, best neighbour first.
+        :param allowed: Chunks that may be found; None for all. *Shape:* ``(num_chunks,)``
+        :returns: Chunk ids, best first; -1 where there are no more. *Shape:* ``(num_texts,
+            num_neighbours)``
         """
-        wanted = self._config.num_neighbours
-        top_k = wanted if left_out is None else wanted + SPARE_CHUNKS
-        vectors = self._retriever.encode_texts(texts)
-        found = self._index.search_chunks(vectors, top_k=top_k)
+        wanted = top_k = self._config.num_neighbours
         if left_out is not None:
-            found = self._leave_out(found, np.asarray(left_out))
-        return self.read(found[:, :wanted])
+            own = np.bincount(self.documents, minlength=int(left_out.max()) + 1)[left_out]
+            top_k += min(int(own.max()), MAX_SPARE_CHUNKS)
+        vectors = self._model.retriever.encode_texts(texts)
+        found = self._index.search_chunks(vectors, top_k=top_k, allowed=allowed)
+        if left_out is not None:
+            is_own = self.documents[found] == left_out[:, None]
+            order = np.argsort(is_own, axis=1, kind="stable")  # those of others move to the front
+            found = np.take_along_axis(np.where(is_own, -1, found), order, axis=1)
+        complete = np.full((len(texts), wanted), -1, dtype=np.int64)
+        complete[:, : found.shape[1]] = found[:, :wanted]
+        return complete
 
-    def read(self, chunk_ids: NDArray[np.int64]) -> Neighbours:
+    def read(self, chunk_ids: NDArray[np.int64]) -> dict[int, NDArray[np.int32]]:
         """Read the tokens of chunks and of what follows each in its document.
 
-        :param chunk_ids: -1 for none. *Shape:* ``(num_chunks, num_neighbours)``
-        :returns: The tokens.
+        :param chunk_ids: In any order; -1 for none.
+        :returns: Tokens by chunk.
         """
         config = self._config
-        needed = np.unique(chunk_ids[chunk_ids >= 0])
-        needed = np.union1d(needed, needed[self.has_continuation[needed]] + 1)
-        tokens = self._read_tokens(needed)
-        shape = (*chunk_ids.shape, config.max_neighbour_tokens)
-        ids = torch.zeros(shape, dtype=torch.long)
-        mask = torch.zeros(shape, dtype=torch.bool)
-        for place in np.ndindex(*chunk_ids.shape):
-            chunk = int(chunk_ids[place])
-            if chunk < 0:
-                continue
-            joined = tokens[chunk][: config.neighbour_tokens]
+        wanted = np.unique(chunk_ids[chunk_ids >= 0])
+        tokens = self._read_tokens(np.union1d(wanted, wanted[self.has_continuation[wanted]] + 1))
+        found = {}
+        for chunk in wanted.tolist():
+            found[chunk] = tokens[chunk][: config.neighbour_tokens]
             if self.has_continuation[chunk]:
                 following = tokens[chunk + 1][: config.continuation_tokens]
-                joined = np.concatenate([joined, following])
-            ids[place][: len(joined)] = torch.from_numpy(joined.astype(np.int64))
-            mask[place][: len(joined)] = True
-        return Neighbours(ids, mask)
+                found[chunk] = np.concatenate([found[chunk], following])
+        return found
 
     def _read_tokens(self, chunk_ids: NDArray[np.int64]) -> dict[int, NDArray[np.int32]]:
         gathered = self._index.gather_chunks(chunk_ids)
@@ -104,11 +182,26 @@ class NeighbourSource:
             found[chunk] = gathered.token_ids[tokens]
         return found
 
-    def _leave_out(
-        self, found: NDArray[np.int64], left_out: NDArray[np.int64]
-    ) -> NDArray[np.int64]:
-        # chunks of other documents move to the front; what is missing is -1
-        is_own = self._documents[found] == left_out[:, None]
-        order = np.argsort(is_own, axis=1, kind="stable")
-        moved: NDArray[np.int64] = np.take_along_axis(np.where(is_own, -1, found), order, axis=1)
-        return moved
+
+def read_chunk(
+    splitter: WordSplitter, token_ids: Sequence[int], *, begin_token_id: int | None
+) -> str:
+    """The text of a chunk, which the retriever reads.
+
+    :param splitter: The tokenizer.
+    :param token_ids: Tokens of the chunk; the begin token may be the first of them.
+    :param begin_token_id: Token put before every text; None for none.
+    :returns: The text; characters that the chunk cuts are replaced.
+    """
+    ids = np.array(token_ids, dtype=np.int32)
+    if begin_token_id is not None and len(ids) and ids[0] == begin_token_id:
+        ids = ids[1:]
+    return splitter.decode(ids).decode(errors="replace")
+
+
+def _pad(rows: Sequence[NDArray[np.int64]]) -> tuple[Tensor, Tensor]:
+    lengths = np.array([len(row) for row in rows])
+    mask = np.arange(lengths.max()) < lengths[:, None]  # (num_rows, max_len)
+    padded = np.zeros(mask.shape, dtype=np.int64)
+    padded[mask] = np.concatenate(rows)
+    return torch.from_numpy(padded), torch.from_numpy(mask)

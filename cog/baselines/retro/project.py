@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from cog.baselines.retro.folder import load_adapter
+from cog.baselines.retro.folder import CONFIG_FILE, load_adapter
 from cog.baselines.retro.generator import RetroGenerator
 from cog.corpus.documents import documents_digest
 from cog.index.activation import get_model_folder
@@ -17,13 +17,15 @@ from cog.paths import ProjectPaths
 ADAPTER_FOLDER = Path("models", "retro")
 
 
-def get_adapter_folder(paths: ProjectPaths) -> Path:
-    """Where the adapter of the system ``retro`` lies.
+def get_adapter_folder(paths: ProjectPaths, corpus_id: str) -> Path:
+    """Where the adapter of the system ``retro`` lies: the corpus's own, or that of all.
 
     :param paths: The project.
+    :param corpus_id: The corpus that texts are written for.
     :returns: Its folder; there need not be one.
     """
-    return paths.root / ADAPTER_FOLDER
+    own = paths.corpus(corpus_id).retro
+    return own if (own / CONFIG_FILE).is_file() else paths.root / ADAPTER_FOLDER
 
 
 @contextmanager
@@ -40,7 +42,7 @@ def open_retro(
     """
     with open_retro_index(paths, params, corpus_id) as index:
         model = load_model(get_model_folder(paths, params), device=device)
-        adapter = load_adapter(get_adapter_folder(paths), model=model.fingerprint)
+        adapter = load_adapter(get_adapter_folder(paths, corpus_id), model=model.fingerprint)
         yield RetroGenerator(model, index, adapter=adapter)
 
 

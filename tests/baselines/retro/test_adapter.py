@@ -9,16 +9,16 @@ from torch import nn
 
 from cog.baselines.retro.adapter import (
     CrossAttention,
-    Memory,
+    Placement,
     RetroAdapter,
-    RetroConfig,
     get_chunk,
 )
+from cog.baselines.retro.config import RetroConfig
 from cog.baselines.retro.generator import RetroGenerator, RetroLoop
-from cog.baselines.retro.neighbours import NeighbourSource
+from cog.baselines.retro.neighbours import NeighbourSource, lay_out
 from cog.baselines.transformer import TransformerGenerator
 from cog.decoding.request import Request
-from cog.errors import GenerationError
+from cog.errors import GenerationError, IndexMismatchError
 from cog.index.reader import PhraseIndex
 from cog.model.load import CogModel
 from cog.records import Decoding
@@ -81,7 +81,7 @@ def test_open_gates_change_the_text_and_a_batch_is_as_each_text_alone(
 def test_one_pass_equals_token_by_token(
     tiny_cog_model_alone: CogModel, village_index: PhraseIndex
 ) -> None:
-    source = NeighbourSource(village_index, tiny_cog_model_alone.retriever, config=CONFIG)
+    source = NeighbourSource(village_index, tiny_cog_model_alone, config=CONFIG)
     loop = RetroLoop(tiny_cog_model_alone, make_adapter(is_open=True), source)
     ids = tiny_cog_model_alone.splitter.encode("The mill by the river and the bridge").tolist()
     encoder = tiny_cog_model_alone.prefix_encoder
@@ -97,36 +97,48 @@ def test_one_pass_equals_token_by_token(
 def test_a_change_in_a_later_chunk_changes_no_earlier_logit(
     tiny_cog_model_alone: CogModel, village_index: PhraseIndex
 ) -> None:
-    source = NeighbourSource(village_index, tiny_cog_model_alone.retriever, config=CONFIG)
+    source = NeighbourSource(village_index, tiny_cog_model_alone, config=CONFIG)
     loop = RetroLoop(tiny_cog_model_alone, make_adapter(is_open=True), source)
     encoder = tiny_cog_model_alone.prefix_encoder
     first = tiny_cog_model_alone.splitter.encode("The mill by the river is old").tolist()[:7]
-    states = []
+    logits = []
     for ending in ("a bridge and a garden", "cold water in the well of the church"):
         rest = tiny_cog_model_alone.splitter.encode(ending).tolist()[:6]
+        found = []
+        for end in range(1, len(first + rest) + 1):  # the whole text before each token, in one go
+            loop.begin(1)
+            cache = encoder.new_cache(batch=1, capacity=64)
+            states = loop.append_last(cache, [(first + rest)[:end]])
+            found.append(encoder.token_logits(states)[0])
         loop.begin(1)
-        assert loop.memory is not None
-        loop._adapter.set_memory(loop.memory.read([first + rest]))
-        states.append(encoder.append(encoder.new_cache(batch=1, capacity=64), [first + rest]))
-        loop._adapter.set_memory(None)
-    torch.testing.assert_close(states[0][: len(first)], states[1][: len(first)])
-    assert not torch.allclose(states[0][-1], states[1][-1])
+        cache = encoder.new_cache(batch=1, capacity=64)
+        states = loop.append_last(cache, [first + rest])
+        torch.testing.assert_close(encoder.token_logits(states)[0], found[-1])
+        logits.append(torch.stack(found))
+    torch.testing.assert_close(logits[0][: len(first)], logits[1][: len(first)])
+    assert not torch.allclose(logits[0][-1], logits[1][-1])
 
 
-def test_cross_attention_equals_a_plain_loop() -> None:
+OWNERS = ([1, -1, 0, 1, 1], [0, 0, 1, 1, 2, 2])
+
+
+@pytest.mark.parametrize("owners", OWNERS, ids=["scattered", "dense"])
+def test_cross_attention_equals_a_plain_loop(owners: list[int]) -> None:
     torch.manual_seed(1)
     layer = CrossAttention(8, 2)
     nn.init.constant_(layer.gate, 0.7)
-    hidden, states = torch.randn(5, 8), torch.randn(3, 4, 8)
+    hidden, states = torch.randn(len(owners), 8), torch.randn(6, 8)
+    rows = torch.tensor([[0, 1, 0, 0], [2, 3, 4, 5], [1, 0, 0, 0]])
     mask = torch.tensor([[1, 1, 0, 0], [1, 1, 1, 1], [1, 0, 0, 0]], dtype=torch.bool)
-    owners = torch.tensor([1, -1, 0, 1, 1])
-    found = layer(hidden, Memory(states, mask, owners))
-    for token, owner in enumerate(owners.tolist()):
+    placement = Placement.make(np.array(owners), num_memories=3, device=torch.device("cpu"))
+    assert (placement.seen is None) is (owners is OWNERS[1])
+    found = layer(hidden, layer.project(states, rows), mask, placement)
+    for token, owner in enumerate(owners):
         if owner < 0:
             assert (found[token] == 0).all()
             continue
         query = layer.query(layer.norm(hidden[token]))
-        keys, values = layer.key_value(states[owner][mask[owner]]).chunk(2, dim=-1)
+        keys, values = layer.key_value(states[rows[owner][mask[owner]]]).chunk(2, dim=-1)
         heads = []
         for head in range(2):
             part = slice(4 * head, 4 * head + 4)
@@ -136,29 +148,46 @@ def test_cross_attention_equals_a_plain_loop() -> None:
         torch.testing.assert_close(found[token], wanted, rtol=1e-5, atol=1e-6)
 
 
+def test_neighbours_are_encoded_together_as_each_alone() -> None:
+    torch.manual_seed(2)
+    encoder = make_adapter(is_open=True).encoder
+    tokens = {3: np.arange(5, dtype=np.int32), 7: np.arange(9, dtype=np.int32)}
+    both = lay_out(np.array([[3, 7], [7, -1]]), tokens)
+    assert both.memory_mask.sum(1).tolist() == [14, 9]
+    embeddings = torch.randn(10, 16)
+    states = encoder(embeddings[both.token_ids], both)
+    for chunk, part in ((3, slice(0, 5)), (7, slice(5, 14))):
+        alone = lay_out(np.array([[chunk]]), tokens)
+        wanted = encoder(embeddings[alone.token_ids], alone)
+        torch.testing.assert_close(states[part], wanted, rtol=1e-4, atol=1e-5)
+
+
 def test_neighbours_of_the_left_out_document_do_not_count(
     tiny_cog_model_alone: CogModel, village_index: PhraseIndex
 ) -> None:
-    source = NeighbourSource(village_index, tiny_cog_model_alone.retriever, config=CONFIG)
+    source = NeighbourSource(village_index, tiny_cog_model_alone, config=CONFIG)
     chunk = source._read_tokens(np.array([0]))[0]
-    own, text = chunk[:6].tolist(), tiny_cog_model_alone.splitter.decode(chunk).decode()
-    with_own = source.find([text])
-    without = source.find([text], left_out=[0])
-    assert with_own.token_ids[0, 0, :6].tolist() == own
-    assert all(row[:6].tolist() != own for row in without.token_ids[0])
+    text = tiny_cog_model_alone.splitter.decode(chunk).decode()
+    assert source.find([text])[0, 0] == 0
+    without = source.find([text], left_out=np.array([0]))
+    assert (without >= 0).all()
+    assert not (source.documents[without] == 0).any()
+    allowed = source.documents == 0
+    assert (source.find([text], left_out=np.array([0]), allowed=allowed) == -1).all()
 
 
 def test_a_neighbour_is_followed_by_its_continuation(
     tiny_cog_model_alone: CogModel, village_index: PhraseIndex
 ) -> None:
     wide = replace(CONFIG, neighbour_tokens=200, continuation_tokens=200)
-    source = NeighbourSource(village_index, tiny_cog_model_alone.retriever, config=wide)
+    source = NeighbourSource(village_index, tiny_cog_model_alone, config=wide)
     chunk = int(source.has_continuation.nonzero()[0][0])
-    found = source.read(np.array([[chunk]]))
+    tokens = source.read(np.array([chunk, -1]))[chunk]
     ordinal = int(village_index.chunk_documents()[chunk])
     text = village_index.get_documents([ordinal])[ordinal].text
-    tokens = found.token_ids[0, 0][found.mask[0, 0]].numpy().astype(np.int32)
-    assert text.startswith(tiny_cog_model_alone.splitter.decode(tokens).decode())
+    found = tiny_cog_model_alone.splitter.decode(tokens).decode()
+    assert text.startswith(found)
+    assert len(tokens) > len(source._read_tokens(np.array([chunk]))[chunk])
 
 
 def test_an_index_without_continuations_is_refused(
@@ -167,5 +196,22 @@ def test_an_index_without_continuations_is_refused(
     monkeypatch.setattr(
         PhraseIndex, "chunk_documents", lambda self: np.arange(self.num_chunks, dtype=np.int64)
     )
-    with pytest.raises(GenerationError, match="longer than a chunk"):
-        NeighbourSource(village_index, tiny_cog_model_alone.retriever, config=CONFIG)
+    with pytest.raises(GenerationError, match="longer than a chunk; village has none"):
+        NeighbourSource(village_index, tiny_cog_model_alone, config=CONFIG)
+
+
+def test_an_index_of_fewer_chunks_than_neighbours_is_refused(
+    tiny_cog_model_alone: CogModel, village_index: PhraseIndex
+) -> None:
+    greedy = replace(CONFIG, num_neighbours=village_index.num_chunks + 1)
+    with pytest.raises(GenerationError, match=f"needs an index of {greedy.num_neighbours} chunks"):
+        NeighbourSource(village_index, tiny_cog_model_alone, config=greedy)
+
+
+def test_an_index_by_the_retriever_of_another_model_is_refused_and_both_are_named(
+    tiny_cog_model_alone: CogModel, village_index: PhraseIndex
+) -> None:
+    other = replace(tiny_cog_model_alone, fingerprint="f" * 64)
+    wanted = f"retriever of model ffff.*; found: .* of model {village_index.manifest.model:.16}"
+    with pytest.raises(IndexMismatchError, match=wanted):
+        NeighbourSource(village_index, other, config=CONFIG)

@@ -1,155 +1,231 @@
-"""Fitting the adapter: the loss falls, gates open, the past sees no future, it is used."""
+"""Fitting the adapter: the loss falls, gates open, the past sees no future, runs go on."""
 
-import itertools
-import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner
-from torch import nn
+from torch import Tensor, nn
 
-from cog.baselines.identity import identify_system
-from cog.baselines.retro.batches import IGNORED, RetroBatches
+from cog.baselines.retro import job as job_module
+from cog.baselines.retro.adapter import RetroAdapter, make_adapter
+from cog.baselines.retro.batches import IGNORED, RetroBatch, RetroBatches, lay_out_windows
+from cog.baselines.retro.config import make_config
+from cog.baselines.retro.examples import ExampleSettings, RetroExamples, load_examples
+from cog.baselines.retro.folder import load_adapter
 from cog.baselines.retro.generator import RetroLoop
-from cog.baselines.retro.neighbours import NeighbourSource
-from cog.baselines.retro.training import (
-    RetroSettings,
-    RetroTrainer,
-    fit_adapter,
-    list_gates,
-    make_adapter,
-)
-from cog.baselines.systems import open_system
-from cog.cli.main import cli
-from cog.decoding.request import Request
-from cog.errors import CheckpointError, CogError, IndexNotBuiltError, TrainingError
+from cog.baselines.retro.job import RetroJob, RetroReport, train_adapter
+from cog.baselines.retro.neighbours import NeighbourSource, lay_out, read_chunk
+from cog.baselines.retro.trainee import RetroLesson, RetroTrainee, is_half_fast, measure
+from cog.errors import CheckpointError, ParamsError, TrainingError
 from cog.index.reader import PhraseIndex
 from cog.model.load import CogModel, load_model
-from cog.params import load_params
+from cog.params import RetroParams, load_params
 from cog.paths import ProjectPaths
 from cog.progress import SilentProgress
-from cog.records import Decoding
+from cog.training.checkpoint import find_checkpoints
 from cog.training.schedule import Budget
-from cog.training.stopping import StopRequest
+from tests.training.making import read_losses
 
-SETTINGS = RetroSettings(
-    chunk_tokens=8,
-    num_neighbours=2,
-    neighbour_tokens=12,
-    continuation_tokens=8,
-    num_cross_layers=2,
-    encoder_layers=1,
-    window_tokens=40,
-    batch_windows=4,
-    learning_rate=0.02,
-)
+SIZE = 8  # tokens of a chunk in the tiny project
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COG_CACHE", str(tmp_path / "cache"))
 
 
 @pytest.fixture
-def batches(tiny_cog_model_alone: CogModel, village_index: PhraseIndex) -> RetroBatches:
-    return RetroBatches(
-        tiny_cog_model_alone,
+def settings(village: ProjectPaths) -> RetroParams:
+    return load_params(village.params).retro
+
+
+@pytest.fixture
+def examples(
+    tiny_cog_model_alone: CogModel, village_index: PhraseIndex, settings: RetroParams
+) -> RetroExamples:
+    return load_examples(
         village_index,
-        config=make_adapter(tiny_cog_model_alone, SETTINGS, seed=0).config,
-        batch_windows=4,
-        window_tokens=40,
-        seed=0,
+        tiny_cog_model_alone,
+        config=make_config(tiny_cog_model_alone, settings),
+        settings=ExampleSettings(settings.window_tokens, settings.held_out_share, settings.seed),
+        progress=SilentProgress(),
     )
 
 
 @pytest.fixture
-def trainer(tiny_cog_model_alone: CogModel) -> RetroTrainer:
-    return RetroTrainer(tiny_cog_model_alone, make_adapter(tiny_cog_model_alone, SETTINGS, seed=0))
+def batches(examples: RetroExamples) -> RetroBatches:
+    windows = np.setdiff1d(np.arange(examples.num_windows), examples.held_out)
+    return RetroBatches(examples, windows, chunk_tokens=SIZE, windows_per_batch=4, seed=0)
 
 
-def open_gates(trainer: RetroTrainer) -> None:
-    for layer in trainer.adapter.cross.values():
+@pytest.fixture
+def trainee(tiny_cog_model_alone: CogModel, settings: RetroParams) -> RetroTrainee:
+    adapter = make_adapter(make_config(tiny_cog_model_alone, settings), seed=0)
+    return RetroTrainee(tiny_cog_model_alone, adapter, is_half=False)
+
+
+def open_gates(adapter: RetroAdapter) -> None:
+    for layer in adapter.cross.values():
         nn.init.constant_(layer.gate, 1.0)
 
 
-def fit(trainer: RetroTrainer, batches: Iterator[object], *, steps: int) -> float:
-    outcome = fit_adapter(
-        trainer,
-        batches,  # type: ignore[arg-type]
-        learning_rate=SETTINGS.learning_rate,
-        budget=Budget(steps, None),
-        stop=StopRequest(),
-        progress=SilentProgress(),
-    )
-    assert outcome.steps == steps
-    return outcome.last_loss
-
-
 def test_the_loss_falls_and_gates_move_and_the_base_stays(
-    trainer: RetroTrainer, batches: RetroBatches, tiny_cog_model_alone: CogModel
+    trainee: RetroTrainee, batches: RetroBatches
 ) -> None:
-    some = list(itertools.islice(batches, 2))
-    base = tiny_cog_model_alone.prefix_encoder.model
-    before = {name: value.clone() for name, value in base.state_dict().items()}
-    with torch.no_grad():
-        first = sum(float(trainer.compute_loss(batch)) for batch in some)
-    assert list_gates(trainer.adapter) == [0.0, 0.0]
-    fit(trainer, itertools.cycle(some), steps=40)
-    with torch.no_grad():
-        last = sum(float(trainer.compute_loss(batch)) for batch in some)
-    assert last < first - 0.1
-    assert all(abs(gate) > 0.01 for gate in list_gates(trainer.adapter))
-    assert all(torch.equal(value, before[name]) for name, value in base.state_dict().items())
+    some = [batches.make(number) for number in range(2)]
+    before = {name: value.clone() for name, value in trainee.network.state_dict().items()}
+    first = measure(trainee, some, alone=None)
+    assert first["loss"] == pytest.approx(first["loss_without"])
+    lesson = RetroLesson(trainee, learning_rate=0.02, gate_rate=0.02)
+    assert lesson.describe(some) == {"gate": 0.0}
+    optimizer = torch.optim.AdamW(lesson.group_parameters())
+    for step in range(40):
+        lesson.compute_losses(trainee, some[step % 2])["loss"].backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    last = measure(trainee, some, alone=first["loss_without"])
+    assert last["loss"] < first["loss"] - 0.1
+    assert last["loss"] < last["loss_of_others"]
+    assert all(abs(gate) > 0.01 for gate in trainee.adapter.gates)
+    after = trainee.network.state_dict()
+    assert all(torch.equal(value, after[name]) for name, value in before.items())
 
 
-def test_a_token_changes_no_earlier_state(trainer: RetroTrainer, batches: RetroBatches) -> None:
-    open_gates(trainer)
-    window = next(iter(batches)).inputs[0].tolist()
-    assert len(window) > 20
-    changed = [*window[:18], *reversed(window[18:])]
-    assert changed != window
-    with torch.no_grad():
-        one, other = (
-            trainer.compute_states(batches.make([ids], [0]))[0] for ids in (window, changed)
+def test_a_token_changes_no_earlier_state(trainee: RetroTrainee, examples: RetroExamples) -> None:
+    open_gates(trainee.adapter)
+    number = int(np.argmax(np.diff(examples.window_offsets)))
+    window = examples.get_window(number)
+    changed = window.copy()
+    changed[18:] = window[18:][::-1]
+    # the chunks that the change does not touch keep their neighbours; the others get other ones
+    own = examples.get_neighbours(number)
+    other = np.concatenate(
+        [
+            own[:2],
+            own[2:][::-1, ::-1],
+        ]
+    )
+    other[2:] = own[0]
+    states = []
+    for ids, neighbours in ((window, own), (changed, other)):
+        batch = lay_out_windows(
+            0,
+            [ids],
+            owners=np.arange(len(neighbours)),
+            neighbours=lay_out(neighbours, examples.read(neighbours)),
+            documents=np.array([0]),
+            chunk_tokens=SIZE,
         )
-    torch.testing.assert_close(one[:18], other[:18])
-    assert not torch.allclose(one[18:], other[18:])
+        with torch.no_grad():
+            states.append(trainee.compute_states(batch, trainee.read_memory(batch))[0])
+    num_same = 18 - (SIZE - 1)
+    torch.testing.assert_close(states[0][:num_same], states[1][:num_same])
+    assert not torch.allclose(states[0][num_same:], states[1][num_same:])
 
 
 def test_training_sees_what_writing_sees(
-    trainer: RetroTrainer,
-    batches: RetroBatches,
+    trainee: RetroTrainee,
+    examples: RetroExamples,
     village: ProjectPaths,
     village_index: PhraseIndex,
 ) -> None:
-    open_gates(trainer)
-    window = next(iter(batches)).inputs[0].tolist()
-    no_document = len(village_index.document_ids())
-    with torch.no_grad():
-        trained = trainer.compute_states(batches.make([window], [no_document]))[0]
+    open_gates(trainee.adapter)
     model = load_model(village.root / "models" / "tiny")
-    adapter = make_adapter(model, SETTINGS, seed=0)
-    adapter.load_state_dict(trainer.adapter.state_dict())
-    source = NeighbourSource(village_index, model.retriever, config=adapter.config)
+    adapter = RetroAdapter(trainee.adapter.config)
+    adapter.load_state_dict(trainee.adapter.state_dict())
+    source = NeighbourSource(village_index, model, config=adapter.config)
+    window = examples.get_window(0)
+    begin = model.prefix_encoder.begin_token_id
+    texts = [
+        read_chunk(model.splitter, window[first : first + SIZE].tolist(), begin_token_id=begin)
+        for first in range(0, len(window) - SIZE, SIZE)
+    ]
+    found = source.find(texts)  # of its own document too, as in writing
+    batch = lay_out_windows(
+        0,
+        [window],
+        owners=np.arange(len(found)),
+        neighbours=lay_out(found, source.read(found)),
+        documents=np.array([0]),
+        chunk_tokens=SIZE,
+    )
+    with torch.no_grad():
+        trained = trainee.compute_states(batch, trainee.read_memory(batch))[0]
     loop = RetroLoop(model, adapter, source)
     loop.begin(1)
-    last = loop.append_last(model.prefix_encoder.new_cache(batch=1, capacity=64), [window[:-1]])
+    cache = model.prefix_encoder.new_cache(batch=1, capacity=64)
+    last = loop.append_last(cache, [window[:-1].tolist()])
     torch.testing.assert_close(last[0], trained[-1], rtol=1e-4, atol=1e-4)
 
 
-def test_padding_and_short_windows_do_not_count(batches: RetroBatches) -> None:
-    batch = batches.make([list(range(5, 15)), [5, 6, 7]], [0, 1])
-    assert batch.num_tokens == 9 + 2
-    assert batch.targets[1].tolist() == [6, 7, *[IGNORED] * 7]
-    assert batch.token_memories.tolist() == [*[-1] * 7, 0, 0, *[-1] * 9]
-    assert batch.neighbours is not None
-    assert len(batch.neighbours.mask) == 1
+def test_padding_does_not_count() -> None:
+    rows = [np.arange(5, 25, dtype=np.int32), np.arange(5, 15, dtype=np.int32)]
+    batch = lay_out_windows(
+        0,
+        rows,
+        owners=np.array([0, -1, 1]),
+        neighbours=None,
+        documents=np.array([0, 1]),
+        chunk_tokens=SIZE,
+    )
+    assert batch.read_ids.tolist() == [list(range(5, 12)), list(range(5, 12))]
+    assert batch.num_tokens == 12 + 2
+    assert batch.learnt_ids[1].tolist() == [12, 13, *[0] * 10]
+    assert batch.targets[1].tolist() == [13, 14, *[IGNORED] * 10]
+    memories = batch.token_memories.reshape(2, -1)
+    assert memories[0].tolist() == [*[0] * 8, *[-1] * 4]
+    assert memories[1].tolist() == [1, 1, *[-1] * 10]
 
 
-def test_a_loss_that_is_not_finite_stops(trainer: RetroTrainer, batches: RetroBatches) -> None:
-    open_gates(trainer)
-    nn.init.constant_(trainer.adapter.encoder.positions, float("nan"))
-    with pytest.raises(TrainingError, match="must be finite"):
-        fit(trainer, iter(batches), steps=2)
+def test_examples_leave_out_the_own_document_and_what_is_held_out(
+    examples: RetroExamples, village_index: PhraseIndex
+) -> None:
+    owners = village_index.chunk_documents()
+    held_out = examples.documents[examples.held_out]
+    assert len(held_out) > 0
+    for number in range(examples.num_windows):
+        found = examples.get_neighbours(number)
+        documents = owners[found[found >= 0]]
+        assert len(found) == (len(examples.get_window(number)) - 1) // SIZE
+        assert examples.documents[number] not in documents
+        assert not np.isin(documents, held_out).any()
+
+
+def test_examples_are_found_once(
+    examples: RetroExamples,
+    tiny_cog_model_alone: CogModel,
+    village_index: PhraseIndex,
+    settings: RetroParams,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_words: object, **_named: object) -> None:
+        raise AssertionError("searched again")
+
+    monkeypatch.setattr(NeighbourSource, "find", refuse)
+    config = make_config(tiny_cog_model_alone, settings)
+    given = ExampleSettings(settings.window_tokens, settings.held_out_share, settings.seed)
+    named: dict[str, Any] = {"config": config, "progress": SilentProgress()}
+    again = load_examples(village_index, tiny_cog_model_alone, settings=given, **named)
+    assert again.folder == examples.folder
+    with pytest.raises(AssertionError, match="searched again"):
+        load_examples(village_index, tiny_cog_model_alone, settings=replace(given, seed=1), **named)
+
+
+def test_a_pass_over_the_batches_takes_every_window_once(examples: RetroExamples) -> None:
+    windows = np.arange(examples.num_windows)
+    batches = RetroBatches(examples, windows, chunk_tokens=SIZE, windows_per_batch=1, seed=0)
+    pooled = batches._num_pooled
+    assert pooled > 1
+    seen = [batches.make(number) for number in range(len(windows) // pooled * pooled)]
+    taken = [each.read_ids[0].tolist() + each.learnt_ids[0].tolist() for each in seen]
+    assert len({tuple(ids) for ids in taken}) == len(taken)
+    again = batches.make(2)
+    assert again.learnt_ids.tolist() == seen[2].learnt_ids.tolist()
 
 
 @pytest.fixture
@@ -158,44 +234,128 @@ def own_village(village: ProjectPaths, tmp_path: Path) -> ProjectPaths:
     return ProjectPaths(tmp_path / "own")
 
 
-def test_what_the_command_trains_writes_text_as_a_system(own_village: ProjectPaths) -> None:
-    params = load_params(own_village.params)
-    words = ["--project", str(own_village.root), "retro", "train", "--device", "cpu", "--json"]
-    with pytest.raises(CheckpointError, match="cog retro train"):
-        identify_system(own_village, params, corpus_id="village", system="retro")
-    done = CliRunner().invoke(cli, [*words, "--corpus", "village", "--max-steps", "2"])
-    assert done.exception is None, done.exception
-    report = json.loads(done.stdout)
-    assert (report["steps"], report["reason"]) == (2, "budget")
-    identity = identify_system(own_village, params, corpus_id="village", system="retro")
-    cog = identify_system(own_village, params, corpus_id="village", system="cog")
-    assert identity.index != cog.index
-    assert identity.documents == cog.documents
-    decoding = Decoding("greedy", 0.95, 0, 6, 16, 0.0)
-    with open_system(
-        own_village, params, corpus_id="village", system="retro", device="cpu"
-    ) as system:
-        text = system.generate([Request("The old mill", decoding)])[0]
-    assert text.num_tokens == 6
-    again = CliRunner().invoke(cli, [*words, "--corpus", "village", "--max-steps", "2"])
-    assert isinstance(again.exception, CheckpointError)
-    unbuilt = CliRunner().invoke(cli, [*words, "--corpus", "hamlet", "--out", "elsewhere"])
-    assert isinstance(unbuilt.exception, IndexNotBuiltError)
-    assert isinstance(unbuilt.exception, CogError)
+def run(paths: ProjectPaths, out: Path, *, progress: Any = None, **given: Any) -> RetroReport:  # noqa: ANN401
+    params = load_params(paths.params)
+    changes = given.pop("settings", {})
+    job = RetroJob(
+        corpus_id="village",
+        settings=replace(params.retro, **changes),
+        budget=Budget(given.pop("steps", None), given.pop("seconds", None)),
+        out=out,
+        is_resumed=given.pop("is_resumed", False),
+        device="cpu",
+    )
+    return train_adapter(paths, params, job, progress=progress or SilentProgress(), log=None)
+
+
+def is_loadable(paths: ProjectPaths, out: Path) -> bool:
+    model = load_model(paths.root / "models" / "tiny")
+    adapter = load_adapter(out, model=model.fingerprint)
+    return all(bool(value.isfinite().all()) for value in adapter.state_dict().values())
+
+
+class Kill(SilentProgress):
+    """Ends the process's work after some steps, as a lack of memory would."""
+
+    def __init__(self, *, at: int) -> None:
+        self._left = at
+
+    def advance(self, amount: int) -> None:
+        self._left -= amount
+        if self._left == 0:
+            raise MemoryError
+
+
+def test_a_run_that_goes_on_has_the_losses_of_one_that_never_stopped(
+    own_village: ProjectPaths, tmp_path: Path
+) -> None:
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    wanted = run(own_village, whole, steps=7)
+    with pytest.raises(MemoryError):
+        run(own_village, parts, steps=7, progress=Kill(at=5))
+    assert is_loadable(own_village, parts)
+    kept = find_checkpoints(parts / "run" / "checkpoints")
+    assert [each.name for each in kept] == ["step-00000003"]
+    found = run(own_village, parts, steps=7, is_resumed=True)
+    assert read_losses(parts) == read_losses(whole)
+    assert list(read_losses(parts)) == [1, 2, 3, 4, 5, 6, 7]
+    assert found.validation == wanted.validation
+    assert set(found.validation) == {
+        "validation/loss",
+        "validation/loss_of_others",
+        "validation/loss_without",
+    }
+    assert found.gates == wanted.gates
+    name = "adapter.safetensors"
+    assert (parts / name).read_bytes() == (whole / name).read_bytes()
+    with pytest.raises(CheckpointError, match="free for a new run; found: step-00000007"):
+        run(own_village, parts, steps=9)
+    with pytest.raises(CheckpointError, match="with chunk_tokens 9; found: .* chunk_tokens 8"):
+        run(own_village, parts, steps=9, is_resumed=True, settings={"chunk_tokens": 9})
+
+
+def test_a_run_by_seconds_ends_with_an_adapter(own_village: ProjectPaths, tmp_path: Path) -> None:
+    report = run(own_village, tmp_path / "out", seconds=0.5)
+    assert report.reason == "budget"
+    assert 0.5 <= report.seconds < 10
+    assert report.tokens_per_second > 0
+    assert is_loadable(own_village, tmp_path / "out")
+
+
+def test_an_undefined_loss_stops_and_keeps_the_last_good_adapter(
+    own_village: ProjectPaths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Spoilt(RetroLesson):
+        calls = 0
+
+        def compute_losses(self, network: nn.Module, batch: RetroBatch) -> Mapping[str, Tensor]:
+            self.calls += 1
+            losses = super().compute_losses(network, batch)
+            return {"loss": losses["loss"] * (torch.nan if self.calls == 5 else 1.0)}
+
+    monkeypatch.setattr(job_module, "RetroLesson", Spoilt)
+    out = tmp_path / "out"
+    with pytest.raises(TrainingError, match=r"finite at step 5; found: loss nan, .* on batch 4 of"):
+        run(own_village, out, steps=7)
+    kept = find_checkpoints(out / "run" / "checkpoints")
+    assert [each.name for each in kept] == ["step-00000003"]
+    assert list(read_losses(out)) == [1, 2, 3, 4]
+    assert is_loadable(own_village, out)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"window_tokens": 8}, "window_tokens must be above retro.chunk_tokens"),
+        ({"num_neighbours": 0}, "num_neighbours must be above 0"),
+        ({"held_out_share": 1.5}, "held_out_share must be at most 1"),
+        ({"precision": "half"}, "precision must be one of auto, float32, bfloat16; found: 'half'"),
+        ({"first_cross_layer": 9}, "first_cross_layer must be a layer .*; found: 9 of 2 layers"),
+    ],
+    ids=["window", "neighbours", "share", "precision", "layer"],
+)
+def test_settings_that_no_run_can_use_are_refused(
+    own_village: ProjectPaths, tmp_path: Path, changes: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(ParamsError, match=said):
+        run(own_village, tmp_path / "out", steps=1, settings=changes)
+    assert not (tmp_path / "out").exists()
 
 
 def test_documents_shorter_than_a_chunk_are_refused(
-    tiny_cog_model_alone: CogModel, village_index: PhraseIndex, monkeypatch: pytest.MonkeyPatch
+    own_village: ProjectPaths, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("cog.baselines.retro.batches.MAX_DRAWS", 3)
-    wide = replace(SETTINGS, chunk_tokens=2000)
-    batches = RetroBatches(
-        tiny_cog_model_alone,
-        village_index,
-        config=make_adapter(tiny_cog_model_alone, wide, seed=0).config,
-        batch_windows=1,
-        window_tokens=40,
-        seed=0,
-    )
-    with pytest.raises(TrainingError, match="over 2000 tokens"):
-        next(iter(batches))
+    changes = {"chunk_tokens": 2000, "window_tokens": 4000}
+    with pytest.raises(TrainingError, match="of over 2000 tokens; found: none in village"):
+        run(own_village, tmp_path / "out", steps=1, settings=changes)
+
+
+def test_half_precision_is_near_single(village: ProjectPaths, tmp_path: Path) -> None:
+    cpu = torch.device("cpu")
+    assert is_half_fast("bfloat16", device=cpu)
+    assert not is_half_fast("float32", device=cpu)
+    assert is_half_fast("auto", device=torch.device("cuda"))
+    single = run(village, tmp_path / "single", steps=2)
+    half = run(village, tmp_path / "half", steps=2, settings={"precision": "bfloat16"})
+    assert half.metrics["loss"] == pytest.approx(single.metrics["loss"], rel=0.02)
+    assert half.metrics["loss"] != single.metrics["loss"]

@@ -1,0 +1,267 @@
+"""Training examples: an index goes in, windows of its documents and their neighbours come out.
+
+They are found once and kept in the cache folder: a step of training reads neither the index nor
+the retriever.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cog.assets import convert_cached
+from cog.baselines.retro.config import RetroConfig
+from cog.baselines.retro.neighbours import NeighbourSource, read_chunk
+from cog.errors import TrainingError
+from cog.index.reader import PhraseIndex
+from cog.model.load import CogModel
+from cog.progress import Progress
+from cog.training.sampler import split_documents
+
+FORMAT_VERSION = 1  # of the files; part of their key
+ARRAYS = (
+    *("token_ids", "window_offsets", "documents", "held_out", "chunk_offsets"),
+    *("neighbours", "neighbour_ids", "neighbour_tokens", "neighbour_offsets"),
+)
+DOCUMENTS_PER_READ = 512
+TEXTS_PER_PASS = 128
+
+
+@dataclass(frozen=True, slots=True)
+class ExampleSettings:
+    """What decides the examples, beside index and model.
+
+    :param window_tokens: Number of tokens of a window, at most.
+    :param held_out_share: Share of the documents that is set aside for validation.
+    :param seed: Seed of the choice.
+    """
+
+    window_tokens: int
+    held_out_share: float
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class RetroExamples:
+    """Windows of documents with a neighbour for each of their chunks, as files hold them.
+
+    Neighbours are never of the window's own document, nor of one that is held out.
+
+    :param folder: Where the files lie; its name is their key.
+    :param token_ids: Tokens of all windows. *Shape:* ``(num_tokens,)``
+    :param window_offsets: Where each window begins. *Shape:* ``(num_windows + 1,)``
+    :param documents: Document of each window. *Shape:* ``(num_windows,)``
+    :param held_out: Windows of documents that are held out. *Shape:* ``(num_held_out,)``
+    :param chunk_offsets: Where the chunks of each window begin. *Shape:* ``(num_windows + 1,)``
+    :param neighbours: Neighbours of each chunk, -1 for none. *Shape:* ``(num_chunks,
+        num_neighbours)``
+    :param neighbour_ids: All of them, ascending. *Shape:* ``(num_different,)``
+    :param neighbour_tokens: Their tokens, continuations included. *Shape:* ``(num_read,)``
+    :param neighbour_offsets: Where those of each begin. *Shape:* ``(num_different + 1,)``
+    """
+
+    folder: Path
+    token_ids: NDArray[np.int32]
+    window_offsets: NDArray[np.int64]
+    documents: NDArray[np.int64]
+    held_out: NDArray[np.int64]
+    chunk_offsets: NDArray[np.int64]
+    neighbours: NDArray[np.int64]
+    neighbour_ids: NDArray[np.int64]
+    neighbour_tokens: NDArray[np.int32]
+    neighbour_offsets: NDArray[np.int64]
+
+    @property
+    def num_windows(self) -> int:
+        """Number of windows.
+
+        :returns: The count.
+        """
+        return len(self.documents)
+
+    def get_window(self, number: int) -> NDArray[np.int32]:
+        """The tokens of a window.
+
+        :param number: Its number.
+        :returns: *Shape:* ``(window_len,)``
+        """
+        return self.token_ids[self.window_offsets[number] : self.window_offsets[number + 1]]
+
+    def get_neighbours(self, number: int) -> NDArray[np.int64]:
+        """The neighbours of a window's chunks.
+
+        :param number: Number of the window.
+        :returns: -1 for none. *Shape:* ``(num_chunks, num_neighbours)``
+        """
+        return self.neighbours[self.chunk_offsets[number] : self.chunk_offsets[number + 1]]
+
+    def read(self, chunk_ids: NDArray[np.int64]) -> dict[int, NDArray[np.int32]]:
+        """The tokens of neighbours and of what follows them.
+
+        :param chunk_ids: Neighbours, in any order; -1 for none.
+        :returns: Tokens by neighbour.
+        """
+        wanted = np.unique(chunk_ids[chunk_ids >= 0])
+        places = np.searchsorted(self.neighbour_ids, wanted)
+        bounds = self.neighbour_offsets
+        return {
+            chunk: self.neighbour_tokens[bounds[place] : bounds[place + 1]]
+            for chunk, place in zip(wanted.tolist(), places.tolist(), strict=True)
+        }
+
+
+def load_examples(
+    index: PhraseIndex,
+    model: CogModel,
+    *,
+    config: RetroConfig,
+    settings: ExampleSettings,
+    progress: Progress,
+) -> RetroExamples:
+    """Open the examples of an index, found before or now.
+
+    :param index: The open index.
+    :param model: The model.
+    :param config: The adapter's sizes.
+    :param settings: What else decides them.
+    :param progress: Told of what is found.
+    :returns: The examples.
+    :raises GenerationError: If nothing in the index has a continuation.
+    :raises TrainingError: If no document is longer than a chunk.
+    """
+    source = NeighbourSource(index, model, config=config)
+    window_tokens = min(settings.window_tokens, model.prefix_encoder.max_positions)
+    decisive = {
+        "format": FORMAT_VERSION,
+        "index": index.manifest.digest,
+        "model": model.fingerprint,
+        "window_tokens": window_tokens,
+        **{
+            name: value
+            for name, value in asdict(config).items()
+            if name.endswith("_tokens") or name == "num_neighbours"
+        },
+        "held_out_share": settings.held_out_share,
+        "seed": settings.seed,
+    }
+    key = hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:16]
+
+    def build(folder: Path) -> None:
+        maker = _Maker(index, model, source, chunk_tokens=config.chunk_tokens)
+        maker.write(folder, window_tokens, settings, progress)
+
+    folder = convert_cached(f"retro-{key}", build, progress=progress)
+    arrays = {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in ARRAYS}
+    return RetroExamples(folder, **arrays)
+
+
+class _Maker:
+    # cuts windows and finds the neighbours of their chunks
+    def __init__(
+        self, index: PhraseIndex, model: CogModel, source: NeighbourSource, *, chunk_tokens: int
+    ) -> None:
+        self._index, self._model, self._source = index, model, source
+        self._size = chunk_tokens
+
+    def write(
+        self, folder: Path, window_tokens: int, settings: ExampleSettings, progress: Progress
+    ) -> None:
+        windows, documents = self._cut(window_tokens)
+        num_held_out = int(len(np.unique(documents)) * settings.held_out_share)
+        _, held_out = split_documents(
+            documents.astype(np.int32), num_held_out=num_held_out, seed=settings.seed
+        )
+        counts = np.array([(len(window) - 1) // self._size for window in windows])
+        progress.say(f"{len(windows):,} windows; neighbours of {counts.sum():,} chunks are found")
+        neighbours = self._find(windows, documents, documents[held_out])
+        tokens = self._source.read(neighbours)
+        ids = np.array(sorted(tokens), dtype=np.int64)
+        arrays: dict[str, NDArray[Any]] = {
+            "token_ids": np.concatenate(windows),
+            "window_offsets": _offsets(np.array([len(window) for window in windows])),
+            "documents": documents,
+            "held_out": held_out,
+            "chunk_offsets": _offsets(counts),
+            "neighbours": neighbours,
+            "neighbour_ids": ids,
+            "neighbour_tokens": np.concatenate([tokens[each] for each in ids.tolist()]),
+            "neighbour_offsets": _offsets(np.array([len(tokens[each]) for each in ids.tolist()])),
+        }
+        for name, array in arrays.items():
+            np.save(folder / f"{name}.npy", array)
+
+    def _cut(self, window_tokens: int) -> tuple[list[NDArray[np.int32]], NDArray[np.int64]]:
+        begin = self._model.prefix_encoder.begin_token_id
+        start = np.array([] if begin is None else [begin], dtype=np.int32)
+        room = window_tokens - len(start)
+        windows: list[NDArray[np.int32]] = []
+        owners: list[int] = []
+        for ordinal, text in self._iter_texts():
+            ids = self._model.splitter.encode(text)
+            for first in range(0, len(ids), room):
+                first = min(first, max(0, len(ids) - room))  # the last one is as long as the rest
+                window = np.concatenate([start, ids[first : first + room]]).astype(np.int32)
+                if len(window) > self._size:
+                    windows.append(window)
+                    owners.append(ordinal)
+        if not windows:
+            corpus_id = self._index.manifest.corpus
+            raise TrainingError(
+                f"the adapter of RETRO needs documents of over {self._size} tokens",
+                found=f"none in {corpus_id}",
+                run="name another corpus, or join its lines to documents (format.documents)",
+                about=corpus_id,
+            )
+        return windows, np.array(owners, dtype=np.int64)
+
+    def _iter_texts(self) -> Iterator[tuple[int, str]]:
+        num_documents = self._index.manifest.documents.num_indexed
+        for first in range(0, num_documents, DOCUMENTS_PER_READ):
+            ordinals = range(first, min(first + DOCUMENTS_PER_READ, num_documents))
+            for ordinal, document in sorted(self._index.get_documents(ordinals).items()):
+                yield ordinal, document.text
+
+    def _find(
+        self,
+        windows: list[NDArray[np.int32]],
+        documents: NDArray[np.int64],
+        held_out: NDArray[np.int64],
+    ) -> NDArray[np.int64]:
+        allowed = ~np.isin(self._source.documents, held_out)
+        begin, size = self._model.prefix_encoder.begin_token_id, self._size
+        texts, owners = [], []
+        for window, document in zip(windows, documents.tolist(), strict=True):
+            ids = window.tolist()
+            for first in range(0, len(ids) - size, size):
+                chunk = ids[first : first + size]
+                texts.append(read_chunk(self._model.splitter, chunk, begin_token_id=begin))
+                owners.append(document)
+        left_out = np.array(owners, dtype=np.int64)
+        found = [
+            self._source.find(
+                texts[first : first + TEXTS_PER_PASS],
+                left_out=left_out[first : first + TEXTS_PER_PASS],
+                allowed=allowed,
+            )
+            for first in range(0, len(texts), TEXTS_PER_PASS)
+        ]
+        neighbours = np.concatenate(found)
+        if not (neighbours >= 0).any():
+            corpus_id = self._index.manifest.corpus
+            raise TrainingError(
+                "the adapter of RETRO needs two documents or more, "
+                "since neighbours are of other documents",
+                found=f"{len(np.unique(documents))} longer than a chunk in {corpus_id}",
+                run="name another corpus",
+                about=corpus_id,
+            )
+        return neighbours
+
+
+def _offsets(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)

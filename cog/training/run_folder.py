@@ -1,0 +1,102 @@
+"""The folder and the device of a run: what a user asks for goes in, checked, held, opened."""
+
+import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+from accelerate import Accelerator
+
+from cog.errors import CheckpointError, TrainingError
+from cog.progress import Progress
+from cog.training.checkpoint import find_checkpoints
+
+RUN_FOLDER = "run"  # in the folder of what is trained: checkpoints and metrics
+
+
+def find_start(
+    out: Path, *, is_resumed: bool, config: str, run: str, progress: Progress
+) -> Path | None:
+    """Find the checkpoint that a run goes on from, and refuse a folder that is taken.
+
+    :param out: Folder of what is trained.
+    :param is_resumed: Whether to go on from the last checkpoint.
+    :param config: Name of the file that a finished folder holds.
+    :param run: What to do where there is such a file.
+    :param progress: Told if there is nothing to go on from.
+    :returns: The checkpoint; None for a new run.
+    :raises CheckpointError: If the folder is taken.
+    """
+    found = find_checkpoints(out / RUN_FOLDER / "checkpoints")
+    if is_resumed:
+        if not found:
+            progress.say("nothing to resume: training begins at the start")
+        return found[-1] if found else None
+    if found:
+        raise CheckpointError(
+            f"{out} must be free for a new run",
+            found=f"{found[-1].name} of a run in it",
+            run="go on with it (--resume), remove it, or name another --out",
+            about=str(out),
+        )
+    if (out / config).exists():
+        raise CheckpointError(
+            f"{out} must be free for a new model", found="a model in it", run=run, about=str(out)
+        )
+    return None
+
+
+@contextmanager
+def hold_run_folder(out: Path, *, is_main: bool) -> Iterator[None]:
+    """Keep other processes from training into a folder.
+
+    :param out: Folder of what is trained.
+    :param is_main: Whether this is the first of several processes of one run.
+    :yields: Nothing.
+    :raises TrainingError: If another run holds it.
+    :raises CheckpointError: If there can be no such folder.
+    """
+    run_folder = out / RUN_FOLDER
+    try:
+        run_folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CheckpointError(
+            f"{out} must be a folder for the model",
+            found=error.strerror or str(error),
+            run="name another --out",
+            about=str(out),
+        ) from error
+    if not is_main:
+        yield
+        return
+    with (run_folder / ".lock").open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise TrainingError(
+                f"{out} must be free",
+                found="another process that trains into it",
+                run="wait for it, or name another --out",
+                about=str(out),
+            ) from None
+        yield
+
+
+def make_accelerator(device: str) -> Accelerator:
+    """Open the device or devices of a run.
+
+    :param device: ``cpu``, ``cuda`` or ``auto``.
+    :returns: The device or devices; a GPU computes in bf16.
+    :raises CheckpointError: If there is no GPU where one is asked for.
+    """
+    has_gpu = torch.cuda.is_available()
+    if device == "cuda" and not has_gpu:
+        raise CheckpointError(
+            "--device cuda needs a GPU", found="no GPU that torch can use", run="use --device cpu"
+        )
+    is_cpu = device == "cpu" or not has_gpu
+    if not is_cpu:
+        torch.backends.cuda.matmul.allow_tf32 = True
+        torch.backends.cudnn.allow_tf32 = True
+    return Accelerator(cpu=is_cpu, mixed_precision="no" if is_cpu else "bf16")

@@ -1,0 +1,136 @@
+"""``cog retro`` as a user runs it, and what it trains as a system."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from cog.baselines.identity import identify_system
+from cog.baselines.systems import open_system
+from cog.cli.main import cli
+from cog.decoding.request import Request
+from cog.errors import CheckpointError, CogError
+from cog.evaluation.retro_training import train_retro_on_corpus
+from cog.params import load_params
+from cog.paths import ProjectPaths
+from cog.records import Decoding
+
+
+@pytest.fixture
+def own_village(
+    village: ProjectPaths, tmp_path: Path, empty_runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> ProjectPaths:
+    monkeypatch.setenv("COG_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    shutil.copytree(village.root, tmp_path / "own")
+    paths = ProjectPaths(tmp_path / "own")
+    shutil.copy(empty_runs, paths.runs_database)
+    return paths
+
+
+def run(paths: ProjectPaths, *words: str) -> Result:
+    command = ["--project", str(paths.root), "retro", "train", "--device", "cpu", *words]
+    return CliRunner().invoke(cli, command, standalone_mode=False)
+
+
+def error_of(result: Result) -> str:
+    assert isinstance(result.exception, CogError), result.exception
+    message = str(result.exception)
+    assert "\n" not in message
+    return message
+
+
+def test_what_the_command_trains_is_in_mlflow_and_writes_text_as_a_system(
+    own_village: ProjectPaths,
+) -> None:
+    from mlflow import MlflowClient
+
+    params = load_params(own_village.params)
+    with pytest.raises(
+        CheckpointError, match="needs an adapter in models/retro; .*cog retro train"
+    ):
+        identify_system(own_village, params, corpus_id="village", system="retro")
+    done = run(own_village, "--corpus", "village", "--max-steps", "4", "--json")
+    assert done.exception is None, done.exception
+    report: dict[str, Any] = json.loads(done.stdout)
+    assert (report["steps"], report["reason"]) == (4, "budget")
+    assert report["folder"] == str(own_village.root / "models" / "retro")
+    client = MlflowClient(tracking_uri=f"sqlite:///{own_village.runs_database}")
+    experiment = client.get_experiment_by_name("retro")
+    assert experiment is not None
+    logged = client.search_runs([experiment.experiment_id])[0]
+    assert logged.data.params["corpus"] == "village"
+    for name, value in report["validation"].items():
+        assert logged.data.metrics[name] == pytest.approx(value)
+
+    identity = identify_system(own_village, params, corpus_id="village", system="retro")
+    cog = identify_system(own_village, params, corpus_id="village", system="cog")
+    assert identity.index != cog.index
+    assert identity.documents == cog.documents
+    decoding = Decoding("greedy", 0.95, 0, 6, 16, 0.0)
+    with open_system(
+        own_village, params, corpus_id="village", system="retro", device="cpu"
+    ) as system:
+        text = system.generate([Request("The old mill", decoding)])[0]
+    assert text.num_tokens == 6
+    taken = error_of(run(own_village, "--corpus", "village", "--max-steps", "5", "--no-track"))
+    assert "free for a new run; found: step-00000004" in taken
+    words = ("--corpus", "village", "--max-steps", "5", "--no-track", "--resume")
+    resumed = run(own_village, *words)
+    assert resumed.exception is None, resumed.exception
+    assert "resumed at step 4" in resumed.stderr
+    assert "5 steps" in resumed.stdout
+    assert identify_system(own_village, params, corpus_id="village", system="retro") != identity
+
+
+def test_the_stage_fits_an_adapter_of_the_corpus_own_and_replaces_it(
+    own_village: ProjectPaths,
+) -> None:
+    params = load_params(own_village.params)
+    first = train_retro_on_corpus(own_village, params, "village")
+    assert first.steps == params.retro.max_steps
+    own = own_village.corpus("village").retro
+    assert Path(first.folder) == own
+    identify_system(own_village, params, corpus_id="village", system="retro")  # is taken
+    (own / "run" / "mark").touch()
+    again = train_retro_on_corpus(own_village, params, "village")
+    assert again.gates == first.gates
+    assert not (own / "run" / "mark").exists()
+
+
+def test_an_adapter_of_another_model_is_refused_and_both_are_named(
+    own_village: ProjectPaths,
+) -> None:
+    done = run(own_village, "--corpus", "village", "--max-steps", "1", "--no-track")
+    assert done.exception is None, done.exception
+    path = own_village.root / "models" / "retro" / "config.json"
+    content = json.loads(path.read_text())
+    path.write_text(json.dumps({**content, "model": "e" * 64}))
+    params = load_params(own_village.params)
+    wanted = (
+        rf"fitted to model {content['model'][:16]} and its retriever; "
+        r"found: fitted to model eeeeeeeeeeeeeeee, on corpus village"
+    )
+    with pytest.raises(CheckpointError, match=wanted):
+        identify_system(own_village, params, corpus_id="village", system="retro")
+    path.write_text(json.dumps({**content, "format_version": 1}))
+    with pytest.raises(CheckpointError, match="format version 2; found: 1"):
+        identify_system(own_village, params, corpus_id="village", system="retro")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--corpus", "hamlet"], "cog index build hamlet"),
+        (["--corpus", "vilage"], "vilage"),
+    ],
+    ids=["unbuilt", "unknown"],
+)
+def test_bad_input_is_refused_in_one_line(
+    own_village: ProjectPaths, words: list[str], said: str
+) -> None:
+    assert said in error_of(run(own_village, "--no-track", *words))
+    assert not (own_village.root / "models" / "retro" / "config.json").exists()
