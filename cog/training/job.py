@@ -12,6 +12,7 @@ from typing import Any
 
 from accelerate.utils import set_seed
 
+from cog.errors import CheckpointError
 from cog.model.config import CONFIG_FILE
 from cog.model.fingerprint import fingerprint_model
 from cog.paths import get_cache_folder
