@@ -4,14 +4,11 @@ import json
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
-from cog.atomic import write_text_atomically
 from cog.baselines.knn_lm import KnnSettings
 from cog.baselines.manifest import MANIFEST_FILE
-from cog.errors import GenerationError
+from cog.decoding.tuning_file import load_choice, remove_choice, save_choice
 from cog.params import DatastoreParams
 from cog.paths import CorpusPaths
-
-FORMAT_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,18 +43,8 @@ def save_knn_tuning(corpus_paths: CorpusPaths, tuning: KnnTuning) -> None:
 
     :param corpus_paths: The corpus.
     :param tuning: What was chosen.
-    :raises GenerationError: If it cannot be written.
     """
-    content = {"format_version": FORMAT_VERSION, **asdict(tuning)}
-    try:
-        write_text_atomically(corpus_paths.knn_tuning, json.dumps(content, indent=1) + "\n")
-    except OSError as error:
-        raise GenerationError(
-            f"what was chosen must be written to {corpus_paths.knn_tuning.name}",
-            found=error.strerror or str(error),
-            run="make room there, then run the same command again",
-            about=str(corpus_paths.knn_tuning),
-        ) from error
+    save_choice(corpus_paths.knn_tuning, asdict(tuning))
 
 
 def load_knn_tuning(corpus_paths: CorpusPaths) -> KnnTuning | None:
@@ -65,25 +52,16 @@ def load_knn_tuning(corpus_paths: CorpusPaths) -> KnnTuning | None:
 
     :param corpus_paths: The corpus.
     :returns: The tuning; None if there is none.
-    :raises GenerationError: If the file is damaged or of another version.
     """
-    try:
-        content = json.loads(corpus_paths.knn_tuning.read_text(encoding="utf-8"))
-        if content.pop("format_version") != FORMAT_VERSION:
-            raise ValueError("another format_version")
-        values = KnnSettings(**content.pop("values"))
-        if not all(isinstance(value, int | float) for value in asdict(values).values()):
-            raise ValueError("a value that is no number")
-        return KnnTuning(values=values, **content)
-    except FileNotFoundError:
-        return None
-    except (OSError, KeyError, TypeError, ValueError, AttributeError) as error:
-        raise GenerationError(
-            f"{corpus_paths.knn_tuning.name} must be what cog tune wrote",
-            found=f"{type(error).__name__}: {error}",
-            run=f"cog tune --system knn-lm --corpus {corpus_paths.root.name} --reset",
-            about=str(corpus_paths.knn_tuning),
-        ) from error
+    reset = f"cog tune --system knn-lm --corpus {corpus_paths.root.name} --reset"
+    return load_choice(corpus_paths.knn_tuning, _parse, reset=reset)
+
+
+def _parse(content: dict[str, Any]) -> KnnTuning:
+    values = KnnSettings(**content.pop("values"))
+    if not all(isinstance(value, int | float) for value in asdict(values).values()):
+        raise ValueError("a value that is no number")
+    return KnnTuning(values=values, **content)
 
 
 def remove_knn_tuning(corpus_paths: CorpusPaths) -> bool:
@@ -92,9 +70,7 @@ def remove_knn_tuning(corpus_paths: CorpusPaths) -> bool:
     :param corpus_paths: The corpus.
     :returns: Whether there was anything.
     """
-    is_there = corpus_paths.knn_tuning.is_file()
-    corpus_paths.knn_tuning.unlink(missing_ok=True)
-    return is_there
+    return remove_choice(corpus_paths.knn_tuning)
 
 
 def apply_knn_tuning(

@@ -3,18 +3,16 @@
 Neither torch nor a store is loaded here.
 """
 
-import json
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
-from cog.atomic import write_text_atomically
-from cog.errors import CogError, GenerationError
+from cog.decoding.tuning_file import load_choice, remove_choice, save_choice
+from cog.errors import CogError
 from cog.index.manifest import load_manifest
 from cog.params import GenerateParams
 from cog.paths import CorpusPaths
 from cog.records import ABSOLUTE, ENTROPY, OFF, RELATIVE, Active
 
-FORMAT_VERSION = 1
 USUAL_THRESHOLDS = {OFF: 0.0, ABSOLUTE: 0.0003, RELATIVE: 0.001, ENTROPY: 0.0003}
 
 
@@ -105,19 +103,8 @@ def save_tuning(corpus_paths: CorpusPaths, tuning: Tuning) -> None:
 
     :param corpus_paths: The corpus.
     :param tuning: What was chosen.
-    :raises GenerationError: If it cannot be written.
     """
-    content = {"format_version": FORMAT_VERSION, **asdict(tuning)}
-    text = json.dumps(content, ensure_ascii=False, indent=1) + "\n"
-    try:
-        write_text_atomically(corpus_paths.tuning, text)
-    except OSError as error:
-        raise GenerationError(
-            f"what was chosen must be written to {corpus_paths.tuning.name}",
-            found=error.strerror or str(error),
-            run="make room there, then run the same command again: it goes on where it stopped",
-            about=str(corpus_paths.tuning),
-        ) from error
+    save_choice(corpus_paths.tuning, asdict(tuning))
 
 
 def load_tuning(corpus_paths: CorpusPaths) -> Tuning | None:
@@ -125,26 +112,17 @@ def load_tuning(corpus_paths: CorpusPaths) -> Tuning | None:
 
     :param corpus_paths: The corpus.
     :returns: The tuning; None if there is none.
-    :raises GenerationError: If the file is damaged or of another version.
     """
-    try:
-        content = json.loads(corpus_paths.tuning.read_text(encoding="utf-8"))
-        if content.pop("format_version") != FORMAT_VERSION:
-            raise ValueError("another format_version")
-        values = TunedValues(**content.pop("values"))
-        for name, kind in (("verify", str), ("phrase_bias", float), ("temperature", float)):
-            if not isinstance(getattr(values, name), kind):
-                raise ValueError(f"{name} of another type")
-        return Tuning(values=values, **content)
-    except FileNotFoundError:
-        return None
-    except (OSError, KeyError, TypeError, ValueError, AttributeError) as error:
-        raise GenerationError(
-            f"{corpus_paths.tuning.name} must be what cog tune wrote",
-            found=f"{type(error).__name__}: {error}",
-            run=f"cog tune --corpus {corpus_paths.root.name} --reset",
-            about=str(corpus_paths.tuning),
-        ) from error
+    reset = f"cog tune --corpus {corpus_paths.root.name} --reset"
+    return load_choice(corpus_paths.tuning, _parse, reset=reset)
+
+
+def _parse(content: dict[str, Any]) -> Tuning:
+    values = TunedValues(**content.pop("values"))
+    for name, kind in (("verify", str), ("phrase_bias", float), ("temperature", float)):
+        if not isinstance(getattr(values, name), kind):
+            raise ValueError(f"{name} of another type")
+    return Tuning(values=values, **content)
 
 
 def remove_tuning(corpus_paths: CorpusPaths) -> bool:
@@ -153,9 +131,7 @@ def remove_tuning(corpus_paths: CorpusPaths) -> bool:
     :param corpus_paths: The corpus.
     :returns: Whether there was anything.
     """
-    is_there = corpus_paths.tuning.is_file()
-    corpus_paths.tuning.unlink(missing_ok=True)
-    return is_there
+    return remove_choice(corpus_paths.tuning)
 
 
 def load_tuning_state(corpus_paths: CorpusPaths, *, index: str, model: str) -> TuningState | None:
