@@ -77,7 +77,8 @@ def show_progress(label: str, *, total: int | None, unit: str) -> Iterator[Progr
         try:
             yield lines
         finally:
-            lines.show()
+            if count.num:
+                lines.show()
         return
     with _show_bar(console, label, unit, count) as progress:
         yield progress
