@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -40,6 +41,8 @@ class CopyGenerator:
         ``(num_chunks,)``
     """
 
+    pool_source: ClassVar[type[PoolSource]] = PoolSource
+
     def __init__(
         self,
         model: CogModel,
@@ -48,7 +51,7 @@ class CopyGenerator:
         allowed_chunks: NDArray[np.bool_] | None = None,
     ) -> None:
         self.model = model
-        self.pools = PoolSource(model, index, allowed_chunks=allowed_chunks)
+        self.pools = self.pool_source(model, index, allowed_chunks=allowed_chunks)
         self.index = index
         self._workers = Workers(model.prefix_encoder.device)
         self._verbatim = VerbatimLimit(

@@ -78,26 +78,6 @@ class PhrasesGenerator(CopyGenerator):
         return super()._join(logits, scores, phrases)
 
 
-class UnsummedGenerator(CopyGenerator):
-    """CoG for which every occurrence of a phrase is a choice of its own (CoG, section 3).
-
-    :param model: The model.
-    :param index: The open index.
-    :param allowed_chunks: Chunks that may be copied from; None for all. *Shape:*
-        ``(num_chunks,)``
-    """
-
-    def __init__(
-        self,
-        model: CogModel,
-        index: AnyIndex,
-        *,
-        allowed_chunks: NDArray[np.bool_] | None = None,
-    ) -> None:
-        super().__init__(model, index, allowed_chunks=allowed_chunks)
-        self.pools = UnsummedPools(model, index, allowed_chunks=allowed_chunks)
-
-
 class UnsummedPools(PoolSource):
     """Pools in which every phrase counts as a text of its own."""
 
@@ -119,6 +99,12 @@ class UnsummedPools(PoolSource):
         return list_phrases(
             chunks, min_words=config.min_phrase_words, max_words=config.max_phrase_words
         )
+
+
+class UnsummedGenerator(CopyGenerator):
+    """CoG for which every occurrence of a phrase is a choice of its own (CoG, section 3)."""
+
+    pool_source = UnsummedPools
 
 
 def separate_phrases(listed: PhraseList) -> Phrases:
