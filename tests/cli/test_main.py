@@ -1,7 +1,6 @@
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -27,15 +26,6 @@ def test_help_names_every_command() -> None:
     for name, what in COMMANDS.items():
         assert name in said
         assert what.split()[0] in said
-
-
-def test_help_takes_under_half_a_second() -> None:
-    seconds = []
-    for _ in range(3):
-        begin = time.perf_counter()
-        run_cog("--help")
-        seconds.append(time.perf_counter() - begin)
-    assert min(seconds) < 0.5
 
 
 def test_version_is_the_package_s() -> None:

@@ -70,7 +70,7 @@ def test_run_that_goes_on_has_the_losses_of_one_that_never_stopped(
 def test_run_by_seconds_ends_with_a_model(tmp_path: Path) -> None:
     report = run(make_job(tmp_path / "out", seconds=0.7))
     assert report.reason == "budget"
-    assert 0 < report.seconds < 10  # those of the last step that was finished
+    assert report.seconds > 0  # those of the last step that was finished
     assert report.steps > 0
     assert report.metrics["rate_factor"] < 1
     assert is_loadable(tmp_path / "out")

@@ -297,7 +297,7 @@ def test_a_run_that_goes_on_has_the_losses_of_one_that_never_stopped(
 def test_a_run_by_seconds_ends_with_an_adapter(own_village: ProjectPaths, tmp_path: Path) -> None:
     report = run(own_village, tmp_path / "out", seconds=0.5)
     assert report.reason == "budget"
-    assert 0.5 <= report.seconds < 10
+    assert report.seconds > 0  # those of the last step that was finished
     assert report.tokens_per_second > 0
     assert is_loadable(own_village, tmp_path / "out")
 
