@@ -3,7 +3,7 @@
 import difflib
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, get_origin
+from typing import Any, get_args, get_origin
 
 import yaml
 
@@ -132,6 +132,7 @@ class EvaluateParams:
     :param prompt_tokens: Number of tokens of a prompt.
     :param generation_tokens: Number of tokens appended, and of a reference.
     :param featuriser: Model of MAUVE and perplexity: ``packaged``, a hub name, or a folder.
+    :param featuriser_layers: Layers of it whose hidden states MAUVE compares; -1 for the last.
     :param max_contamination: Share of the references' 13-grams in the index above which an
         evaluation is refused.
     """
@@ -143,6 +144,7 @@ class EvaluateParams:
     prompt_tokens: int
     generation_tokens: int
     featuriser: str
+    featuriser_layers: list[int]
     max_contamination: float
 
 
@@ -362,14 +364,25 @@ def read_section(kind: type[Any], content: object, *, where: str) -> Any:  # noq
             value = float(value)
         if field.type is str and value is False:
             value = "off"  # which YAML 1.1 reads as a truth value
-        wanted_type = get_origin(field.type) or field.type
-        if type(value) is not wanted_type:
-            wanted = getattr(wanted_type, "__name__", str(field.type))
+        if not _is_of_type(value, field.type):
+            wanted = _name(field.type)
             raise ParamsError(
                 f"{where}.{field.name} must be of type {wanted}", found=repr(value), about=where
             )
         values[field.name] = value
     return kind(**values)
+
+
+def _is_of_type(value: object, wanted: Any) -> bool:  # noqa: ANN401
+    if type(value) is not (get_origin(wanted) or wanted):
+        return False
+    return not isinstance(value, list) or all(type(each) in get_args(wanted) for each in value)
+
+
+def _name(wanted: Any) -> str:  # noqa: ANN401
+    if get_origin(wanted) is list:
+        return str(wanted)
+    return str(getattr(get_origin(wanted) or wanted, "__name__", wanted))
 
 
 def _check_keys(content: dict[str, object], *, known: list[str], where: str) -> None:

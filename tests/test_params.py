@@ -39,6 +39,16 @@ def test_load_params_takes_a_whole_number_for_a_float(
     assert isinstance(phrase_bias, float)
 
 
+@pytest.mark.parametrize("layers", [22, [22, 0.5], ["last"], [True]])
+def test_a_list_holds_values_of_its_type(
+    tmp_path: Path, content: dict[str, Any], layers: object
+) -> None:
+    content["evaluate"]["featuriser_layers"] = layers
+    wanted = r"evaluate.featuriser_layers must be of type list\[int\]; found: "
+    with pytest.raises(ParamsError, match=wanted):
+        load_params(write(tmp_path, content))
+
+
 def test_load_params_allows_no_corpora(tmp_path: Path, content: dict[str, Any]) -> None:
     content["corpora"] = None
     assert load_params(write(tmp_path, content)).corpora == {}

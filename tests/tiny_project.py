@@ -46,6 +46,7 @@ TINY_PARAMS: dict[str, Any] = {
         "prompt_tokens": 8,
         "generation_tokens": 12,
         "featuriser": "models/tiny/prefix",
+        "featuriser_layers": [-1],
         "max_contamination": 0.2,
     },
     "datastore": {

@@ -48,14 +48,15 @@ class Measurer:
         return f"{self.name}@{self.identity}"
 
     def encode_features(
-        self, texts: Sequence[str], *, layer: int, max_tokens: int
+        self, texts: Sequence[str], *, layers: Sequence[int], max_tokens: int
     ) -> NDArray[np.float32]:
         """What MAUVE compares: the hidden states at the last token of each text.
 
         :param texts: The texts, at least one.
-        :param layer: Which hidden states; -1 for the last.
+        :param layers: Which hidden states, side by side; -1 for the last.
         :param max_tokens: Number of tokens of a text that are read.
-        :returns: Features. *Shape:* ``(num_texts, dim)``
+        :returns: Features. *Shape:*
+            ``(num_texts, num_layers * dim)``
         """
 
         def compute(positions: list[int]) -> Rows:
@@ -65,12 +66,13 @@ class Measurer:
             parts: list[NDArray[np.float32]] = []
             for begin in range(0, len(order), PASS_TEXTS):
                 batch = [texts[positions[i]] for i in order[begin : begin + PASS_TEXTS]]
-                parts.append(model.encode_last(batch, layer=layer, max_tokens=max_tokens))
+                parts.append(model.encode_last(batch, layers=layers, max_tokens=max_tokens))
                 self._progress.advance(len(batch))
             features = np.concatenate(parts)
             return features[np.argsort(order)]
 
-        cache = self._cache(f"features-{layer}-{max_tokens}")
+        names = "+".join(map(str, layers))
+        cache = self._cache(f"features-{names}-{max_tokens}")
         rows = fill(cache, [digest_text(text) for text in texts], compute, batch_size=KEPT_TEXTS)
         return np.asarray(rows, dtype=np.float32)
 

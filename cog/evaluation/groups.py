@@ -34,7 +34,7 @@ def _score_quality(run: Evaluation, seeds: tuple[SeedResult, ...]) -> list[Metri
     def encode(texts: Sequence[str]) -> NDArray[np.float32]:
         return run.featuriser.encode_features(
             compared_texts(protocol, prompts=prefixes, texts=texts),
-            layer=protocol.featuriser_layer,
+            layers=protocol.featuriser_layers,
             max_tokens=protocol.max_feature_tokens,
         )
 

@@ -30,7 +30,7 @@ GROUPS = (
     CONTAMINATION,
 )  # of scores
 COPY_GROUPS = (REFERENCE, "copies")  # that only a system which copies has
-LAST_LAYER = -1
+LAST_LAYER = (-1,)
 ALL_TOKENS = 0
 
 
@@ -58,7 +58,7 @@ class Protocol:
     :param batch_size: Number of texts decoded together.
     :param featuriser: Model whose hidden states MAUVE compares: ``packaged``, a hub name, or a
         folder of the project.
-    :param featuriser_layer: Which hidden states; -1 for the last.
+    :param featuriser_layers: Which hidden states, side by side; -1 for the last.
     :param max_feature_tokens: Number of featuriser tokens of a text that are read.
     :param language_model: Model that perplexity is measured with, named like ``featuriser``.
     :param max_scored_references: Number of prompts whose references CoG itself is asked about.
@@ -86,7 +86,7 @@ class Protocol:
     temperature: float
     batch_size: int
     featuriser: str
-    featuriser_layer: int
+    featuriser_layers: tuple[int, ...]
     max_feature_tokens: int
     language_model: str
     max_scored_references: int
@@ -199,6 +199,7 @@ def make_protocol(name: str, settings: EvaluateParams, decoding: GenerateParams)
         verify_threshold=0.0,
         temperature=1.0,
         featuriser="gpt2-large",
+        featuriser_layers=LAST_LAYER,
         language_model="gpt2-large",
     )
     if name == PAPER:
@@ -226,7 +227,7 @@ def _make_default(settings: EvaluateParams, decoding: GenerateParams) -> Protoco
         temperature=decoding.temperature,
         batch_size=settings.batch_size,
         featuriser=settings.featuriser,
-        featuriser_layer=LAST_LAYER,
+        featuriser_layers=tuple(settings.featuriser_layers),
         max_feature_tokens=1024,
         language_model=settings.featuriser,
         max_scored_references=64,

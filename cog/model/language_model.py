@@ -12,6 +12,7 @@ from tokenizers import Tokenizer
 from torch import nn
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
+from cog.errors import ParamsError
 from cog.model.base import get_base_folder
 from cog.model.config import Base, HubBase, WheelBase, load_config
 from cog.model.load import hush_transformers, resolve_device
@@ -57,16 +58,21 @@ class LanguageModel:
 
     @torch.inference_mode()
     def encode_last(
-        self, texts: Sequence[str], *, layer: int, max_tokens: int
+        self, texts: Sequence[str], *, layers: Sequence[int], max_tokens: int
     ) -> NDArray[np.float32]:
         """Hidden states at the last token of each text, as MAUVE takes them.
 
+        Those of each layer have length 1, so that all layers count alike; MAUVE itself looks at
+        directions only.
+
         :param texts: Texts, encoded in one pass.
-        :param layer: Which hidden states; 0 for the embeddings, -1 for the last.
+        :param layers: Which hidden states, side by side; 0 for the embeddings, -1 for the last.
         :param max_tokens: Number of tokens of a text that are read.
         :returns: The states; of a text without tokens those of the begin token. *Shape:*
-            ``(num_texts, dim)``
+            ``(num_texts, num_layers * dim)``
+        :raises ParamsError: If the model has no such layer.
         """
+        self._check_layers(layers)
         limit = min(max_tokens, self.max_positions)
         rows = [self.encode(text)[:limit] or [self.begin_token_id or 0] for text in texts]
         device = self.body.device
@@ -78,11 +84,23 @@ class LanguageModel:
         output = self.body(
             input_ids=ids.to(device), attention_mask=mask.to(device), output_hidden_states=True
         )
-        states = output.hidden_states[layer]  # (num_texts, prefix_len, dim)
         last = torch.tensor([len(row) - 1 for row in rows], device=device)
-        chosen = states[torch.arange(len(rows), device=device), last]
-        found: NDArray[np.float32] = chosen.float().cpu().numpy()
+        texts_at = torch.arange(len(rows), device=device)
+        # of each layer (num_texts, prefix_len, dim)
+        parts = [output.hidden_states[layer][texts_at, last].float() for layer in layers]
+        chosen = torch.cat([nn.functional.normalize(part, dim=1) for part in parts], dim=1)
+        found: NDArray[np.float32] = chosen.cpu().numpy()
         return found
+
+    def _check_layers(self, layers: Sequence[int]) -> None:
+        num_layers = int(self.body.config.num_hidden_layers)
+        wrong = [layer for layer in layers if not -1 - num_layers <= layer <= num_layers]
+        if wrong or not layers:
+            raise ParamsError(
+                f"evaluate.featuriser_layers must be from {-1 - num_layers} to {num_layers}",
+                found=str(wrong[0]) if wrong else "none",
+                run="set them in params.yaml; [-1] is the last layer of any model",
+            )
 
 
 def get_language_model_folder(name: str, *, root: Path) -> Path:

@@ -11,7 +11,7 @@ from cog.evaluation.statistics import bootstrap_interval
 from cog.params import EvaluateParams, GenerateParams
 from cog.records import CORPUS, VOCABULARY, Decoding, Generation, Segment
 
-SETTINGS = EvaluateParams("default", 4, 1, 2, 8, 16, "packaged", 0.2)
+SETTINGS = EvaluateParams("default", 4, 1, 2, 8, 16, "packaged", [22, 29], 0.2)
 GENERATE = GenerateParams(4, 2, "nucleus", 0.95, 16, 0, 16, 0.0, "off", 0.0, 1.0, 0)
 
 
