@@ -27,7 +27,9 @@ RULES = (
     *((RELATIVE, threshold) for threshold in (0.0003, 0.001, 0.003)),
     *((ENTROPY, threshold) for threshold in (0.0003, 0.001, 0.003)),
 )
-BIASES = (-1.0, -0.5, 0.5, 1.0)
+# an index holds some ten times the phrases that a training batch held, whose weight the logarithm
+# of that takes back
+BIASES = (-3.0, -2.0, -1.0, 1.0)
 TEMPERATURES = (0.8, 0.9, 1.1)
 
 
@@ -78,7 +80,7 @@ def tune(
     device: str,
     progress: Progress,
 ) -> Tuned:
-    """Choose rule and threshold of verification, then ``phrase_bias``, then the temperature.
+    """Choose ``phrase_bias``, then rule and threshold of verification, then the temperature.
 
     Each in turn, with the best of the one before, on held-out prompts that no evaluation takes.
     Texts and what was measured on them are kept, so a search that was stopped goes on.
@@ -137,10 +139,10 @@ def _choose(search: "_Search", params: Params, *, is_drawn: bool) -> Trial:
     start = params.generate
     values = TunedValues(start.verify, start.verify_threshold, start.phrase_bias, start.temperature)
     best = search.best_of([values])
-    rules = [replace(values, verify=rule, verify_threshold=t) for rule, t in RULES]
-    best = search.best_of([best.values, *rules])
-    biases = [replace(best.values, phrase_bias=bias) for bias in BIASES]
+    biases = [replace(values, phrase_bias=bias) for bias in BIASES]
     best = search.best_of([best.values, *biases])
+    rules = [replace(best.values, verify=rule, verify_threshold=t) for rule, t in RULES]
+    best = search.best_of([best.values, *rules])
     if not is_drawn:
         return best  # greedy takes the best choice at any temperature
     heats = [replace(best.values, temperature=heat) for heat in TEMPERATURES]

@@ -97,7 +97,8 @@ def test_best_trial_is_kept_and_is_the_default_from_then_on(
     town: ProjectPaths, params: Params
 ) -> None:
     found = search(town, params)
-    assert [trial.values.verify for trial in found.trials[:3]] == ["off", "absolute", "relative"]
+    assert [trial.values.phrase_bias for trial in found.trials[:2]] == [0.0, 2.0]
+    assert [trial.values.verify for trial in found.trials[2:4]] == ["absolute", "relative"]
     assert len(found.trials) == 5
     assert found.best.rating == max(trial.rating for trial in found.trials)
     corpus_paths = town.corpus("village")
