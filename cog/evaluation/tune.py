@@ -29,7 +29,7 @@ RULES = (
 )
 # an index holds some ten times the phrases that a training batch held, whose weight the logarithm
 # of that takes back
-BIASES = (-3.0, -2.0, -1.0, 1.0)
+BIASES = (-3.0, -2.0, -1.0, 0.0, 1.0)
 TEMPERATURES = (0.8, 0.9, 1.1)
 
 
