@@ -36,6 +36,13 @@ def build_corpus_datastore(
     store = DocumentStore(corpus_paths.documents)
     settings = read_settings(params.datastore)
     model = load_model(get_model_folder(paths, params), device=device)
+    limit = model.prefix_encoder.max_positions
+    if settings.context_tokens > limit:
+        raise IndexingError(
+            f"datastore.context_tokens must be at most {limit}, which {params.model} can read",
+            found=str(settings.context_tokens),
+            run="change params.yaml",
+        )
     with hold_writer_lock(paths.locks, f"{corpus_id}-datastore", progress=progress):
         return build_datastore(
             corpus_paths.datastore,
@@ -53,8 +60,15 @@ def read_settings(params: DatastoreParams) -> DatastoreSettings:
 
     :param params: Section ``datastore``.
     :returns: The settings.
-    :raises IndexingError: If windows would not advance.
+    :raises IndexingError: If windows would not advance, or a number is below 1.
     """
+    for name in ("batch_tokens", "num_probes", "rerank_factor", "recall_at"):
+        if getattr(params, name) < 1:
+            raise IndexingError(
+                f"datastore.{name} must be 1 or more",
+                found=str(getattr(params, name)),
+                run="change params.yaml",
+            )
     if not 0 <= params.overlap_tokens < params.context_tokens:
         raise IndexingError(
             "datastore.overlap_tokens must be below datastore.context_tokens",

@@ -183,14 +183,15 @@ def test_nan_distances_are_refused() -> None:
         )
 
 
-def test_a_state_without_neighbours_keeps_the_distribution_of_the_model() -> None:
-    settings = KnnSettings(2, 0.5, 0.1, 1.0)
+@pytest.mark.parametrize("share", [0.5, 1.0])
+def test_a_state_without_neighbours_keeps_the_distribution_of_the_model(share: float) -> None:
+    settings = KnnSettings(2, share, 0.1, 1.0)
     distances = np.array([[np.inf, np.inf], [1.0, 2.0]], np.float32)
     found = weigh_neighbours(distances, settings=settings)
     assert found[0].tolist() == [0.0, 0.0]
     model = torch.tensor([[0.2, 0.6, 0.4], [0.2, 0.6, 0.4]])
     mixed = interpolate(
-        model, torch.zeros(2, 2, dtype=torch.long), torch.from_numpy(found), share=0.5
+        model, torch.zeros(2, 2, dtype=torch.long), torch.from_numpy(found), share=share
     )
     assert (mixed[0] / mixed[0].sum()).tolist() == pytest.approx([1 / 6, 1 / 2, 1 / 3])
     assert mixed[1].argmax() == 0
@@ -235,6 +236,8 @@ def test_numbers_that_are_none_are_refused_in_one_line(
         ({"distance_scale": 0.0}, "datastore.distance_scale must be a number above 0"),
         ({"distance_scale": float("inf")}, "datastore.distance_scale"),
         ({"temperature": float("nan")}, "datastore.temperature must be a number above 0"),
+        ({"temperature": 1e-300}, "over datastore.temperature must lie from 1e-30 to 1e30"),
+        ({"distance_scale": 1e-40}, "over datastore.temperature must lie from 1e-30 to 1e30"),
     ],
 )
 def test_settings_that_cannot_be_used_are_refused(
@@ -246,6 +249,24 @@ def test_settings_that_cannot_be_used_are_refused(
     settings = replace(load_params(knn_village.params).datastore, **changes)
     with pytest.raises(GenerationError, match=message):
         open_knn_lm(knn_village, "village", model=tiny_cog_model, settings=settings)
+
+
+@pytest.mark.parametrize("name", ["batch_tokens", "num_probes", "rerank_factor", "recall_at"])
+def test_settings_that_no_search_can_have_are_refused(
+    knn_village: ProjectPaths, tiny_cog_model: CogModel, name: str
+) -> None:
+    settings = replace(load_params(knn_village.params).datastore, **{name: 0})
+    with pytest.raises(IndexingError, match=f"datastore.{name} must be 1 or more; found: 0"):
+        open_knn_lm(knn_village, "village", model=tiny_cog_model, settings=settings)
+
+
+def test_windows_longer_than_the_model_can_read_are_refused(knn_village: ProjectPaths) -> None:
+    params = load_params(knn_village.params)
+    long = replace(params, datastore=replace(params.datastore, context_tokens=100_000))
+    with pytest.raises(IndexingError, match=r"at most \d+, which models/tiny can read"):
+        build_corpus_datastore(
+            knn_village, "village", params=long, progress=SilentProgress(), device="cpu"
+        )
 
 
 def test_a_corpus_smaller_than_k_is_refused(
