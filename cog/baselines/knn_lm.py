@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from cog.baselines.manifest import DatastoreManifest
-from cog.baselines.neighbours import NeighbourSearcher
+from cog.baselines.neighbours import AnySearcher
 from cog.baselines.token_loop import TokenLoop
 from cog.baselines.transformer import describe_tokens
 from cog.decoding.request import Request
@@ -151,7 +151,7 @@ class KnnGenerator:
         model: CogModel,
         manifest: DatastoreManifest,
         *,
-        searcher: NeighbourSearcher,
+        searcher: AnySearcher,
         tokens: NDArray[np.int32],
         settings: KnnSettings,
     ) -> None:

@@ -1,5 +1,7 @@
 """A project's datastores: a corpus id goes in, a built or an opened datastore comes out."""
 
+import numpy as np
+
 from cog.baselines.datastore import (
     DatastoreSettings,
     build_datastore,
@@ -7,8 +9,19 @@ from cog.baselines.datastore import (
     load_tokens,
 )
 from cog.baselines.knn_lm import KnnGenerator, KnnSettings
-from cog.baselines.manifest import DatastoreManifest, load_corpus_manifest
-from cog.baselines.neighbours import SearchSettings, open_searcher
+from cog.baselines.manifest import (
+    DatastoreManifest,
+    join_manifests,
+    load_manifests,
+    mismatch,
+)
+from cog.baselines.neighbours import (
+    SEARCHER_FILE,
+    NeighbourSearcher,
+    SearchSettings,
+    UnionSearcher,
+    open_searcher,
+)
 from cog.corpus.documents import DocumentStore, documents_digest
 from cog.errors import IndexingError
 from cog.index.activation import get_model_folder
@@ -90,26 +103,41 @@ def read_settings(params: DatastoreParams) -> DatastoreSettings:
 def open_knn_lm(
     paths: ProjectPaths, corpus_id: str, *, model: CogModel, settings: DatastoreParams
 ) -> KnnGenerator:
-    """Open the datastore of a corpus for writing texts.
+    """Open the datastore of a corpus, or those of a union as one, for writing texts.
 
     :param paths: The project.
-    :param corpus_id: The corpus.
-    :param model: The model, which must be the one it was built with.
+    :param corpus_id: A corpus id, or several joined with ``+``.
+    :param model: The model, which must be the one they were built with.
     :param settings: Section ``datastore``.
     :returns: The generator.
+    :raises IndexMismatchError: If one is damaged, or of another model or other documents.
     """
-    manifest = load_corpus_manifest(paths, corpus_id, model=model.fingerprint)
-    folder = paths.corpus(corpus_id).datastore
-    keys = load_keys(folder, num_entries=manifest.num_entries, dim=manifest.dim)
-    searcher = open_searcher(
-        folder, keys, kind=str(manifest.search["kind"]), settings=read_settings(settings).search
-    )
+    manifests = load_manifests(paths, corpus_id, model=model.fingerprint)
+    search = read_settings(settings).search
+    parts = [_open_part(paths, manifest, search) for manifest in manifests]
+    tokens = [
+        load_tokens(paths.corpus(each.corpus).datastore, num_entries=each.num_entries)
+        for each in manifests
+    ]
     return KnnGenerator(
         model,
-        manifest,
-        searcher=searcher,
-        tokens=load_tokens(folder, num_entries=manifest.num_entries),
+        join_manifests(manifests),
+        searcher=parts[0] if len(parts) == 1 else UnionSearcher(parts),
+        tokens=np.concatenate(tokens),
         settings=KnnSettings(
             settings.top_k, settings.weight, settings.distance_scale, settings.temperature
         ),
     )
+
+
+def _open_part(
+    paths: ProjectPaths, manifest: DatastoreManifest, search: SearchSettings
+) -> NeighbourSearcher:
+    folder = paths.corpus(manifest.corpus).datastore
+    keys = load_keys(folder, num_entries=manifest.num_entries, dim=manifest.dim)
+    try:
+        return open_searcher(folder, keys, kind=str(manifest.search["kind"]), settings=search)
+    except RuntimeError as error:  # what FAISS raises for a file that is missing or damaged
+        raise mismatch(
+            manifest.corpus, f"one with a readable {SEARCHER_FILE}", str(error).partition("\n")[0]
+        ) from error

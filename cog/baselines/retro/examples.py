@@ -18,7 +18,7 @@ from cog.assets import convert_cached
 from cog.baselines.retro.config import RetroConfig
 from cog.baselines.retro.neighbours import NeighbourSource, read_chunk
 from cog.errors import TrainingError
-from cog.index.reader import PhraseIndex
+from cog.index.union_index import AnyIndex
 from cog.model.load import CogModel
 from cog.progress import Progress
 from cog.training.sampler import split_documents
@@ -116,7 +116,7 @@ class RetroExamples:
 
 
 def load_examples(
-    index: PhraseIndex,
+    index: AnyIndex,
     model: CogModel,
     *,
     config: RetroConfig,
@@ -163,7 +163,7 @@ def load_examples(
 class _Maker:
     # cuts windows and finds the neighbours of their chunks
     def __init__(
-        self, index: PhraseIndex, model: CogModel, source: NeighbourSource, *, chunk_tokens: int
+        self, index: AnyIndex, model: CogModel, source: NeighbourSource, *, chunk_tokens: int
     ) -> None:
         self._index, self._model, self._source = index, model, source
         self._size = chunk_tokens
