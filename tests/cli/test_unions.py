@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,27 +23,9 @@ from cog.model.load import load_model
 from cog.params import load_params
 from cog.paths import ProjectPaths
 from cog.records import Decoding
-from tests.built_project import build_corpus
+from tests.built_project import add_corpus, build_corpus
 from tests.calling import call, call_json, refusal
-from tests.tiny_project import VILLAGE_CARD, make_project, write_yaml
-
-
-def add_corpus(paths: ProjectPaths, corpus_id: str, lines: Sequence[str]) -> None:
-    """A corpus of some lines of the village's file, none held out, each with its own licence."""
-    (paths.root / "texts" / f"{corpus_id}.jsonl").write_text("\n".join(lines) + "\n", "utf-8")
-    card = {
-        **VILLAGE_CARD,
-        "id": corpus_id,
-        "source": {"type": "files", "path": f"texts/{corpus_id}.jsonl", "members": None},
-        "licence": {"id": "CC-BY-4.0", "url": None, "attribution": f"People of {corpus_id}"},
-        "prompts": None,
-    }
-    card["format"] = {**card["format"], "fields": {**card["format"]["fields"], "licence": "by"}}
-    write_yaml(paths.card(corpus_id), card)
-    params = yaml.safe_load(paths.params.read_text())
-    params["corpora"][corpus_id] = {"root": corpus_id}
-    write_yaml(paths.params, params)
-    build_corpus(paths, corpus_id)
+from tests.tiny_project import make_project, write_yaml
 
 
 @pytest.fixture(scope="module")

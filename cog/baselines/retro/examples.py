@@ -7,9 +7,8 @@ the retriever.
 import hashlib
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,10 +23,6 @@ from cog.progress import Progress
 from cog.training.sampler import split_documents
 
 FORMAT_VERSION = 1  # of the files; part of their key
-ARRAYS = (
-    *("token_ids", "window_offsets", "documents", "held_out", "chunk_offsets"),
-    *("neighbours", "neighbour_ids", "neighbour_tokens", "neighbour_offsets"),
-)
 DOCUMENTS_PER_READ = 512
 TEXTS_PER_PASS = 128
 
@@ -83,6 +78,15 @@ class RetroExamples:
         :returns: The count.
         """
         return len(self.documents)
+
+    def list_learnable(self) -> NDArray[np.int64]:
+        """Windows to train on: not held out, and with a neighbour, without which nothing is learnt.
+
+        :returns: Their numbers, ascending.
+        """
+        has_some = (self.neighbours >= 0).any(axis=1)  # (num_chunks,)
+        counts = np.add.reduceat(has_some.astype(np.int64), self.chunk_offsets[:-1])
+        return np.setdiff1d(np.flatnonzero(counts), self.held_out)
 
     def get_window(self, number: int) -> NDArray[np.int32]:
         """The tokens of a window.
@@ -156,8 +160,13 @@ def load_examples(
         maker.write(folder, window_tokens, settings, progress)
 
     folder = convert_cached(f"retro-{key}", build, progress=progress)
-    arrays = {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in ARRAYS}
-    return RetroExamples(folder, **arrays)
+    return RetroExamples(
+        folder, *(np.load(folder / f"{name}.npy", mmap_mode="r") for name in _list_arrays())
+    )
+
+
+def _list_arrays() -> list[str]:
+    return [field.name for field in fields(RetroExamples) if field.name != "folder"]
 
 
 class _Maker:
@@ -181,19 +190,20 @@ class _Maker:
         neighbours = self._find(windows, documents, documents[held_out])
         tokens = self._source.read(neighbours)
         ids = np.array(sorted(tokens), dtype=np.int64)
-        arrays: dict[str, NDArray[Any]] = {
-            "token_ids": np.concatenate(windows),
-            "window_offsets": _offsets(np.array([len(window) for window in windows])),
-            "documents": documents,
-            "held_out": held_out,
-            "chunk_offsets": _offsets(counts),
-            "neighbours": neighbours,
-            "neighbour_ids": ids,
-            "neighbour_tokens": np.concatenate([tokens[each] for each in ids.tolist()]),
-            "neighbour_offsets": _offsets(np.array([len(tokens[each]) for each in ids.tolist()])),
-        }
-        for name, array in arrays.items():
-            np.save(folder / f"{name}.npy", array)
+        examples = RetroExamples(
+            folder=folder,
+            token_ids=np.concatenate(windows),
+            window_offsets=_offsets(np.array([len(window) for window in windows])),
+            documents=documents,
+            held_out=held_out,
+            chunk_offsets=_offsets(counts),
+            neighbours=neighbours,
+            neighbour_ids=ids,
+            neighbour_tokens=np.concatenate([tokens[each] for each in ids.tolist()]),
+            neighbour_offsets=_offsets(np.array([len(tokens[each]) for each in ids.tolist()])),
+        )
+        for name in _list_arrays():
+            np.save(folder / f"{name}.npy", getattr(examples, name))
 
     def _cut(self, window_tokens: int) -> tuple[list[NDArray[np.int32]], NDArray[np.int64]]:
         begin = self._model.prefix_encoder.begin_token_id
@@ -251,13 +261,15 @@ class _Maker:
             for first in range(0, len(texts), TEXTS_PER_PASS)
         ]
         neighbours = np.concatenate(found)
-        if not (neighbours >= 0).any():
+        is_learnt = ~np.isin(left_out, held_out)
+        if not (neighbours[is_learnt] >= 0).any():
             corpus_id = self._index.manifest.corpus
             raise TrainingError(
-                "the adapter of RETRO needs two documents or more, "
+                "the adapter of RETRO needs two documents or more that are not held out, "
                 "since neighbours are of other documents",
-                found=f"{len(np.unique(documents))} longer than a chunk in {corpus_id}",
-                run="name another corpus",
+                found=f"{len(np.setdiff1d(documents, held_out))} of over {size} tokens in "
+                f"{corpus_id}",
+                run="name another corpus, or lower retro.held_out_share in params.yaml",
                 about=corpus_id,
             )
         return neighbours

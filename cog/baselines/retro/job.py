@@ -170,7 +170,7 @@ def _open_run(
     chosen = ExampleSettings(settings.window_tokens, settings.held_out_share, settings.seed)
     with accelerator.main_process_first():
         examples = load_examples(index, model, config=config, settings=chosen, progress=progress)
-    windows = np.setdiff1d(np.arange(examples.num_windows), examples.held_out)
+    windows = examples.list_learnable()
     set_seed(settings.seed)  # here: what was done before depends on what was kept from other runs
     adapter = make_adapter(config, seed=settings.seed)
     is_half = is_half_fast(settings.precision, device=accelerator.device)

@@ -190,16 +190,6 @@ def test_a_neighbour_is_followed_by_its_continuation(
     assert len(tokens) > len(source._read_tokens(np.array([chunk]))[chunk])
 
 
-def test_an_index_without_continuations_is_refused(
-    tiny_cog_model_alone: CogModel, village_index: PhraseIndex, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(
-        PhraseIndex, "chunk_documents", lambda self: np.arange(self.num_chunks, dtype=np.int64)
-    )
-    with pytest.raises(GenerationError, match="longer than a chunk; village has none"):
-        NeighbourSource(village_index, tiny_cog_model_alone, config=CONFIG)
-
-
 def test_an_index_of_fewer_chunks_than_neighbours_is_refused(
     tiny_cog_model_alone: CogModel, village_index: PhraseIndex
 ) -> None:
