@@ -90,7 +90,7 @@ def load_datastore_manifest(
     for name, wanted_size in sizes.items():
         size = (folder / name).stat().st_size if (folder / name).is_file() else 0
         if size != wanted_size:
-            wanted = f"{manifest.num_entries} entries"
+            wanted = f"one of {manifest.num_entries} entries"
             raise mismatch(corpus_id, wanted, f"{size} bytes of {name} instead of {wanted_size}")
     return manifest
 

@@ -136,7 +136,8 @@ def load_examples(
     :param progress: Told of what is found.
     :returns: The examples.
     :raises GenerationError: If nothing in the index has a continuation.
-    :raises TrainingError: If no document is longer than a chunk.
+    :raises TrainingError: If no document is longer than a chunk, or none of those that are not
+        held out has a neighbour.
     """
     source = NeighbourSource(index, model, config=config)
     window_tokens = min(settings.window_tokens, model.prefix_encoder.max_positions)
@@ -160,9 +161,20 @@ def load_examples(
         maker.write(folder, window_tokens, settings, progress)
 
     folder = convert_cached(f"retro-{key}", build, progress=progress)
-    return RetroExamples(
+    examples = RetroExamples(
         folder, *(np.load(folder / f"{name}.npy", mmap_mode="r") for name in _list_arrays())
     )
+    if not len(examples.list_learnable()):
+        corpus_id = index.manifest.corpus
+        num_left = len(np.unique(np.delete(examples.documents, examples.held_out)))
+        raise TrainingError(
+            "the adapter of RETRO needs two documents or more that are not held out, "
+            "since neighbours are of other documents",
+            found=f"{num_left} of over {config.chunk_tokens} tokens in {corpus_id}",
+            run="name another corpus, or lower retro.held_out_share in params.yaml",
+            about=corpus_id,
+        )
+    return examples
 
 
 def _list_arrays() -> list[str]:
@@ -188,8 +200,8 @@ class _Maker:
         counts = np.array([(len(window) - 1) // self._size for window in windows])
         progress.say(f"{len(windows):,} windows; neighbours of {counts.sum():,} chunks are found")
         neighbours = self._find(windows, documents, documents[held_out])
-        tokens = self._source.read(neighbours)
-        ids = np.array(sorted(tokens), dtype=np.int64)
+        tokens = dict(sorted(self._source.read(neighbours).items()))
+        lengths = np.array([len(each) for each in tokens.values()], dtype=np.int64)
         examples = RetroExamples(
             folder=folder,
             token_ids=np.concatenate(windows),
@@ -198,9 +210,9 @@ class _Maker:
             held_out=held_out,
             chunk_offsets=_offsets(counts),
             neighbours=neighbours,
-            neighbour_ids=ids,
-            neighbour_tokens=np.concatenate([tokens[each] for each in ids.tolist()]),
-            neighbour_offsets=_offsets(np.array([len(tokens[each]) for each in ids.tolist()])),
+            neighbour_ids=np.array(list(tokens), dtype=np.int64),
+            neighbour_tokens=np.concatenate([np.zeros(0, np.int32), *tokens.values()]),
+            neighbour_offsets=_offsets(lengths),
         )
         for name in _list_arrays():
             np.save(folder / f"{name}.npy", getattr(examples, name))
@@ -260,19 +272,7 @@ class _Maker:
             )
             for first in range(0, len(texts), TEXTS_PER_PASS)
         ]
-        neighbours = np.concatenate(found)
-        is_learnt = ~np.isin(left_out, held_out)
-        if not (neighbours[is_learnt] >= 0).any():
-            corpus_id = self._index.manifest.corpus
-            raise TrainingError(
-                "the adapter of RETRO needs two documents or more that are not held out, "
-                "since neighbours are of other documents",
-                found=f"{len(np.setdiff1d(documents, held_out))} of over {size} tokens in "
-                f"{corpus_id}",
-                run="name another corpus, or lower retro.held_out_share in params.yaml",
-                about=corpus_id,
-            )
-        return neighbours
+        return np.concatenate(found)
 
 
 def _offsets(counts: NDArray[np.int64]) -> NDArray[np.int64]:
