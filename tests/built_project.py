@@ -1,7 +1,10 @@
 """A tiny project that is built: fetched, prepared and indexed with the tiny model."""
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
+
+import yaml
 
 from cog import assets
 from cog.corpus.fetch import fetch_corpus
@@ -12,7 +15,7 @@ from cog.params import load_params
 from cog.paths import ProjectPaths
 from cog.progress import SilentProgress
 from cog.registry import load_resolved_card
-from tests.tiny_project import make_project
+from tests.tiny_project import VILLAGE_CARD, make_project, write_yaml
 
 
 def build_village(root: Path, tiny_model: Path) -> ProjectPaths:
@@ -46,3 +49,21 @@ def build_corpus(paths: ProjectPaths, corpus_id: str) -> None:
         reference_tokens=params.prepare.reference_tokens,
     )
     build_corpus_index(paths, corpus_id, params=params, progress=SilentProgress())
+
+
+def add_corpus(paths: ProjectPaths, corpus_id: str, lines: Sequence[str]) -> None:
+    """A corpus of some lines of the village's file, none held out, each with its own licence."""
+    (paths.root / "texts" / f"{corpus_id}.jsonl").write_text("\n".join(lines) + "\n", "utf-8")
+    card = {
+        **VILLAGE_CARD,
+        "id": corpus_id,
+        "source": {"type": "files", "path": f"texts/{corpus_id}.jsonl", "members": None},
+        "licence": {"id": "CC-BY-4.0", "url": None, "attribution": f"People of {corpus_id}"},
+        "prompts": None,
+    }
+    card["format"] = {**card["format"], "fields": {**card["format"]["fields"], "licence": "by"}}
+    write_yaml(paths.card(corpus_id), card)
+    params = yaml.safe_load(paths.params.read_text())
+    params["corpora"][corpus_id] = {"root": corpus_id}
+    write_yaml(paths.params, params)
+    build_corpus(paths, corpus_id)

@@ -213,3 +213,34 @@ def test_corpora_that_are_asked_for_are_segmented_and_trained_on(pipeline: Proje
     assert load_model(model).fingerprint != first
     edit(pipeline.params, "train", "profiles", "tiny", "model", "head_width", value=32)
     assert repro(pipeline, *stages) == ["train@village"]
+
+
+@pytest.mark.slow
+def test_fitting_of_an_adapter_that_was_killed_goes_on(pipeline: ProjectPaths) -> None:
+    edit(pipeline.params, "retro", "corpora", value={"village": {}})
+    edit(pipeline.params, "retro", "max_steps", value=100_000)
+    run_folder = pipeline.corpus("village").retro / "run"
+    folder = Path(sys.executable).parent
+    process = subprocess.Popen(
+        [folder / "dvc", "repro", "retro@village"],
+        cwd=pipeline.root,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"},
+        start_new_session=True,
+    )
+    while not list(run_folder.glob("checkpoints/step-*")):
+        assert process.poll() is None
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    step = int(max(run_folder.glob("checkpoints/step-*")).name.removeprefix("step-"))
+    assert not (run_folder.parent / "config.json").exists()
+
+    edit(pipeline.params, "retro", "max_steps", value=step + 2)
+    done = run_dvc(pipeline, "repro", "retro@village")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"resumed at step {step}\n" in done.stdout + done.stderr
+    record = json.loads((run_folder.parent / "config.json").read_text(encoding="utf-8"))
+    assert record["training"]["step"] == step + 2
+    assert repro(pipeline, "retro@village") == []

@@ -13,14 +13,19 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from cog.baselines.manifest import FORMAT_VERSION, KEYS_FILE, MANIFEST_FILE, DatastoreManifest
+from cog.baselines.manifest import (
+    FORMAT_VERSION,
+    KEYS_FILE,
+    MANIFEST_FILE,
+    TOKENS_FILE,
+    DatastoreManifest,
+)
 from cog.baselines.neighbours import SearchSettings, build_searcher
 from cog.errors import IndexingError
 from cog.model.load import CogModel
 from cog.progress import Progress
 from cog.records import Document
 
-TOKENS_FILE = "tokens.i32"
 WINDOWS_PER_GROUP = 512  # windows sorted by length together; bounds the memory
 
 

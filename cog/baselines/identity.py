@@ -4,15 +4,14 @@ import hashlib
 import json
 from dataclasses import asdict, dataclass
 
-from cog.baselines.manifest import load_corpus_manifest
+from cog.baselines.manifest import join_manifests, load_manifests
 from cog.baselines.names import KNN_LM, RETRO, TRANSFORMER, TUNED_TRANSFORMER
 from cog.baselines.retro.folder import digest_adapter, load_record
 from cog.baselines.retro.project import get_adapter_folder
 from cog.baselines.tuned import get_tuned_folder
 from cog.corpus.documents import documents_digest
-from cog.errors import GenerationError
 from cog.index.activation import get_model_folder
-from cog.index.unions import check_indexes, split_union
+from cog.index.unions import check_indexes
 from cog.model.fingerprint import fingerprint_model
 from cog.params import Params
 from cog.paths import ProjectPaths
@@ -44,13 +43,12 @@ def identify_system(
 
     :param paths: The project.
     :param params: Its parameters.
-    :param corpus_id: The corpus.
+    :param corpus_id: A corpus id, or several joined with ``+``.
     :param system: One of ``SYSTEMS``.
     :returns: The identity.
     :raises IndexNotBuiltError: If its index or datastore is not built.
     :raises IndexMismatchError: If that belongs to another model or other documents.
     :raises CheckpointError: If its adapter or model is missing, or does not fit.
-    :raises GenerationError: If it cannot search a union of corpora.
     """
     model = fingerprint_model(get_model_folder(paths, params))
     if system == TRANSFORMER:
@@ -59,7 +57,7 @@ def identify_system(
         tuned = fingerprint_model(get_tuned_folder(paths, params, corpus_id))
         return SystemIdentity(system, "", "", tuned, 0)
     if system == KNN_LM:
-        datastore = load_corpus_manifest(paths, corpus_id, model=model)
+        datastore = join_manifests(load_manifests(paths, corpus_id, model=model))
         content = asdict(params.datastore)
         del content["corpora"]
         settings = json.dumps(content, sort_keys=True)
@@ -75,10 +73,6 @@ def identify_system(
     )
     digest = manifest.digest
     if system == RETRO:
-        if len(split_union(corpus_id)) > 1:
-            raise GenerationError(
-                "the system retro searches one corpus", found=corpus_id, about=corpus_id
-            )
         folder = get_adapter_folder(paths, corpus_id)
         adapter = digest_adapter(folder, load_record(folder, model=model))
         digest = hashlib.sha256(f"{digest} {adapter}".encode()).hexdigest()

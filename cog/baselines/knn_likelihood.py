@@ -152,7 +152,8 @@ def measure_right_mass(
     :param found: The neighbours.
     :param scale: What a squared distance is multiplied with.
     :param top_ks: Numbers of neighbours.
-    :returns: *Shape:* ``(num_tokens, len(top_ks))``; 0 where there is no neighbour.
+    :returns: *Shape:* ``(num_tokens, len(top_ks))``; the model's own probability where there is no
+        neighbour, since the mixture is that of the model there.
     """
     nearest = found.distances[:, :1].astype(np.float64)
     has_any = np.isfinite(nearest)
@@ -161,8 +162,9 @@ def measure_right_mass(
     last = np.array(top_ks) - 1
     total = masses.cumsum(axis=1)[:, last]
     right = (masses * found.is_right).cumsum(axis=1)[:, last]
+    alone = np.broadcast_to(found.probabilities[:, None], right.shape).copy()
     mass: NDArray[np.float64] = np.divide(
-        right, total, out=np.zeros_like(right), where=np.broadcast_to(has_any, right.shape)
+        right, total, out=alone, where=np.broadcast_to(has_any, right.shape)
     )
     return mass
 

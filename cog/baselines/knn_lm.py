@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from cog.baselines.manifest import DatastoreManifest
-from cog.baselines.neighbours import NeighbourSearcher
+from cog.baselines.neighbours import AnySearcher
 from cog.baselines.token_loop import TokenLoop
 from cog.baselines.transformer import describe_tokens
 from cog.decoding.request import Request
@@ -58,6 +58,10 @@ def check_settings(settings: KnnSettings, *, num_entries: int, corpus_id: str) -
             settings.temperature,
         ),
     ]
+    if all(is_met for is_met, _, _ in checks):
+        factor = settings.distance_scale / settings.temperature
+        wanted = "datastore.distance_scale over datastore.temperature must lie from 1e-30 to 1e30"
+        checks.append((1e-30 <= factor <= 1e30, wanted, factor))
     for is_met, wanted, found in checks:
         if not is_met:
             raise GenerationError(wanted, found=str(found), run="change params.yaml")
@@ -126,7 +130,8 @@ def interpolate(
         vocab_size)``
     """
     totals = weights.sum(dim=1, keepdim=True)
-    mixed = weights * (1.0 - share)
+    has_any = neighbour_weights.any(dim=1, keepdim=True)  # without, the model's own are left
+    mixed = weights * torch.where(has_any, 1.0 - share, 1.0)
     return mixed.scatter_add_(1, tokens, neighbour_weights * (share * totals))
 
 
@@ -146,7 +151,7 @@ class KnnGenerator:
         model: CogModel,
         manifest: DatastoreManifest,
         *,
-        searcher: NeighbourSearcher,
+        searcher: AnySearcher,
         tokens: NDArray[np.int32],
         settings: KnnSettings,
     ) -> None:

@@ -1,14 +1,21 @@
-"""What a datastore says of itself: a folder goes in, its checked manifest comes out."""
+"""What a datastore says of itself: a folder goes in, its checked manifest comes out.
+
+Those of several corpora are joined to one, as the indexes of a union are.
+"""
 
 import json
-from dataclasses import dataclass
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cog.corpus.documents import documents_digest as read_documents_digest
 from cog.errors import IndexMismatchError, IndexNotBuiltError
+from cog.index.unions import JOIN, UNION, split_union
 from cog.paths import ProjectPaths
 
 KEYS_FILE = "keys.f16"
+TOKENS_FILE = "tokens.i32"
 MANIFEST_FILE = "manifest.json"
 FORMAT_VERSION = 1
 
@@ -65,11 +72,12 @@ def load_datastore_manifest(
             about=corpus_id,
         ) from None
     except (ValueError, OSError) as error:
-        raise _mismatch(corpus_id, "a readable manifest", str(error)) from error
+        raise mismatch(corpus_id, "a readable manifest", str(error)) from error
     try:
         manifest = DatastoreManifest(**content)
-    except TypeError as error:
-        raise _mismatch(corpus_id, "a complete manifest", str(error)) from error
+        sizes = _list_sizes(manifest)
+    except (TypeError, ValueError) as error:
+        raise mismatch(corpus_id, "a complete manifest", str(error)) from error
     checks = [
         (FORMAT_VERSION, manifest.format_version, "format version"),
         (corpus_id, manifest.corpus, "corpus"),
@@ -78,11 +86,21 @@ def load_datastore_manifest(
     ]
     for wanted, found, what in checks:
         if wanted is not None and wanted != found:
-            raise _mismatch(corpus_id, f"one of {what} {wanted!s:.16}", f"{found!s:.16}")
-    size = (folder / KEYS_FILE).stat().st_size if (folder / KEYS_FILE).is_file() else 0
-    if size != manifest.num_entries * manifest.dim * 2:
-        raise _mismatch(corpus_id, f"{manifest.num_entries} keys", f"{size} bytes of them")
+            raise mismatch(corpus_id, f"one of {what} {wanted!s:.16}", f"{found!s:.16}")
+    for name, wanted_size in sizes.items():
+        size = (folder / name).stat().st_size if (folder / name).is_file() else 0
+        if size != wanted_size:
+            wanted = f"one of {manifest.num_entries} entries"
+            raise mismatch(corpus_id, wanted, f"{size} bytes of {name} instead of {wanted_size}")
     return manifest
+
+
+def _list_sizes(manifest: DatastoreManifest) -> dict[str, int]:
+    # bytes by file; what cannot be is refused
+    if missing := {"kind", "recall", "recall_at"} - set(manifest.search):
+        raise ValueError(f"search without {', '.join(sorted(missing))}")
+    num_entries = operator.index(manifest.num_entries)
+    return {KEYS_FILE: num_entries * operator.index(manifest.dim) * 2, TOKENS_FILE: num_entries * 4}
 
 
 def load_corpus_manifest(paths: ProjectPaths, corpus_id: str, *, model: str) -> DatastoreManifest:
@@ -102,7 +120,49 @@ def load_corpus_manifest(paths: ProjectPaths, corpus_id: str, *, model: str) -> 
     )
 
 
-def _mismatch(corpus_id: str, wanted: str, found: str) -> IndexMismatchError:
+def load_manifests(
+    paths: ProjectPaths, corpus_id: str, *, model: str
+) -> tuple[DatastoreManifest, ...]:
+    """Read the manifests of the datastores that are searched as one.
+
+    :param paths: The project.
+    :param corpus_id: A corpus id, or several joined with ``+``.
+    :param model: Fingerprint of the model.
+    :returns: One for each part, in the order named.
+    """
+    parts = split_union(corpus_id)
+    return tuple(load_corpus_manifest(paths, part, model=model) for part in parts)
+
+
+def join_manifests(manifests: Sequence[DatastoreManifest]) -> DatastoreManifest:
+    """What datastores that are searched as one state about themselves.
+
+    :param manifests: Their manifests, of one model.
+    :returns: One manifest; that of the datastore itself if there is only one.
+    """
+    first = manifests[0]
+    if len(manifests) == 1:
+        return first
+    return replace(
+        first,
+        corpus=JOIN.join(each.corpus for each in manifests),
+        digest=JOIN.join(each.digest for each in manifests),
+        documents_digest=JOIN.join(each.documents_digest for each in manifests),
+        num_entries=sum(each.num_entries for each in manifests),
+        settings={},
+        search={"kind": UNION, "parts": [each.search for each in manifests]},
+        seconds={},
+    )
+
+
+def mismatch(corpus_id: str, wanted: str, found: str) -> IndexMismatchError:
+    """The error that refuses a datastore.
+
+    :param corpus_id: The corpus.
+    :param wanted: What the datastore must be.
+    :param found: What it is.
+    :returns: The error.
+    """
     return IndexMismatchError(
         f"the datastore of {corpus_id} must be {wanted}",
         found=found,

@@ -1,9 +1,11 @@
 """Search in a datastore: keys go in, a FAISS searcher with exact distances comes out.
 
 Up to a threshold every distance is computed. Above it an IVF-PQ index proposes entries, and those
-are ranked again by their exact distances, which also makes their weights exact.
+are ranked again by their exact distances, which also makes their weights exact. Several datastores
+are searched one after another, and what they find is merged by distance.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,15 +47,32 @@ class SearchSettings:
 class NeighbourSearcher:
     """Finds the entries whose keys are nearest to a state, by squared distance.
 
-    :param index: A FAISS index, trained and filled; None to compute every distance.
+    :param index: A FAISS index, trained and filled.
     :param keys: The keys. *Shape:* ``(num_entries, dim)``
     :param settings: How much is proposed.
+    :param is_exact: Whether the index computes every distance, so that nothing is proposed.
     """
 
-    def __init__(self, index: Any, keys: NDArray[np.float16], settings: SearchSettings) -> None:  # noqa: ANN401
+    def __init__(
+        self,
+        index: Any,  # noqa: ANN401
+        keys: NDArray[np.float16],
+        settings: SearchSettings,
+        *,
+        is_exact: bool = False,
+    ) -> None:
         self._index = index
         self._keys = keys
         self._settings = settings
+        self._is_exact = is_exact
+
+    @property
+    def num_entries(self) -> int:
+        """Number of entries.
+
+        :returns: The count.
+        """
+        return len(self._keys)
 
     def search(
         self, states: NDArray[np.float32], *, top_k: int
@@ -67,7 +86,7 @@ class NeighbourSearcher:
         """
         top_k = min(top_k, len(self._keys))
         states = np.ascontiguousarray(states, dtype=np.float32)
-        if isinstance(self._index, faiss.IndexFlat):
+        if self._is_exact:
             distances, rows = self._index.search(states, top_k)
             if (rows < 0).any():  # every entry has a distance, so one of them has no number
                 distances[rows < 0] = np.nan
@@ -95,6 +114,43 @@ class NeighbourSearcher:
             norms = np.einsum("ij,ij->i", keys, keys) + float(states[i] @ states[i])
             distances[i, is_there] = np.maximum(norms - 2.0 * (keys @ states[i]), 0.0)
         return distances
+
+
+class UnionSearcher:
+    """Finds the entries of several datastores that are nearest to a state.
+
+    :param parts: Their searchers; entries count on from part to part.
+    """
+
+    def __init__(self, parts: Sequence[NeighbourSearcher]) -> None:
+        self._parts = tuple(parts)
+
+    def search(
+        self, states: NDArray[np.float32], *, top_k: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Find the nearest entries of all parts; of equally near ones the first.
+
+        :param states: *Shape:* ``(batch, dim)``
+        :param top_k: Number of entries per state; fewer if there are not as many.
+        :returns: As a part finds them; each of *Shape:* ``(batch, top_k)``
+        """
+        rows, distances, first = [], [], 0
+        for part in self._parts:
+            found, part_distances = part.search(states, top_k=top_k)
+            rows.append(np.where(found < 0, -1, found + first))
+            distances.append(part_distances)
+            first += part.num_entries
+        joined = np.concatenate(distances, axis=1)
+        # what is no number comes first, so that it is seen and refused
+        ranks = np.argsort(np.where(np.isnan(joined), -np.inf, joined), axis=1, kind="stable")
+        order = ranks[:, :top_k]
+        return (
+            np.take_along_axis(np.concatenate(rows, axis=1), order, axis=1),
+            np.take_along_axis(joined, order, axis=1),
+        )
+
+
+AnySearcher = NeighbourSearcher | UnionSearcher
 
 
 def build_searcher(
@@ -202,7 +258,7 @@ def open_searcher(
     flat = _to_gpu(flat)
     for first in range(0, len(keys), ROWS_PER_BLOCK):
         flat.add(keys[first : first + ROWS_PER_BLOCK].astype(np.float32))
-    return NeighbourSearcher(flat, keys, settings)
+    return NeighbourSearcher(flat, keys, settings, is_exact=True)
 
 
 def _to_gpu(index: Any) -> Any:  # noqa: ANN401

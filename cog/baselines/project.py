@@ -1,5 +1,7 @@
 """A project's datastores: a corpus id goes in, a built or an opened datastore comes out."""
 
+import numpy as np
+
 from cog.baselines.datastore import (
     DatastoreSettings,
     build_datastore,
@@ -7,8 +9,19 @@ from cog.baselines.datastore import (
     load_tokens,
 )
 from cog.baselines.knn_lm import KnnGenerator, KnnSettings
-from cog.baselines.manifest import DatastoreManifest, load_corpus_manifest
-from cog.baselines.neighbours import SearchSettings, open_searcher
+from cog.baselines.manifest import (
+    DatastoreManifest,
+    join_manifests,
+    load_manifests,
+    mismatch,
+)
+from cog.baselines.neighbours import (
+    SEARCHER_FILE,
+    NeighbourSearcher,
+    SearchSettings,
+    UnionSearcher,
+    open_searcher,
+)
 from cog.corpus.documents import DocumentStore, documents_digest
 from cog.errors import IndexingError
 from cog.index.activation import get_model_folder
@@ -36,6 +49,13 @@ def build_corpus_datastore(
     store = DocumentStore(corpus_paths.documents)
     settings = read_settings(params.datastore)
     model = load_model(get_model_folder(paths, params), device=device)
+    limit = model.prefix_encoder.max_positions
+    if settings.context_tokens > limit:
+        raise IndexingError(
+            f"datastore.context_tokens must be at most {limit}, which {params.model} can read",
+            found=str(settings.context_tokens),
+            run="change params.yaml",
+        )
     with hold_writer_lock(paths.locks, f"{corpus_id}-datastore", progress=progress):
         return build_datastore(
             corpus_paths.datastore,
@@ -53,8 +73,15 @@ def read_settings(params: DatastoreParams) -> DatastoreSettings:
 
     :param params: Section ``datastore``.
     :returns: The settings.
-    :raises IndexingError: If windows would not advance.
+    :raises IndexingError: If windows would not advance, or a number is below 1.
     """
+    for name in ("batch_tokens", "num_probes", "rerank_factor", "recall_at"):
+        if getattr(params, name) < 1:
+            raise IndexingError(
+                f"datastore.{name} must be 1 or more",
+                found=str(getattr(params, name)),
+                run="change params.yaml",
+            )
     if not 0 <= params.overlap_tokens < params.context_tokens:
         raise IndexingError(
             "datastore.overlap_tokens must be below datastore.context_tokens",
@@ -76,26 +103,41 @@ def read_settings(params: DatastoreParams) -> DatastoreSettings:
 def open_knn_lm(
     paths: ProjectPaths, corpus_id: str, *, model: CogModel, settings: DatastoreParams
 ) -> KnnGenerator:
-    """Open the datastore of a corpus for writing texts.
+    """Open the datastore of a corpus, or those of a union as one, for writing texts.
 
     :param paths: The project.
-    :param corpus_id: The corpus.
-    :param model: The model, which must be the one it was built with.
+    :param corpus_id: A corpus id, or several joined with ``+``.
+    :param model: The model, which must be the one they were built with.
     :param settings: Section ``datastore``.
     :returns: The generator.
+    :raises IndexMismatchError: If one is damaged, or of another model or other documents.
     """
-    manifest = load_corpus_manifest(paths, corpus_id, model=model.fingerprint)
-    folder = paths.corpus(corpus_id).datastore
-    keys = load_keys(folder, num_entries=manifest.num_entries, dim=manifest.dim)
-    searcher = open_searcher(
-        folder, keys, kind=str(manifest.search["kind"]), settings=read_settings(settings).search
-    )
+    manifests = load_manifests(paths, corpus_id, model=model.fingerprint)
+    search = read_settings(settings).search
+    parts = [_open_part(paths, manifest, search) for manifest in manifests]
+    tokens = [
+        load_tokens(paths.corpus(each.corpus).datastore, num_entries=each.num_entries)
+        for each in manifests
+    ]
     return KnnGenerator(
         model,
-        manifest,
-        searcher=searcher,
-        tokens=load_tokens(folder, num_entries=manifest.num_entries),
+        join_manifests(manifests),
+        searcher=parts[0] if len(parts) == 1 else UnionSearcher(parts),
+        tokens=np.concatenate(tokens),
         settings=KnnSettings(
             settings.top_k, settings.weight, settings.distance_scale, settings.temperature
         ),
     )
+
+
+def _open_part(
+    paths: ProjectPaths, manifest: DatastoreManifest, search: SearchSettings
+) -> NeighbourSearcher:
+    folder = paths.corpus(manifest.corpus).datastore
+    keys = load_keys(folder, num_entries=manifest.num_entries, dim=manifest.dim)
+    try:
+        return open_searcher(folder, keys, kind=str(manifest.search["kind"]), settings=search)
+    except RuntimeError as error:  # what FAISS raises for a file that is missing or damaged
+        raise mismatch(
+            manifest.corpus, f"one with a readable {SEARCHER_FILE}", str(error).partition("\n")[0]
+        ) from error

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from cog.errors import CheckpointError
 from cog.index.activation import get_model_folder
+from cog.index.unions import split_union
 from cog.model.language_model import identify_tokenizer
 from cog.params import Params
 from cog.paths import ProjectPaths
@@ -20,7 +21,9 @@ def get_tuned_folder(paths: ProjectPaths, params: Params, corpus_id: str) -> Pat
         model, so that texts would differ in length.
     """
     folder = paths.root / "models" / f"tokens-{corpus_id}"
-    run = f"cog train --objective tokens --corpus {corpus_id} --out models/{folder.name}"
+    is_union = len(split_union(corpus_id)) > 1
+    text = "--data FILES" if is_union else f"--corpus {corpus_id}"
+    run = f"cog train --objective tokens {text} --out models/{folder.name}"
     if not folder.is_dir():
         raise CheckpointError(
             f"the system transformer-ft needs a model in models/{folder.name}",

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @click.option(
     "--setting", type=click.Choice(list(SETTINGS)), required=True, help="Which table of the paper."
 )
-@click.option("--memory", "memory_id", metavar="ID", help="Corpus to copy from and search.")
+@click.option("--memory", "memory_id", metavar="ID[+ID]...", help="Corpus to copy from and search.")
 @click.option("--prompts-of", "prompt_corpus_id", metavar="ID", help="Whose prompts to continue.")
 @click.option(
     "--max-seconds",
@@ -55,11 +55,12 @@ def paper(
     paths = get_project(ctx)
     params = load_params(paths.params)
     from cog.evaluation.paper_study import study_paper
+    from cog.index.unions import JOIN, check_cards
     from cog.progress import show_progress
     from cog.registry import load_card
 
     chosen = SETTINGS[setting]
-    memory = load_card(paths, memory_id or chosen.memory).id
+    memory = JOIN.join(check_cards(paths, memory_id or chosen.memory))
     prompts = load_card(paths, prompt_corpus_id or chosen.prompts).id
     decodings = DECODINGS if given["decoding"] is None else (given["decoding"],)
     study = study_paper(

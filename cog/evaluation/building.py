@@ -17,7 +17,7 @@ from cog.decoding.storage import make_storage_measure
 from cog.errors import EvaluationError
 from cog.index.activation import get_model_folder
 from cog.index.project import build_corpus_index, count_corpus_words
-from cog.model.load import load_splitter
+from cog.model.piece_counts import load_cutter
 from cog.params import Params
 from cog.paths import ProjectPaths
 from cog.progress import Progress
@@ -148,15 +148,16 @@ def _fetch(paths: ProjectPaths, params: Params, corpus_id: str, building: Buildi
 
 
 def _prepare(paths: ProjectPaths, params: Params, corpus_id: str, building: Building) -> None:
-    splitter = load_splitter(get_model_folder(paths, params))
+    cutter = load_cutter(get_model_folder(paths, params))
     with building.open_progress(f"prepare {corpus_id}", total=None, unit="documents") as progress:
         prepare_corpus(
             load_resolved_card(paths, corpus_id),
             corpus_paths=paths.corpus(corpus_id),
-            tokenise=splitter.token_chars,
+            tokenise=cutter.splitter.token_chars,
             progress=progress,
             prompt_tokens=params.prepare.prompt_tokens,
             reference_tokens=params.prepare.reference_tokens,
+            count_pieces=cutter.count,
         )
 
 

@@ -40,8 +40,9 @@ def plain_perplexity(texts: list[Neighbourhood], k: int, scale: float, weight: f
         for row in range(len(found.probabilities)):
             masses = [math.exp(-scale * float(d)) for d in found.distances[row, :k]]
             right = sum(m for m, r in zip(masses, found.is_right[row], strict=False) if r)
-            near = right / sum(masses) if sum(masses) else 0.0
-            total += math.log(weight * near + (1 - weight) * float(found.probabilities[row]))
+            alone = float(found.probabilities[row])
+            near = right / sum(masses) if sum(masses) else alone  # the model's own distribution
+            total += math.log(weight * near + (1 - weight) * alone)
             count += 1
     return math.exp(-total / count)
 

@@ -17,12 +17,7 @@ from cog.baselines.datastore import (
 )
 from cog.baselines.knn_lm import KnnSettings, interpolate, weigh_neighbours
 from cog.baselines.manifest import load_corpus_manifest, load_datastore_manifest
-from cog.baselines.neighbours import (
-    SearchSettings,
-    build_searcher,
-    exact_search,
-    open_searcher,
-)
+from cog.baselines.neighbours import SearchSettings
 from cog.baselines.project import build_corpus_datastore, open_knn_lm
 from cog.baselines.transformer import TransformerGenerator
 from cog.corpus.documents import DocumentStore
@@ -124,56 +119,11 @@ def test_a_known_prefix_is_continued_by_what_followed_it(
     assert generator.generate([Request(prefix, decoding)])[0].text == wanted
 
 
-def test_approximate_search_measures_its_recall_and_gives_exact_distances(tmp_path: Path) -> None:
-    random = np.random.default_rng(0)
-    centres = random.normal(size=(40, 16)) * 4
-    keys = (centres[random.integers(0, 40, 4000)] + random.normal(size=(4000, 16))).astype(
-        np.float16
-    )
-    found = build_searcher(tmp_path, keys, settings=SEARCH, progress=SilentProgress())
-    assert found["kind"] == "ivf-pq"
-    assert 0.5 <= float(str(found["recall"])) <= 1.0
-    searcher = open_searcher(tmp_path, keys, kind="ivf-pq", settings=SEARCH)
-    queries = keys[:5].astype(np.float32) + 0.01
-    rows, distances = searcher.search(queries, top_k=7)
-    for i in range(5):
-        plain = ((keys[rows[i]].astype(np.float32) - queries[i]) ** 2).sum(axis=1)
-        np.testing.assert_allclose(distances[i], plain, rtol=1e-3, atol=1e-3)
-        assert (np.diff(distances[i]) >= 0).all()
-
-
-def test_exact_search_in_blocks_equals_all_distances() -> None:
-    random = np.random.default_rng(2)
-    keys = random.normal(size=(70000, 4)).astype(np.float16)
-    queries = random.normal(size=(3, 4)).astype(np.float32)
-    rows, distances = exact_search(queries, keys, top_k=9)
-    plain = ((keys.astype(np.float32)[None] - queries[:, None]) ** 2).sum(axis=2)
-    np.testing.assert_allclose(distances, np.sort(plain, axis=1)[:, :9], rtol=1e-3, atol=1e-5)
-    assert rows.shape == (3, 9)
-
-
-def test_low_recall_is_refused(tmp_path: Path) -> None:
-    keys = np.random.default_rng(0).normal(size=(3000, 16)).astype(np.float16)
-    strict = replace(SEARCH, num_probes=1, rerank_factor=1, min_recall=0.999)
-    with pytest.raises(IndexingError, match="recall"):
-        build_searcher(tmp_path, keys, settings=strict, progress=SilentProgress())
-
-
 def test_a_missing_neighbour_has_no_weight() -> None:
     distances = np.array([[1.0, np.inf, 2.0]], np.float32)
     weights = weigh_neighbours(distances, settings=KnnSettings(3, 0.5, 0.1, 1.0))
     assert weights[0, 1] == 0.0
     assert weights.sum() == pytest.approx(1.0)
-
-
-def test_fewer_neighbours_than_asked_have_infinite_distances(tmp_path: Path) -> None:
-    keys = np.random.default_rng(0).normal(size=(300, 16)).astype(np.float16)
-    narrow = replace(SEARCH, num_probes=1, min_recall=0.0)
-    build_searcher(tmp_path, keys, settings=narrow, progress=SilentProgress())
-    searcher = open_searcher(tmp_path, keys, kind="ivf-pq", settings=narrow)
-    rows, distances = searcher.search(keys[:2].astype(np.float32), top_k=250)
-    assert ((rows == -1) == np.isinf(distances)).all()
-    assert (rows == -1).any()
 
 
 def test_nan_distances_are_refused() -> None:
@@ -183,14 +133,15 @@ def test_nan_distances_are_refused() -> None:
         )
 
 
-def test_a_state_without_neighbours_keeps_the_distribution_of_the_model() -> None:
-    settings = KnnSettings(2, 0.5, 0.1, 1.0)
+@pytest.mark.parametrize("share", [0.5, 1.0])
+def test_a_state_without_neighbours_keeps_the_distribution_of_the_model(share: float) -> None:
+    settings = KnnSettings(2, share, 0.1, 1.0)
     distances = np.array([[np.inf, np.inf], [1.0, 2.0]], np.float32)
     found = weigh_neighbours(distances, settings=settings)
     assert found[0].tolist() == [0.0, 0.0]
     model = torch.tensor([[0.2, 0.6, 0.4], [0.2, 0.6, 0.4]])
     mixed = interpolate(
-        model, torch.zeros(2, 2, dtype=torch.long), torch.from_numpy(found), share=0.5
+        model, torch.zeros(2, 2, dtype=torch.long), torch.from_numpy(found), share=share
     )
     assert (mixed[0] / mixed[0].sum()).tolist() == pytest.approx([1 / 6, 1 / 2, 1 / 3])
     assert mixed[1].argmax() == 0
@@ -235,6 +186,8 @@ def test_numbers_that_are_none_are_refused_in_one_line(
         ({"distance_scale": 0.0}, "datastore.distance_scale must be a number above 0"),
         ({"distance_scale": float("inf")}, "datastore.distance_scale"),
         ({"temperature": float("nan")}, "datastore.temperature must be a number above 0"),
+        ({"temperature": 1e-300}, "over datastore.temperature must lie from 1e-30 to 1e30"),
+        ({"distance_scale": 1e-40}, "over datastore.temperature must lie from 1e-30 to 1e30"),
     ],
 )
 def test_settings_that_cannot_be_used_are_refused(
@@ -246,6 +199,24 @@ def test_settings_that_cannot_be_used_are_refused(
     settings = replace(load_params(knn_village.params).datastore, **changes)
     with pytest.raises(GenerationError, match=message):
         open_knn_lm(knn_village, "village", model=tiny_cog_model, settings=settings)
+
+
+@pytest.mark.parametrize("name", ["batch_tokens", "num_probes", "rerank_factor", "recall_at"])
+def test_settings_that_no_search_can_have_are_refused(
+    knn_village: ProjectPaths, tiny_cog_model: CogModel, name: str
+) -> None:
+    settings = replace(load_params(knn_village.params).datastore, **{name: 0})
+    with pytest.raises(IndexingError, match=f"datastore.{name} must be 1 or more; found: 0"):
+        open_knn_lm(knn_village, "village", model=tiny_cog_model, settings=settings)
+
+
+def test_windows_longer_than_the_model_can_read_are_refused(knn_village: ProjectPaths) -> None:
+    params = load_params(knn_village.params)
+    long = replace(params, datastore=replace(params.datastore, context_tokens=100_000))
+    with pytest.raises(IndexingError, match=r"at most \d+, which models/tiny can read"):
+        build_corpus_datastore(
+            knn_village, "village", params=long, progress=SilentProgress(), device="cpu"
+        )
 
 
 def test_a_corpus_smaller_than_k_is_refused(
@@ -286,12 +257,30 @@ def test_a_missing_or_damaged_datastore_names_the_command(
     damaged = tmp_path / "damaged"
     shutil.copytree(knn_village.corpus("village").datastore, damaged)
     (damaged / "keys.f16").write_bytes(b"12")
-    with pytest.raises(IndexMismatchError, match="2 bytes"):
+    with pytest.raises(IndexMismatchError, match="found: 2 bytes of keys.f16 instead of"):
+        load(damaged)
+    shutil.copy(knn_village.corpus("village").datastore / "keys.f16", damaged)
+    (damaged / "tokens.i32").unlink()
+    with pytest.raises(IndexMismatchError, match="found: 0 bytes of tokens.i32 instead of"):
         load(damaged)
     content = json.loads((damaged / "manifest.json").read_text())
-    (damaged / "manifest.json").write_text(json.dumps({**content, "extra": 1}))
-    with pytest.raises(IndexMismatchError, match="complete manifest"):
-        load(damaged)
+    for change in ({"extra": 1}, {"search": {}}, {"search": None}, {"num_entries": "8"}):
+        (damaged / "manifest.json").write_text(json.dumps({**content, **change}))
+        with pytest.raises(IndexMismatchError, match="complete manifest"):
+            load(damaged)
+
+
+def test_a_damaged_search_names_the_command(
+    knn_village: ProjectPaths, tiny_cog_model: CogModel, tmp_path: Path
+) -> None:
+    paths = ProjectPaths(tmp_path / "own")
+    shutil.copytree(knn_village.root, paths.root)
+    params = load_params(paths.params).datastore
+    manifest = paths.corpus("village").datastore / "manifest.json"
+    content = json.loads(manifest.read_text())
+    manifest.write_text(json.dumps({**content, "search": {**content["search"], "kind": "ivf-pq"}}))
+    with pytest.raises(IndexMismatchError, match="readable search.faiss; .* build village"):
+        open_knn_lm(paths, "village", model=tiny_cog_model, settings=params)
 
 
 def test_two_builds_have_the_same_digest(

@@ -9,14 +9,16 @@ import pytest
 from click.testing import CliRunner, Result
 
 from cog.baselines.identity import identify_system
+from cog.baselines.retro.folder import load_adapter
 from cog.baselines.systems import open_system
 from cog.cli.main import cli
 from cog.decoding.request import Request
-from cog.errors import CheckpointError, CogError
+from cog.errors import CheckpointError, CogError, GenerationError
 from cog.evaluation.retro_training import train_retro_on_corpus
 from cog.params import load_params
 from cog.paths import ProjectPaths
 from cog.records import Decoding
+from tests.built_project import add_corpus
 
 
 @pytest.fixture
@@ -119,6 +121,29 @@ def test_an_adapter_of_another_model_is_refused_and_both_are_named(
     path.write_text(json.dumps({**content, "format_version": 1}))
     with pytest.raises(CheckpointError, match="format version 2; found: 1"):
         identify_system(own_village, params, corpus_id="village", system="retro")
+    path.write_text(json.dumps({**content, "config": {**content["config"], "dim": "x"}}))
+    with pytest.raises(CheckpointError, match="must hold the adapter's weights; found: .*randn"):
+        load_adapter(path.parent, model=content["model"])
+    path.with_name("adapter.safetensors").unlink()
+    with pytest.raises(CheckpointError, match="found: .*No such file.* next: remove models/retro"):
+        identify_system(own_village, params, corpus_id="village", system="retro")
+
+
+def test_a_corpus_without_continuations_is_refused_in_one_line(own_village: ProjectPaths) -> None:
+    names = ("mill", "bridge", "well", "church")
+    texts = [f"The {name} of the village is old." for name in names]
+    lines = [json.dumps({"id": text, "title": "", "by": "MIT", "text": text}) for text in texts]
+    add_corpus(own_village, "lines", lines)
+    words = ("--max-steps", "1", "--no-track", "--corpus")
+    wanted = "longer than a chunk; lines has none; found: 4 chunks, none with a continuation"
+    assert wanted in error_of(run(own_village, *words, "lines"))
+    assert run(own_village, *words, "village").exception is None
+    params = load_params(own_village.params)
+    with (
+        pytest.raises(GenerationError, match=wanted),
+        open_system(own_village, params, corpus_id="lines", system="retro", device="cpu"),
+    ):
+        pass
 
 
 @pytest.mark.parametrize(

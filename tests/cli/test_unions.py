@@ -2,35 +2,30 @@
 
 import json
 import shutil
-from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 import yaml
+from torch import nn
 
+from cog.baselines.project import open_knn_lm
+from cog.baselines.retro.adapter import make_adapter
+from cog.baselines.retro.config import make_config
+from cog.baselines.retro.folder import save_adapter
+from cog.baselines.retro.project import get_adapter_folder
+from cog.baselines.systems import open_system
+from cog.decoding.request import Request
+from cog.model.load import load_model
+from cog.params import load_params
 from cog.paths import ProjectPaths
-from tests.built_project import build_corpus
+from cog.records import Decoding
+from tests.built_project import add_corpus, build_corpus
 from tests.calling import call, call_json, refusal
-from tests.tiny_project import VILLAGE_CARD, make_project, write_yaml
-
-
-def add_corpus(paths: ProjectPaths, corpus_id: str, lines: Sequence[str]) -> None:
-    """A corpus of some lines of the village's file, none held out, each with its own licence."""
-    (paths.root / "texts" / f"{corpus_id}.jsonl").write_text("\n".join(lines) + "\n", "utf-8")
-    card = {
-        **VILLAGE_CARD,
-        "id": corpus_id,
-        "source": {"type": "files", "path": f"texts/{corpus_id}.jsonl", "members": None},
-        "licence": {"id": "CC-BY-4.0", "url": None, "attribution": f"People of {corpus_id}"},
-        "prompts": None,
-    }
-    card["format"] = {**card["format"], "fields": {**card["format"]["fields"], "licence": "by"}}
-    write_yaml(paths.card(corpus_id), card)
-    params = yaml.safe_load(paths.params.read_text())
-    params["corpora"][corpus_id] = {"root": corpus_id}
-    write_yaml(paths.params, params)
-    build_corpus(paths, corpus_id)
+from tests.tiny_project import make_project, write_yaml
 
 
 @pytest.fixture(scope="module")
@@ -120,6 +115,89 @@ def test_evaluation_of_a_union(halves: ProjectPaths) -> None:
     digests = [call_json(halves, "index", "info", part)["digest"] for part in ("north", "south")]
     assert found["index"] == "+".join(digests)
     assert found["metrics"]
+
+
+@pytest.fixture(scope="module")
+def searched(halves: ProjectPaths) -> ProjectPaths:
+    """The halves and the whole with datastores, and an adapter of RETRO with open gates."""
+    for corpus_id in ("whole", "north", "south"):
+        call_json(halves, "datastore", "build", corpus_id, "--device", "cpu")
+    model = load_model(halves.root / "models" / "tiny")
+    adapter = make_adapter(make_config(model, load_params(halves.params).retro), seed=0)
+    for name, value in adapter.named_parameters():
+        if name.endswith(".gate"):
+            nn.init.constant_(value, 2.0)
+    folder = get_adapter_folder(halves, "whole")
+    save_adapter(folder, adapter, model=model.fingerprint, training={})
+    return halves
+
+
+@pytest.mark.parametrize("method", ["greedy", "nucleus"])
+@pytest.mark.parametrize("system", ["knn-lm", "retro"])
+def test_baselines_write_on_a_union_what_they_write_on_all_documents(
+    searched: ProjectPaths, system: str, method: str
+) -> None:
+    params = load_params(searched.params)
+    params = replace(params, datastore=replace(params.datastore, weight=0.9))
+    decoding = Decoding(method, 0.95, 0, 40, 16, 0.0)
+    requests = [
+        Request(prefix, decoding) for prefix in ("The council of the", "On market days", "")
+    ]
+    texts = {}
+    for corpus_id in ("whole", "north+south", "transformer"):
+        name = "transformer" if corpus_id == "transformer" else system
+        with open_system(
+            searched, params, corpus_id=corpus_id, system=name, device="cpu"
+        ) as generator:
+            texts[corpus_id] = generator.generate(requests)
+    found = texts["north+south"]
+    assert [each.text for each in found] == [each.text for each in texts["whole"]]
+    assert [each.text for each in found] != [each.text for each in texts["transformer"]]
+    assert {each.corpus for each in found} == {"north+south"}
+    assert {each.index.count("+") for each in found} == {1}
+
+
+def test_a_datastore_finds_on_a_union_what_it_finds_in_that_of_all_documents(
+    searched: ProjectPaths,
+) -> None:
+    settings = load_params(searched.params).datastore
+    model = load_model(searched.root / "models" / "tiny")
+    ids = model.splitter.encode("The mill by the river is older than the bridge").tolist()
+    cache = model.prefix_encoder.new_cache(batch=1, capacity=64)
+    with torch.inference_mode():
+        states = model.prefix_encoder.append(cache, [ids])
+    whole, union = (
+        open_knn_lm(searched, corpus_id, model=model, settings=settings).find_neighbours(
+            states, top_k=30
+        )
+        for corpus_id in ("whole", "north+south")
+    )
+    assert union[0].shape == (len(ids), 30)
+    np.testing.assert_allclose(union[0], whole[0], rtol=1e-3, atol=1e-3)
+    assert (union[1] == whole[1]).mean() > 0.95  # the rest are equally near
+
+
+def test_baselines_of_a_union_are_evaluated_or_refused_in_one_line(
+    searched: ProjectPaths, empty_runs: Path
+) -> None:
+    shutil.copy(empty_runs, searched.runs_database)
+    build_corpus(searched, "village")
+    words = ("evaluate", "--no-track", "--metric", "repetition", "--prompts-of", "village")
+    words += ("--prompts", "1", "--device", "cpu", "--allow-contamination")
+    for system in ("knn-lm", "retro"):
+        named = (*words, "--system", system, "--corpus")
+        union, whole = (call_json(searched, *named, each) for each in ("north+south", "whole"))
+        assert union["index"] != whole["index"]
+        shown = call(searched, "compare", "north+south", "--system", system, "--json", *words[4:6])
+        assert shown.exception is None, shown.output
+    union = ("--corpus", "north+village")
+    missing = refusal(searched, *words, *union, "--system", "knn-lm")
+    assert "next: cog datastore build village" in str(missing)
+    tuned = refusal(searched, *words, *union, "--system", "transformer-ft")
+    assert "--data FILES --out models/tokens-north+village" in str(tuned)
+    study = ("study", "paper", "--setting", "en-wiki", "--memory", "north+south", *words[2:])
+    rows = call_json(searched, *study, "--decoding", "greedy")["rows"]
+    assert [row["system"] for row in rows if row["gap"]] == ["transformer-ft"]
 
 
 def test_denied_and_excluded_documents_are_never_copied_from(halves: ProjectPaths) -> None:

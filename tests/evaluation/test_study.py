@@ -60,6 +60,23 @@ def quiet() -> Building:
     return Building(None, "cpu", lambda *_words, **_named: nullcontext(SilentProgress()))
 
 
+def test_what_a_study_prepares_is_what_the_command_prepares(
+    nested: ProjectPaths, params: Params
+) -> None:
+    documents = nested.corpus("hamlet").documents
+    assert (
+        CliRunner()
+        .invoke(cli, ["--project", str(nested.root), "corpus", "prepare", "hamlet"])
+        .exit_code
+        == 0
+    )
+    wanted = documents.read_bytes()
+    documents.unlink()
+    nested.corpus("hamlet").manifest.unlink()
+    assert build_missing(nested, params, ["hamlet"], quiet()) == ["hamlet"]
+    assert documents.read_bytes() == wanted  # the warnings about text and model among it
+
+
 def test_subsets_are_found_by_their_size_and_made_if_missing(nested: ProjectPaths) -> None:
     assert make_subsets(nested, "village", [0.75, 0.5]) == ["hamlet", "borough"]
     assert make_subsets(nested, "village", [0.9, 0.5]) == ["hamlet", "village-90pct"]

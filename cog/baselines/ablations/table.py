@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -65,24 +66,20 @@ class Table(UnsummedPools):
     :param index: The open index.
     :param allowed_chunks: Chunks that may be copied from; None for all. *Shape:*
         ``(num_chunks,)``
-    :param limits: How much is in memory.
     """
 
+    limits: ClassVar[TableLimits] = TableLimits()
+
     def __init__(
-        self,
-        model: CogModel,
-        index: AnyIndex,
-        *,
-        allowed_chunks: NDArray[np.bool_] | None,
-        limits: TableLimits,
+        self, model: CogModel, index: AnyIndex, *, allowed_chunks: NDArray[np.bool_] | None
     ) -> None:
         super().__init__(model, index, allowed_chunks=allowed_chunks)
         ids = np.arange(index.num_chunks, dtype=np.int64)
         ids = ids if allowed_chunks is None else ids[allowed_chunks]
-        size = limits.chunks_per_block
+        size = self.limits.chunks_per_block
         self._parts = [ids[first : first + size] for first in range(0, len(ids), size)]
         self._kept: dict[int, Block] = {}
-        self._room = limits.kept_bytes
+        self._room = self.limits.kept_bytes
 
     def make_pools(self, requests: Sequence[Request]) -> tuple[list[Pool], dict[str, float]]:
         """Make empty pools: what may be copied is the table, whatever the prefix.

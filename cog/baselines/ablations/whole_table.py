@@ -13,17 +13,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from cog.baselines.ablations.table import Block, Table, TableLimits
+from cog.baselines.ablations.table import Block, Table
 from cog.baselines.ablations.tally import Tally
 from cog.decoding.candidates import PhraseList, group_phrases
 from cog.decoding.distribution import NextChoice, PhraseTable, next_choice
 from cog.decoding.generator import CopyGenerator, TextEnd
 from cog.decoding.plausibility import find_implausible
 from cog.decoding.row import Row
-from cog.index.union_index import AnyIndex
-from cog.model.load import CogModel
-
-DEFAULT_LIMITS = TableLimits()
 
 
 @dataclass(slots=True)
@@ -108,26 +104,14 @@ class TableStep:
 
 
 class WholeTableGenerator(CopyGenerator):
-    """CoG whose candidates are all phrases of the index.
+    """CoG whose candidates are all phrases of the index."""
 
-    :param model: The model.
-    :param index: The open index.
-    :param allowed_chunks: Chunks that may be copied from; None for all. *Shape:*
-        ``(num_chunks,)``
-    :param limits: How much of the table is in memory.
-    """
+    pool_source = Table
 
-    def __init__(
-        self,
-        model: CogModel,
-        index: AnyIndex,
-        *,
-        allowed_chunks: NDArray[np.bool_] | None = None,
-        limits: TableLimits = DEFAULT_LIMITS,
-    ) -> None:
-        super().__init__(model, index, allowed_chunks=allowed_chunks)
-        self._table = Table(model, index, allowed_chunks=allowed_chunks, limits=limits)
-        self.pools = self._table
+    @property
+    def _table(self) -> Table:
+        assert isinstance(self.pools, Table)
+        return self.pools
 
     def _step(self, rows: Sequence[Row], ends: Sequence[TextEnd]) -> None:
         # two readings of the table, and a choice for each text

@@ -87,10 +87,18 @@ def check_params(params: RetroParams) -> None:
     for name, value in asdict(params).items():
         if not isinstance(value, int | float):
             continue
-        if value < 0 or (name in POSITIVE and value == 0):
+        if name in POSITIVE and not value > 0:  # not what is no number, either
             raise ParamsError(f"retro.{name} must be above 0", found=str(value), about=name)
+        if not value >= 0:
+            raise ParamsError(f"retro.{name} must be 0 or more", found=str(value), about=name)
         if name in SHARES and value > 1:
             raise ParamsError(f"retro.{name} must be at most 1", found=str(value), about=name)
+    if params.held_out_share == 1:
+        raise ParamsError(
+            "retro.held_out_share must be below 1, so that something is learnt from",
+            found=str(params.held_out_share),
+            about="held_out_share",
+        )
     if params.window_tokens <= params.chunk_tokens:
         raise ParamsError(
             "retro.window_tokens must be above retro.chunk_tokens, so that a token sees neighbours",

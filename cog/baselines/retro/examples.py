@@ -7,9 +7,8 @@ the retriever.
 import hashlib
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,16 +17,12 @@ from cog.assets import convert_cached
 from cog.baselines.retro.config import RetroConfig
 from cog.baselines.retro.neighbours import NeighbourSource, read_chunk
 from cog.errors import TrainingError
-from cog.index.reader import PhraseIndex
+from cog.index.union_index import AnyIndex
 from cog.model.load import CogModel
 from cog.progress import Progress
 from cog.training.sampler import split_documents
 
 FORMAT_VERSION = 1  # of the files; part of their key
-ARRAYS = (
-    *("token_ids", "window_offsets", "documents", "held_out", "chunk_offsets"),
-    *("neighbours", "neighbour_ids", "neighbour_tokens", "neighbour_offsets"),
-)
 DOCUMENTS_PER_READ = 512
 TEXTS_PER_PASS = 128
 
@@ -84,6 +79,15 @@ class RetroExamples:
         """
         return len(self.documents)
 
+    def list_learnable(self) -> NDArray[np.int64]:
+        """Windows to train on: not held out, and with a neighbour, without which nothing is learnt.
+
+        :returns: Their numbers, ascending.
+        """
+        has_some = (self.neighbours >= 0).any(axis=1)  # (num_chunks,)
+        counts = np.add.reduceat(has_some.astype(np.int64), self.chunk_offsets[:-1])
+        return np.setdiff1d(np.flatnonzero(counts), self.held_out)
+
     def get_window(self, number: int) -> NDArray[np.int32]:
         """The tokens of a window.
 
@@ -116,7 +120,7 @@ class RetroExamples:
 
 
 def load_examples(
-    index: PhraseIndex,
+    index: AnyIndex,
     model: CogModel,
     *,
     config: RetroConfig,
@@ -132,7 +136,8 @@ def load_examples(
     :param progress: Told of what is found.
     :returns: The examples.
     :raises GenerationError: If nothing in the index has a continuation.
-    :raises TrainingError: If no document is longer than a chunk.
+    :raises TrainingError: If no document is longer than a chunk, or none of those that are not
+        held out has a neighbour.
     """
     source = NeighbourSource(index, model, config=config)
     window_tokens = min(settings.window_tokens, model.prefix_encoder.max_positions)
@@ -156,14 +161,30 @@ def load_examples(
         maker.write(folder, window_tokens, settings, progress)
 
     folder = convert_cached(f"retro-{key}", build, progress=progress)
-    arrays = {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in ARRAYS}
-    return RetroExamples(folder, **arrays)
+    examples = RetroExamples(
+        folder, *(np.load(folder / f"{name}.npy", mmap_mode="r") for name in _list_arrays())
+    )
+    if not len(examples.list_learnable()):
+        corpus_id = index.manifest.corpus
+        num_left = len(np.unique(np.delete(examples.documents, examples.held_out)))
+        raise TrainingError(
+            "the adapter of RETRO needs two documents or more that are not held out, "
+            "since neighbours are of other documents",
+            found=f"{num_left} of over {config.chunk_tokens} tokens in {corpus_id}",
+            run="name another corpus, or lower retro.held_out_share in params.yaml",
+            about=corpus_id,
+        )
+    return examples
+
+
+def _list_arrays() -> list[str]:
+    return [field.name for field in fields(RetroExamples) if field.name != "folder"]
 
 
 class _Maker:
     # cuts windows and finds the neighbours of their chunks
     def __init__(
-        self, index: PhraseIndex, model: CogModel, source: NeighbourSource, *, chunk_tokens: int
+        self, index: AnyIndex, model: CogModel, source: NeighbourSource, *, chunk_tokens: int
     ) -> None:
         self._index, self._model, self._source = index, model, source
         self._size = chunk_tokens
@@ -179,21 +200,22 @@ class _Maker:
         counts = np.array([(len(window) - 1) // self._size for window in windows])
         progress.say(f"{len(windows):,} windows; neighbours of {counts.sum():,} chunks are found")
         neighbours = self._find(windows, documents, documents[held_out])
-        tokens = self._source.read(neighbours)
-        ids = np.array(sorted(tokens), dtype=np.int64)
-        arrays: dict[str, NDArray[Any]] = {
-            "token_ids": np.concatenate(windows),
-            "window_offsets": _offsets(np.array([len(window) for window in windows])),
-            "documents": documents,
-            "held_out": held_out,
-            "chunk_offsets": _offsets(counts),
-            "neighbours": neighbours,
-            "neighbour_ids": ids,
-            "neighbour_tokens": np.concatenate([tokens[each] for each in ids.tolist()]),
-            "neighbour_offsets": _offsets(np.array([len(tokens[each]) for each in ids.tolist()])),
-        }
-        for name, array in arrays.items():
-            np.save(folder / f"{name}.npy", array)
+        tokens = dict(sorted(self._source.read(neighbours).items()))
+        lengths = np.array([len(each) for each in tokens.values()], dtype=np.int64)
+        examples = RetroExamples(
+            folder=folder,
+            token_ids=np.concatenate(windows),
+            window_offsets=_offsets(np.array([len(window) for window in windows])),
+            documents=documents,
+            held_out=held_out,
+            chunk_offsets=_offsets(counts),
+            neighbours=neighbours,
+            neighbour_ids=np.array(list(tokens), dtype=np.int64),
+            neighbour_tokens=np.concatenate([np.zeros(0, np.int32), *tokens.values()]),
+            neighbour_offsets=_offsets(lengths),
+        )
+        for name in _list_arrays():
+            np.save(folder / f"{name}.npy", getattr(examples, name))
 
     def _cut(self, window_tokens: int) -> tuple[list[NDArray[np.int32]], NDArray[np.int64]]:
         begin = self._model.prefix_encoder.begin_token_id
@@ -250,17 +272,7 @@ class _Maker:
             )
             for first in range(0, len(texts), TEXTS_PER_PASS)
         ]
-        neighbours = np.concatenate(found)
-        if not (neighbours >= 0).any():
-            corpus_id = self._index.manifest.corpus
-            raise TrainingError(
-                "the adapter of RETRO needs two documents or more, "
-                "since neighbours are of other documents",
-                found=f"{len(np.unique(documents))} longer than a chunk in {corpus_id}",
-                run="name another corpus",
-                about=corpus_id,
-            )
-        return neighbours
+        return np.concatenate(found)
 
 
 def _offsets(counts: NDArray[np.int64]) -> NDArray[np.int64]:

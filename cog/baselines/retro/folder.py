@@ -92,7 +92,9 @@ def load_record(folder: Path, *, model: str) -> AdapterRecord:
         ) from None
     except (ValueError, KeyError, TypeError, OSError) as error:
         raise CheckpointError(
-            f"{name}/{CONFIG_FILE} must describe an adapter", found=str(error), run=RUN
+            f"{name}/{CONFIG_FILE} must describe an adapter",
+            found=str(error),
+            run=f"remove {name}, then {RUN}",
         ) from error
     if version != FORMAT_VERSION:
         raise CheckpointError(
@@ -120,17 +122,12 @@ def load_adapter(folder: Path, *, model: str) -> RetroAdapter:
     :raises CheckpointError: If there is none, it is damaged, or it was fitted to another model.
     """
     record = load_record(folder, model=model)
-    adapter = RetroAdapter(record.config)
     try:
+        adapter = RetroAdapter(record.config)
         weights = load_file(folder / WEIGHTS_FILE)
         adapter.load_state_dict({name: value.float() for name, value in weights.items()})
     except Exception as error:  # torch and safetensors raise many kinds
-        raise CheckpointError(
-            f"{folder.name}/{WEIGHTS_FILE} must hold the adapter's weights",
-            found=str(error).partition("\n")[0] or type(error).__name__,
-            run=RUN,
-            about=str(folder),
-        ) from error
+        raise _unreadable(folder, error) from error
     return adapter.eval()
 
 
@@ -140,8 +137,21 @@ def digest_adapter(folder: Path, record: AdapterRecord) -> str:
     :param folder: Its folder.
     :param record: What it says of itself.
     :returns: 64 hex digits over sizes and weights.
+    :raises CheckpointError: If there are no weights.
     """
     digest = hashlib.sha256(json.dumps(asdict(record.config), sort_keys=True).encode())
-    with (folder / WEIGHTS_FILE).open("rb") as file:
-        digest.update(hashlib.file_digest(file, "sha256").digest())
+    try:
+        with (folder / WEIGHTS_FILE).open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    except OSError as error:
+        raise _unreadable(folder, error) from error
     return digest.hexdigest()
+
+
+def _unreadable(folder: Path, error: Exception) -> CheckpointError:
+    return CheckpointError(
+        f"{folder.name}/{WEIGHTS_FILE} must hold the adapter's weights",
+        found=str(error).partition("\n")[0] or type(error).__name__,
+        run=f"remove {folder.parent.name}/{folder.name}, then {RUN}",
+        about=str(folder),
+    )

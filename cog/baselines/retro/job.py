@@ -23,7 +23,7 @@ from cog.baselines.retro.folder import CONFIG_FILE, save_adapter
 from cog.baselines.retro.project import open_retro_index
 from cog.baselines.retro.trainee import RetroLesson, RetroTrainee, is_half_fast, measure
 from cog.index.activation import get_model_folder
-from cog.index.reader import PhraseIndex
+from cog.index.union_index import AnyIndex
 from cog.model.load import load_model
 from cog.params import Params, RetroParams
 from cog.paths import ProjectPaths
@@ -160,7 +160,7 @@ class _Run:
 def _open_run(
     job: RetroJob,
     model_folder: Path,
-    index: PhraseIndex,
+    index: AnyIndex,
     accelerator: Accelerator,
     progress: Progress,
 ) -> _Run:
@@ -170,7 +170,7 @@ def _open_run(
     chosen = ExampleSettings(settings.window_tokens, settings.held_out_share, settings.seed)
     with accelerator.main_process_first():
         examples = load_examples(index, model, config=config, settings=chosen, progress=progress)
-    windows = np.setdiff1d(np.arange(examples.num_windows), examples.held_out)
+    windows = examples.list_learnable()
     set_seed(settings.seed)  # here: what was done before depends on what was kept from other runs
     adapter = make_adapter(config, seed=settings.seed)
     is_half = is_half_fast(settings.precision, device=accelerator.device)

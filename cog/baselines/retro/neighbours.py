@@ -10,7 +10,7 @@ from torch import Tensor
 
 from cog.baselines.retro.config import RetroConfig
 from cog.errors import GenerationError, IndexMismatchError
-from cog.index.reader import PhraseIndex
+from cog.index.union_index import AnyIndex
 from cog.model.load import CogModel
 from cog.model.words import WordSplitter
 
@@ -93,7 +93,7 @@ class NeighbourSource:
     :raises IndexMismatchError: If the index was built with another model's retriever.
     """
 
-    def __init__(self, index: PhraseIndex, model: CogModel, *, config: RetroConfig) -> None:
+    def __init__(self, index: AnyIndex, model: CogModel, *, config: RetroConfig) -> None:
         self._index = index
         self._model = model
         self._config = config

@@ -8,11 +8,11 @@ from cog.baselines.retro.folder import CONFIG_FILE, load_adapter
 from cog.baselines.retro.generator import RetroGenerator
 from cog.corpus.documents import documents_digest
 from cog.index.activation import get_model_folder
-from cog.index.reader import PhraseIndex, open_index
+from cog.index.union_index import AnyIndex, open_indexes
 from cog.model.fingerprint import fingerprint_model
 from cog.model.load import load_model
 from cog.params import Params
-from cog.paths import ProjectPaths
+from cog.paths import CorpusPaths, ProjectPaths
 
 ADAPTER_FOLDER = Path("models", "retro")
 
@@ -36,7 +36,7 @@ def open_retro(
 
     :param paths: The project.
     :param params: Its parameters.
-    :param corpus_id: The corpus whose index neighbours come from.
+    :param corpus_id: The corpus whose index neighbours come from, or several joined with ``+``.
     :param device: ``cpu``, ``cuda`` or ``auto``.
     :yields: What writes.
     """
@@ -47,21 +47,23 @@ def open_retro(
 
 
 @contextmanager
-def open_retro_index(paths: ProjectPaths, params: Params, corpus_id: str) -> Iterator[PhraseIndex]:
+def open_retro_index(paths: ProjectPaths, params: Params, corpus_id: str) -> Iterator[AnyIndex]:
     """Open the index that neighbours come from, held against the model and the documents.
 
     :param paths: The project.
     :param params: Its parameters.
-    :param corpus_id: The corpus.
+    :param corpus_id: A corpus id, or several joined with ``+``.
     :yields: The index.
     """
-    corpus_paths = paths.corpus(corpus_id)
-    documents = corpus_paths.documents
-    with open_index(
-        corpus_paths,
-        locks=paths.locks,
-        corpus_id=corpus_id,
+    with open_indexes(
+        paths,
+        corpus_id,
         model_fingerprint=fingerprint_model(get_model_folder(paths, params)),
-        documents_digest=documents_digest(documents) if documents.is_file() else None,
+        documents_digest_of=_read_documents_digest,
     ) as index:
         yield index
+
+
+def _read_documents_digest(corpus_paths: CorpusPaths) -> str | None:
+    documents = corpus_paths.documents
+    return documents_digest(documents) if documents.is_file() else None

@@ -106,7 +106,7 @@ class RetroTrainee(nn.Module):
         num_memories = len(found.memory_mask)
         token_memories = batch.token_memories
         if is_shifted:
-            shifted = (token_memories + 1 + num_memories // 2) % num_memories
+            shifted = (token_memories + (num_memories + 1) // 2) % num_memories
             token_memories = np.where(token_memories < 0, -1, shifted)
         placement = Placement.make(token_memories, num_memories=num_memories, device=self.device)
         return Memory(keys, values, found.memory_mask, placement)

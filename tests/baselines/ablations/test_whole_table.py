@@ -31,6 +31,13 @@ LIMITS = {
 }
 
 
+def limit_table(table_limits: TableLimits) -> type[Table]:
+    class Limited(Table):
+        limits = table_limits
+
+    return Limited
+
+
 def write(generator: CopyGenerator, decoding: Decoding) -> list[Generation]:
     return generator.generate([Request(prefix, decoding) for prefix in PREFIXES])
 
@@ -44,7 +51,11 @@ def test_the_whole_table_is_coarse_search_over_all_chunks(
     cog: CopyGenerator, name: str, room: str
 ) -> None:
     decoding = DECODINGS[name]
-    system = WholeTableGenerator(cog.model, cog.index, limits=LIMITS[room])
+
+    class System(WholeTableGenerator):
+        pool_source = limit_table(LIMITS[room])
+
+    system = System(cog.model, cog.index)
     every = write(cog, replace(decoding, top_k_documents=cog.index.num_chunks))
     for found, wanted in zip(write(system, decoding), every, strict=True):
         assert found.text == wanted.text
@@ -67,11 +78,11 @@ def test_chunks_that_may_not_be_copied_are_not_in_the_table(cog: CopyGenerator) 
 
 def test_memory_holds_what_fits_and_reads_the_rest_anew(cog: CopyGenerator) -> None:
     limits = TableLimits(chunks_per_block=2, kept_bytes=0)
-    table = Table(cog.model, cog.index, allowed_chunks=None, limits=limits)
+    table = limit_table(limits)(cog.model, cog.index, allowed_chunks=None)
     assert table.get_block(0) is not table.get_block(0)
     sizes = [block.num_bytes for _, block in table.iter_blocks()]
     limits = replace(limits, kept_bytes=sizes[0] + sizes[1])
-    table = Table(cog.model, cog.index, allowed_chunks=None, limits=limits)
+    table = limit_table(limits)(cog.model, cog.index, allowed_chunks=None)
     kept = [table.get_block(number) is table.get_block(number) for number in range(len(sizes))]
     assert kept[:2] == [True, True]
     assert sum(size for size, is_kept in zip(sizes, kept, strict=True) if is_kept) <= sum(sizes[:2])

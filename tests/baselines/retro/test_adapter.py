@@ -75,7 +75,7 @@ def test_open_gates_change_the_text_and_a_batch_is_as_each_text_alone(
     alone = [retro.generate([request])[0] for request in REQUESTS]
     assert [each.text for each in together] == [each.text for each in alone]
     assert [each.text for each in together] != [each.text for each in plain]
-    assert together[0].seconds["retrieve"] > 0
+    assert set(together[0].seconds) == {"retrieve", "gather", "decode"}
 
 
 def test_one_pass_equals_token_by_token(
@@ -188,16 +188,6 @@ def test_a_neighbour_is_followed_by_its_continuation(
     found = tiny_cog_model_alone.splitter.decode(tokens).decode()
     assert text.startswith(found)
     assert len(tokens) > len(source._read_tokens(np.array([chunk]))[chunk])
-
-
-def test_an_index_without_continuations_is_refused(
-    tiny_cog_model_alone: CogModel, village_index: PhraseIndex, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(
-        PhraseIndex, "chunk_documents", lambda self: np.arange(self.num_chunks, dtype=np.int64)
-    )
-    with pytest.raises(GenerationError, match="longer than a chunk; village has none"):
-        NeighbourSource(village_index, tiny_cog_model_alone, config=CONFIG)
 
 
 def test_an_index_of_fewer_chunks_than_neighbours_is_refused(

@@ -15,7 +15,7 @@ from cog.baselines.retro import job as job_module
 from cog.baselines.retro.adapter import RetroAdapter, make_adapter
 from cog.baselines.retro.batches import IGNORED, RetroBatch, RetroBatches, lay_out_windows
 from cog.baselines.retro.config import make_config
-from cog.baselines.retro.examples import ExampleSettings, RetroExamples, load_examples
+from cog.baselines.retro.examples import RetroExamples
 from cog.baselines.retro.folder import load_adapter
 from cog.baselines.retro.generator import RetroLoop
 from cog.baselines.retro.job import RetroJob, RetroReport, train_adapter
@@ -34,33 +34,11 @@ from tests.training.making import read_losses
 SIZE = 8  # tokens of a chunk in the tiny project
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COG_CACHE", str(tmp_path / "cache"))
-
-
-@pytest.fixture
-def settings(village: ProjectPaths) -> RetroParams:
-    return load_params(village.params).retro
-
-
-@pytest.fixture
-def examples(
-    tiny_cog_model_alone: CogModel, village_index: PhraseIndex, settings: RetroParams
-) -> RetroExamples:
-    return load_examples(
-        village_index,
-        tiny_cog_model_alone,
-        config=make_config(tiny_cog_model_alone, settings),
-        settings=ExampleSettings(settings.window_tokens, settings.held_out_share, settings.seed),
-        progress=SilentProgress(),
-    )
-
-
 @pytest.fixture
 def batches(examples: RetroExamples) -> RetroBatches:
-    windows = np.setdiff1d(np.arange(examples.num_windows), examples.held_out)
-    return RetroBatches(examples, windows, chunk_tokens=SIZE, windows_per_batch=4, seed=0)
+    return RetroBatches(
+        examples, examples.list_learnable(), chunk_tokens=SIZE, windows_per_batch=4, seed=0
+    )
 
 
 @pytest.fixture
@@ -163,6 +141,29 @@ def test_training_sees_what_writing_sees(
     torch.testing.assert_close(last[0], trained[-1], rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("num_chunks", [2, 3, 4])
+def test_neighbours_of_another_chunk_are_never_those_of_the_own(
+    trainee: RetroTrainee, examples: RetroExamples, num_chunks: int
+) -> None:
+    open_gates(trainee.adapter)
+    ids = examples.get_window(int(np.argmax(np.diff(examples.window_offsets))))
+    chosen = np.unique(examples.neighbours[examples.neighbours >= 0])[:num_chunks, None]
+    batch = lay_out_windows(
+        0,
+        [ids[: num_chunks * SIZE + 1]],
+        owners=np.arange(num_chunks),
+        neighbours=lay_out(chosen, examples.read(chosen)),
+        documents=np.array([0]),
+        chunk_tokens=SIZE,
+    )
+    others = trainee._read_memory(batch, is_shifted=True)
+    assert others is not None
+    assert others.placement.num_seen == len(batch.token_memories)
+    seen = others.placement.seen
+    order = np.arange(others.placement.num_seen) if seen is None else seen.numpy()
+    assert (others.placement.owners.numpy() != batch.token_memories[order]).all()
+
+
 def test_padding_does_not_count() -> None:
     rows = [np.arange(5, 25, dtype=np.int32), np.arange(5, 15, dtype=np.int32)]
     batch = lay_out_windows(
@@ -180,52 +181,6 @@ def test_padding_does_not_count() -> None:
     memories = batch.token_memories.reshape(2, -1)
     assert memories[0].tolist() == [*[0] * 8, *[-1] * 4]
     assert memories[1].tolist() == [1, 1, *[-1] * 10]
-
-
-def test_examples_leave_out_the_own_document_and_what_is_held_out(
-    examples: RetroExamples, village_index: PhraseIndex
-) -> None:
-    owners = village_index.chunk_documents()
-    held_out = examples.documents[examples.held_out]
-    assert len(held_out) > 0
-    for number in range(examples.num_windows):
-        found = examples.get_neighbours(number)
-        documents = owners[found[found >= 0]]
-        assert len(found) == (len(examples.get_window(number)) - 1) // SIZE
-        assert examples.documents[number] not in documents
-        assert not np.isin(documents, held_out).any()
-
-
-def test_examples_are_found_once(
-    examples: RetroExamples,
-    tiny_cog_model_alone: CogModel,
-    village_index: PhraseIndex,
-    settings: RetroParams,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def refuse(*_words: object, **_named: object) -> None:
-        raise AssertionError("searched again")
-
-    monkeypatch.setattr(NeighbourSource, "find", refuse)
-    config = make_config(tiny_cog_model_alone, settings)
-    given = ExampleSettings(settings.window_tokens, settings.held_out_share, settings.seed)
-    named: dict[str, Any] = {"config": config, "progress": SilentProgress()}
-    again = load_examples(village_index, tiny_cog_model_alone, settings=given, **named)
-    assert again.folder == examples.folder
-    with pytest.raises(AssertionError, match="searched again"):
-        load_examples(village_index, tiny_cog_model_alone, settings=replace(given, seed=1), **named)
-
-
-def test_a_pass_over_the_batches_takes_every_window_once(examples: RetroExamples) -> None:
-    windows = np.arange(examples.num_windows)
-    batches = RetroBatches(examples, windows, chunk_tokens=SIZE, windows_per_batch=1, seed=0)
-    pooled = batches._num_pooled
-    assert pooled > 1
-    seen = [batches.make(number) for number in range(len(windows) // pooled * pooled)]
-    taken = [each.read_ids[0].tolist() + each.learnt_ids[0].tolist() for each in seen]
-    assert len({tuple(ids) for ids in taken}) == len(taken)
-    again = batches.make(2)
-    assert again.learnt_ids.tolist() == seen[2].learnt_ids.tolist()
 
 
 @pytest.fixture
@@ -329,10 +284,13 @@ def test_an_undefined_loss_stops_and_keeps_the_last_good_adapter(
         ({"window_tokens": 8}, "window_tokens must be above retro.chunk_tokens"),
         ({"num_neighbours": 0}, "num_neighbours must be above 0"),
         ({"held_out_share": 1.5}, "held_out_share must be at most 1"),
+        ({"held_out_share": 1.0}, "held_out_share must be below 1"),
+        ({"learning_rate": float("nan")}, "learning_rate must be above 0; found: nan"),
+        ({"seed": -1}, "seed must be 0 or more; found: -1"),
         ({"precision": "half"}, "precision must be one of auto, float32, bfloat16; found: 'half'"),
         ({"first_cross_layer": 9}, "first_cross_layer must be a layer .*; found: 9 of 2 layers"),
     ],
-    ids=["window", "neighbours", "share", "precision", "layer"],
+    ids=["window", "neighbours", "share", "all", "rate", "seed", "precision", "layer"],
 )
 def test_settings_that_no_run_can_use_are_refused(
     own_village: ProjectPaths, tmp_path: Path, changes: dict[str, Any], said: str
@@ -348,6 +306,13 @@ def test_documents_shorter_than_a_chunk_are_refused(
     changes = {"chunk_tokens": 2000, "window_tokens": 4000}
     with pytest.raises(TrainingError, match="of over 2000 tokens; found: none in village"):
         run(own_village, tmp_path / "out", steps=1, settings=changes)
+
+
+def test_no_second_document_to_learn_from_is_refused(
+    own_village: ProjectPaths, tmp_path: Path
+) -> None:
+    with pytest.raises(TrainingError, match="not held out, .* found: 1 of over 8 tokens in vill"):
+        run(own_village, tmp_path / "out", steps=1, settings={"held_out_share": 0.95})
 
 
 def test_half_precision_is_near_single(village: ProjectPaths, tmp_path: Path) -> None:
