@@ -153,8 +153,11 @@ def test_folder_of_another_run_or_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="a run on this text"):
         run(make_job(out, steps=2, text=text, is_resumed=True))
     (out / "run").rename(tmp_path / "elsewhere")
-    with pytest.raises(CheckpointError, match="free for a new model; found: a model in it"):
-        run(make_job(out, steps=1))
+    before = (out / "config.yaml").read_bytes()
+    for is_resumed, found in ((False, "a model in it;"), (True, "a model in it, and no run to")):
+        with pytest.raises(CheckpointError, match=f"free for a new model; found: {found}"):
+            run(make_job(out, steps=1, is_resumed=is_resumed))
+    assert (out / "config.yaml").read_bytes() == before
 
 
 def test_resuming_nothing_begins(tmp_path: Path) -> None:
