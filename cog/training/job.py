@@ -137,7 +137,14 @@ def train(job: TrainJob, *, progress: Progress, log: LogMetrics | None) -> Train
         )
     with hold_run_folder(job.out, is_main=accelerator.is_main_process):
         with accelerator.main_process_first():
-            bases = find_bases(job.recipe, job.source, out=job.out, text=job.text, seed=job.seed)
+            bases = find_bases(
+                job.recipe,
+                job.source,
+                out=job.out,
+                text=job.text,
+                seed=job.seed,
+                is_new=checkpoint is None and accelerator.is_main_process,
+            )
             data = prepare_data(
                 job.text,
                 bases.reader,

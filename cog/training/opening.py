@@ -46,7 +46,13 @@ class Bases:
 
 
 def find_bases(
-    recipe: Recipe, source: Path | None, *, out: Path, text: TrainingText, seed: int
+    recipe: Recipe,
+    source: Path | None,
+    *,
+    out: Path,
+    text: TrainingText,
+    seed: int,
+    is_new: bool,
 ) -> Bases:
     """Find, fetch or make what a model begins with.
 
@@ -55,8 +61,12 @@ def find_bases(
     :param out: Folder of the model to be; bases that are made or lie in ``source`` go there.
     :param text: What small bases' tokenizers are learnt from.
     :param seed: Seed of small bases' weights.
+    :param is_new: Whether what lies in ``out`` may be of another run, and is made or copied anew.
     :returns: The bases.
     """
+    if is_new:
+        for role in ROLES:
+            shutil.rmtree(out / BASES_FOLDER / role, ignore_errors=True)
     if source is None:
         config = _make_config(recipe, out, text=text, seed=seed)
         weights: Weights = {}
@@ -127,13 +137,18 @@ def _make_base(base: RandomBase, out: Path, role: str, *, text: TrainingText, se
 
 def _copy_bases(config: ModelConfig, source: Path, out: Path) -> ModelConfig:
     changed: dict[str, Base] = {}
+    copied: dict[Path, str] = {}  # folders, and the role that each is named by
     for role in ROLES:
         base = getattr(config, f"{role}_base")
         if isinstance(base, HubBase) and (local := source / base.name).is_dir():
-            folder = out / BASES_FOLDER / Path(base.name).name
+            name = copied.setdefault(local.resolve(), role)
+            folder = out / BASES_FOLDER / name
             if not folder.is_dir():
-                shutil.copytree(local, folder)
-            changed[f"{role}_base"] = HubBase(f"{BASES_FOLDER}/{folder.name}", base.revision)
+                unfinished = folder.with_name(f".{name}~")
+                shutil.rmtree(unfinished, ignore_errors=True)
+                shutil.copytree(local, unfinished)
+                unfinished.replace(folder)
+            changed[f"{role}_base"] = HubBase(f"{BASES_FOLDER}/{name}", base.revision)
     return replace(config, **changed)  # type: ignore[arg-type]
 
 

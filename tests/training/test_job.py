@@ -18,6 +18,7 @@ from cog.training.checkpoint import find_checkpoints
 from cog.training.job import TrainJob, TrainReport, train
 from cog.training.model import Losses
 from cog.training.opening import OpenedModel
+from tests.model_fixtures import make_tiny_model
 from tests.training.making import iter_village, make_job, make_recipe, read_losses
 from tests.training.test_reporting import Said
 
@@ -204,6 +205,31 @@ def make_text(*texts: str) -> TrainingText:
 def test_one_document_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TrainingError, match="two documents or more: .*; found: 1 with words"):
         run(make_job(tmp_path / "out", steps=1, text=make_text("One text of a few words. " * 9)))
+
+
+def test_what_a_refused_run_left_is_not_taken(tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match="two documents or more"):
+        run(make_job(tmp_path / "out", steps=1, text=make_text("One text of a few words.")))
+    found = run(make_job(tmp_path / "out", steps=1))
+    wanted = run(make_job(tmp_path / "fresh" / "out", steps=1))
+    assert found.fingerprint == wanted.fingerprint
+    tokenizers = [tmp_path / name / "bases/prefix/tokenizer.json" for name in ("out", "fresh/out")]
+    assert tokenizers[0].read_bytes() == tokenizers[1].read_bytes()
+
+
+def test_bases_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    source = make_tiny_model(tmp_path / "source")
+    config = source / "config.yaml"
+    content = config.read_text(encoding="utf-8")
+    for name in ("prefix", "phrase"):
+        (source / f"the-{name}").mkdir()
+        (source / name).rename(source / f"the-{name}" / "model")
+        content = content.replace(f"_base: {name}\n", f"_base: the-{name}/model\n")
+    config.write_text(content, encoding="utf-8")
+    run(make_job(tmp_path / "out", steps=1, source=source))
+    assert is_loadable(tmp_path / "out")
+    bases = sorted(path.name for path in (tmp_path / "out" / "bases").iterdir())
+    assert bases == ["phrase", "prefix"]  # the retriever's is the phrase encoder's
 
 
 def test_text_without_a_repeated_phrase_is_refused_unless_tokens_are_learnt(
