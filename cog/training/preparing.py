@@ -139,8 +139,10 @@ def prepare_data(
             progress=_Spoken(progress, "chunks encoded for retrieval"),
         )
     train = _make_source(store, reader, loop, chunks=chunks, vectors_path=vectors_path, seed=seed)
-    # every position is looked at, so that what is measured is the text and not a sample of it
-    measured = replace(train.rules, inner_share=1.0, common_weight=1.0)
+    # the choices that write the text, each once: what is measured is the text, not a sample of it
+    measured = replace(
+        train.rules, min_prefix_tokens=0, inner_share=1.0, inner_of_copies=False, common_weight=1.0
+    )
     return TrainingData(
         store=store,
         train=train,
@@ -188,6 +190,7 @@ def _make_source(
             min_prefix_tokens=loop.min_prefix_tokens,
             context_tokens=loop.context_tokens,
             inner_share=loop.inner_share,
+            inner_of_copies=True,
             common_weight=loop.common_weight,
         ),
     )

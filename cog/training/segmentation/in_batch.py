@@ -49,6 +49,8 @@ class QueryRules:
     :param num_begin_tokens: Number of tokens before a chunk's own in its row, 0 or 1.
     :param min_prefix_tokens: Number of the chunk's tokens before a query, at least.
     :param inner_share: Share of the positions inside words that are queries too.
+    :param inner_of_copies: Whether those may lie in the words of a phrase. If not, all positions
+        inside words and no wanted prefix make queries the choices that write the chunk, each once.
     :param common_words: Ascending hashes of words that carry little meaning. *Shape:* ``(num,)``
     :param common_weight: Weight of a phrase that holds no other words; 1 is the weight of the rest.
     """
@@ -56,6 +58,7 @@ class QueryRules:
     num_begin_tokens: int
     min_prefix_tokens: int
     inner_share: float
+    inner_of_copies: bool
     common_words: NDArray[np.uint64]
     common_weight: float
 
@@ -204,6 +207,10 @@ def _place_queries(
         word += steps[word]
     starts = np.array(visited, dtype=np.int64)
     num_inner = words.num_tokens - 1
+    if not rules.inner_of_copies:
+        is_copied = np.ones(len(steps), dtype=bool)
+        is_copied[starts[best[starts] == 0]] = False
+        num_inner = np.where(is_copied, 0, num_inner)
     owners = np.repeat(np.arange(len(num_inner)), num_inner)
     inner = expand_ranges(words.first_tokens + 1, num_inner)
     is_chosen = random.random(len(inner)) < rules.inner_share

@@ -17,6 +17,7 @@ RULES = QueryRules(
     num_begin_tokens=1,
     min_prefix_tokens=0,
     inner_share=0.0,
+    inner_of_copies=True,
     common_words=NO_WORDS,
     common_weight=1.0,
 )
@@ -160,6 +161,24 @@ def test_a_share_of_the_positions_inside_words_is_queried() -> None:
     labels = segment(chunks, replace(RULES, inner_share=0.25))
     assert 900 < (labels.query_words < 0).sum() < 1100
     assert (segment(chunks).query_words >= 0).all()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_all_choices_that_write_a_chunk_write_each_token_once(seed: int) -> None:
+    chunks = random_chunks(seed)
+    labels = segment(chunks, replace(RULES, inner_share=1.0, inner_of_copies=False))
+    starts = np.cumsum([0, *(chunk.num_words for chunk in chunks)])
+    written: list[list[int]] = [[] for _ in chunks]
+    for query, chunk in enumerate(labels.query_chunks.tolist()):
+        words = chunks[chunk]
+        first = int(labels.query_words[query] - starts[chunk])
+        num_words = int(labels.phrase_words[query])
+        if num_words:
+            begin, end = words.word_tokens[first], words.word_tokens[first + num_words]
+            written[chunk] += words.token_ids[begin:end].tolist()
+        else:
+            written[chunk].append(int(labels.gold_tokens[query]))
+    assert written == [chunk.token_ids.tolist() for chunk in chunks]
 
 
 def test_the_first_tokens_are_no_queries_where_a_prefix_is_wanted() -> None:
