@@ -1,4 +1,5 @@
 import os
+import shutil
 import signal
 from collections.abc import Mapping
 from dataclasses import replace
@@ -66,6 +67,24 @@ def test_run_that_goes_on_has_the_losses_of_one_that_never_stopped(
     assert list(read_losses(parts)) == [1, 2, 3, 4, 5, 6, 7]
     assert found.fingerprint == wanted.fingerprint
     assert found.validation == wanted.validation != {}
+
+
+def test_finished_run_that_is_resumed_keeps_what_was_measured(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    for validation_steps in (2, 3):  # the last step has its validation, or one is made at the end
+        recipe = make_recipe(validation_steps=validation_steps)
+        first = run(make_job(out, recipe=recipe, steps=4))
+        card, lines = (
+            (out / name).read_text(encoding="utf-8") for name in ("README.md", "run/metrics.jsonl")
+        )
+        assert "| loss |" in card
+        assert "| validation/token_loss |" in card
+        again = run(make_job(out, recipe=recipe, steps=4, is_resumed=True))
+        assert (again.steps, again.fingerprint) == (4, first.fingerprint)
+        assert (again.metrics, again.validation) == (first.metrics, first.validation)
+        assert (out / "README.md").read_text(encoding="utf-8") == card
+        assert (out / "run" / "metrics.jsonl").read_text(encoding="utf-8") == lines
+        shutil.rmtree(out)
 
 
 def test_run_by_seconds_ends_with_a_model(tmp_path: Path) -> None:
