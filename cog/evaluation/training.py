@@ -191,6 +191,7 @@ def make_job(paths: ProjectPaths, params: Params, request: TrainRequest) -> "Tra
         num_workers = min(MAX_WORKERS, max(1, (os.cpu_count() or 1) - 1))
     text, about = _choose_text(paths, request)
     if request.source is not None:
+        _check_source(request.source)
         name, fingerprint = request.source.resolve().name, fingerprint_model(request.source)
         about["goes on from"] = f"{name}, fingerprint {fingerprint}"
     return TrainJob(
@@ -206,6 +207,16 @@ def make_job(paths: ProjectPaths, params: Params, request: TrainRequest) -> "Tra
         seed=request.seed,
         about=about,
     )
+
+
+def _check_source(source: Path) -> None:
+    if not (source / CONFIG_FILE).is_file():
+        raise CheckpointError(
+            f"{source} must hold {CONFIG_FILE}",
+            found="no such file" if source.is_dir() else "no such folder",
+            run="give --from a model folder, such as models/cog-v0",
+            about=str(source),
+        )
 
 
 def _choose_text(
