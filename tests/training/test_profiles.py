@@ -73,6 +73,7 @@ def test_paper_profile_has_the_paper_s_hyper_parameters() -> None:
     assert (model.dropout, loop.max_gradient_norm, loop.max_steps) == (0.1, 1.0, 400_000)
     assert (model.prefix_lora_rank, model.phrase_lora_rank, model.query_projection) == (0, 0, False)
     assert model.max_pieces + 2 == 256
+    assert 1 + loop.context_tokens + model.max_chunk_tokens == 512  # of the prefix encoder
     losses = model.losses
     assert (losses.phrase, losses.candidates, losses.positives) == ("joint", "source", "first")
     assert (losses.token_weight, losses.phrase_weight) == (1.0, 1.0)
