@@ -21,6 +21,7 @@ from cog.training.model import TrainableModel
 from cog.training.output import write_model
 from cog.training.preparing import TextReader
 from cog.training.recipe import Recipe
+from cog.training.vectors import check_pieces
 
 ROLES = ("prefix", "phrase", "retriever")
 BASES_FOLDER = "bases"  # in a model folder: bases that are made or copied, not fetched
@@ -214,8 +215,10 @@ def open_model(
     """
     is_copying = objective == "copy"
     lm = load_causal(bases.prefix)
-    _check_positions(bases.config, recipe, num_positions=int(lm.config.max_position_embeddings))
+    _check_prefix_encoder(lm.config, bases.config, recipe)
     bert = load_bidirectional(bases.phrase) if is_copying else None
+    if bert is not None:
+        check_pieces(bert.config, max_pieces=bases.config.max_pieces, name="phrase encoder")
     # a model's own factor counts, not the profile's
     profile = replace(recipe.model, lora_scale=bases.config.lora_scale)
     model = TrainableModel(lm, bert, profile=profile, weights=bases.weights)
@@ -230,7 +233,16 @@ def open_model(
     return OpenedModel(model, bases.config, architecture)
 
 
-def _check_positions(config: ModelConfig, recipe: Recipe, *, num_positions: int) -> None:
+def _check_prefix_encoder(sizes: Any, config: ModelConfig, recipe: Recipe) -> None:  # noqa: ANN401
+    if config.begin_token_id is not None and config.begin_token_id >= sizes.vocab_size:
+        raise TrainingError(
+            f"begin_token_id must be below the number of the prefix encoder's tokens "
+            f"({sizes.vocab_size})",
+            found=str(config.begin_token_id),
+            run=f"change train.profiles.{recipe.name}.model.begin_token_id in params.yaml",
+            about="begin_token_id",
+        )
+    num_positions = int(sizes.max_position_embeddings)
     context = recipe.loop.context_tokens
     needed = context + config.max_chunk_tokens + (config.begin_token_id is not None)
     if needed > num_positions:

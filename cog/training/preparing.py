@@ -162,6 +162,13 @@ def _count_held_out(num_used: int, loop: LoopProfile, progress: Progress) -> int
     if loop.validation_batches == 0 or num_held_out < MIN_HELD_OUT:
         progress.say("no validation: too few documents, or the profile wants none")
         return 0
+    if num_used - num_held_out < 2:
+        raise TrainingError(
+            "training needs two documents or more beside those held out for validation",
+            found=f"{num_used - num_held_out} of {num_used}",
+            run=f"lower held_out_share ({loop.held_out_share:g}) of the profile in params.yaml",
+            about="held_out_share",
+        )
     return num_held_out
 
 

@@ -254,6 +254,30 @@ def test_bases_of_one_name_are_told_apart(tmp_path: Path) -> None:
     assert bases == ["phrase", "prefix"]  # the retriever's is the phrase encoder's
 
 
+def test_validation_leaves_documents_to_train_on(tmp_path: Path) -> None:
+    recipe = make_recipe(held_out_share=0.98)
+    with pytest.raises(TrainingError, match=r"beside those held out .*; found: 1 of 24; .*0\.98"):
+        run(make_job(tmp_path / "out", steps=1, recipe=recipe))
+
+
+@pytest.mark.parametrize(
+    ("model", "loop", "said"),
+    [
+        ({"begin_token_id": 5000}, {}, r"begin_token_id must be below .* \(\d+\); found: 5000"),
+        ({"max_pieces": 127}, {}, r"\(127\) .* fit into the phrase encoder; found: 128 positions"),
+        ({"max_pieces": 127}, {"seeds_per_batch": 2}, r"fit into the retriever; found: 128 pos"),
+    ],
+    ids=["begin token", "phrase encoder", "retriever"],
+)
+def test_what_an_encoder_cannot_read_is_refused(
+    tmp_path: Path, model: dict[str, Any], loop: dict[str, Any], said: str
+) -> None:
+    recipe = make_recipe(**loop)
+    recipe = replace(recipe, model=replace(recipe.model, **model))
+    with pytest.raises(TrainingError, match=said):
+        run(make_job(tmp_path / "out", steps=1, recipe=recipe))
+
+
 def test_text_without_a_repeated_phrase_is_refused_unless_tokens_are_learnt(
     tmp_path: Path,
 ) -> None:
