@@ -20,7 +20,7 @@ def count_written(batch: Batch) -> int:
     """Count the tokens that the choices of a batch write, where each writes what is up to the next.
 
     :param batch: A batch whose queries are all the choices that write its chunks.
-    :returns: All of its tokens; where nothing stands before a chunk, its first choice is not made.
+    :returns: All of its tokens, but for the first of a chunk where no begin token stands before it.
     """
     ends = batch.token_mask.sum(1)
     firsts = ends - 1  # column of the first query of each chunk

@@ -143,21 +143,26 @@ def test_text_before_a_chunk_is_read_and_not_learnt(tiny_model: Path, tmp_path: 
     assert found == pytest.approx(total / batch.num_tokens, rel=1e-5)
 
 
-@pytest.mark.parametrize("begin", [0, None])
+@pytest.mark.parametrize(
+    ("begin", "context", "is_whole"),
+    [(0, 0, True), (0, 20, True), (None, 0, True), (None, 20, False)],
+)
 def test_tokens_that_choices_write_are_counted(
-    tiny_model: Path, tmp_path: Path, begin: int | None
+    tiny_model: Path, tmp_path: Path, begin: int | None, context: int, is_whole: bool
 ) -> None:
     store = make_store(tiny_model, tmp_path)
-    source = make_source(store, begin=begin)
-    rules = replace(
-        source.rules, min_prefix_tokens=0, inner_share=1.0, inner_of_copies=False, common_weight=1.0
-    )
-    batch = next(iter_batches(replace(source, rules=rules), range(1), num_workers=0)).batch
+    batches = []
+    for max_tokens in (0, context):
+        source = make_source(store, begin=begin, context=max_tokens)
+        rules = replace(source.rules, min_prefix_tokens=0, inner_share=1.0, inner_of_copies=False)
+        made = next(iter_batches(replace(source, rules=rules), range(1), num_workers=0))
+        batches.append(made.batch)
+    plain, batch = batches
     by_tokens = {tuple(store.get(c).words.token_ids): c for c in range(store.num_chunks)}
     num_begin = 0 if begin is None else 1
     rows = [
         tuple(row[mask][num_begin:])
-        for row, mask in zip(batch.token_ids, batch.token_mask, strict=True)
+        for row, mask in zip(plain.token_ids, plain.token_mask, strict=True)
     ]
     firsts = np.searchsorted(batch.word_chunks, np.arange(batch.num_chunks))
     num_written = 0
@@ -171,8 +176,8 @@ def test_tokens_that_choices_write_are_counted(
         first = word - firsts[chunk]
         num_written += int(bounds[first + k + 2] - bounds[first])
     assert batch.is_phrase.any()
-    assert count_written(batch) == num_written <= batch.num_tokens
-    assert (num_written == batch.num_tokens) is (begin is not None)
+    assert count_written(batch) == num_written
+    assert (num_written == batch.num_tokens) is is_whole
 
 
 def test_worker_needs_no_torch() -> None:

@@ -288,7 +288,10 @@ def test_text_without_a_repeated_phrase_is_refused_unless_tokens_are_learnt(
     assert report.steps == 1
 
 
-def test_documents_shorter_than_a_chunk_are_learnt_from(tmp_path: Path) -> None:
-    texts = [f"On day {i} we met the old miller again." for i in range(12)]
+@pytest.mark.parametrize(
+    "text", ["On day {} we met the old miller again.", "We met the old miller on day {}"]
+)
+def test_documents_shorter_than_a_chunk_are_learnt_from(tmp_path: Path, text: str) -> None:
+    texts = [text.format(i) for i in range(12)]
     report = run(make_job(tmp_path / "out", steps=2, text=make_text(*texts)))
     assert report.metrics["phrase_share"] > 0

@@ -95,8 +95,9 @@ def segment_in_batch(
     """Segment each chunk against the chunks of other documents, and label its queries.
 
     From left to right: the longest admissible phrase that another document of the batch holds is
-    one segment, else the next word is written token by token. Queries are the beginnings of
-    segments, and some positions inside words.
+    one segment, else the next word is written token by token. Segments begin behind the tokens
+    that are wanted as a prefix. Queries are the beginnings of segments, and some positions inside
+    words.
 
     :param chunks: The chunks of the batch.
     :param limits: How long phrases are.
@@ -199,6 +200,8 @@ def _place_queries(
     random: np.random.Generator,
 ) -> _Queries:
     # the beginnings of segments, and a share of the positions inside words
+    first_token = max(rules.min_prefix_tokens, 1 - rules.num_begin_tokens)
+    best = np.where(words.first_tokens < first_token, 0, best)  # what is given begins no phrase
     steps = np.maximum(best, 1).tolist()
     visited = []
     word = 0
@@ -219,7 +222,7 @@ def _place_queries(
     tokens = np.concatenate([words.first_tokens[starts], inner])
     shown = np.concatenate([starts, np.full(len(owners), -1)])
     order = np.argsort(words.token_starts[words.chunks[all_words]] + tokens, kind="stable")
-    order = order[tokens[order] >= max(rules.min_prefix_tokens, 1 - rules.num_begin_tokens)]
+    order = order[tokens[order] >= first_token]
     return _Queries(words.chunks[all_words[order]], tokens[order], shown[order])
 
 
