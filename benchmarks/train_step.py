@@ -95,7 +95,7 @@ def measure_steps(
     recipe = load_recipe(load_params(ROOT / "params.yaml").train, "smollm2-minilm")
     recipe = replace(recipe, loop=replace(recipe.loop, chunks_per_batch=num_chunks))
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    bases = find_bases(recipe, None, out=folder / "model", text=text, seed=0)
+    bases = find_bases(recipe, None, out=folder / "model", text=text, seed=0, is_new=True)
     data = prepare_data(
         text,
         bases.reader,

@@ -6,7 +6,7 @@ from typing import Any
 
 from cog.baselines.knn_lm import KnnSettings
 from cog.baselines.manifest import MANIFEST_FILE
-from cog.decoding.tuning_file import load_choice, remove_choice, save_choice
+from cog.decoding.tuning_file import check_types, load_choice, remove_choice, save_choice
 from cog.params import DatastoreParams
 from cog.paths import CorpusPaths
 
@@ -59,9 +59,10 @@ def load_knn_tuning(corpus_paths: CorpusPaths) -> KnnTuning | None:
 
 def _parse(content: dict[str, Any]) -> KnnTuning:
     values = KnnSettings(**content.pop("values"))
-    if not all(isinstance(value, int | float) for value in asdict(values).values()):
-        raise ValueError("a value that is no number")
-    return KnnTuning(values=values, **content)
+    tuning = KnnTuning(values=values, **content)
+    check_types(values)
+    check_types(tuning)
+    return tuning
 
 
 def remove_knn_tuning(corpus_paths: CorpusPaths) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from cog.cli.main import get_project
+from cog.cli.numbers import FiniteRange
 from cog.params import load_params
 
 
@@ -20,7 +21,7 @@ def command() -> None:
     "--corpus", "corpus_id", required=True, metavar="ID", help="What it learns from and searches."
 )
 @click.option("--max-steps", type=click.IntRange(1), help="Number of optimiser steps.")
-@click.option("--max-seconds", type=click.FloatRange(0, min_open=True), help="Seconds of training.")
+@click.option("--max-seconds", type=FiniteRange(0, min_open=True), help="Seconds of training.")
 @click.option(
     "--out",
     type=click.Path(path_type=Path),

@@ -5,14 +5,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from cog.cli.main import get_project
+from cog.cli.numbers import FiniteRange
 from cog.params import load_params
 
 if TYPE_CHECKING:
     from cog.training.job import TrainReport
 
 FILE = click.Path(path_type=Path)
+MAX_SEED = 2**32 - 1  # of numpy
 
 
 @click.command("train")
@@ -37,7 +40,7 @@ FILE = click.Path(path_type=Path)
     help="Learn to copy, or the next token only (the baseline).",
 )
 @click.option("--max-steps", type=click.IntRange(1), help="Number of optimiser steps.")
-@click.option("--max-seconds", type=click.FloatRange(0, min_open=True), help="Seconds of training.")
+@click.option("--max-seconds", type=FiniteRange(0, min_open=True), help="Seconds of training.")
 @click.option(
     "--out", type=FILE, metavar="DIR", help="Folder of the model [default: models/PROFILE]."
 )
@@ -57,7 +60,9 @@ FILE = click.Path(path_type=Path)
     show_default=True,
     help="What to do with training documents that share 13 words in a row with it.",
 )
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed.")
+@click.option(
+    "--seed", type=click.IntRange(0, MAX_SEED), default=0, show_default=True, help="Seed."
+)
 @click.option(
     "--workers", "num_workers", type=click.IntRange(0), help="Processes that make batches."
 )
@@ -80,6 +85,9 @@ def command(ctx: click.Context, /, **given: Any) -> None:  # noqa: ANN401
 
     if bool(given["data"]) == bool(given["corpus_id"]):
         raise click.UsageError("give either --data or --corpus")
+    is_default = ctx.get_parameter_source("on_overlap") is ParameterSource.DEFAULT
+    if not is_default and not given["evaluation"]:
+        raise click.UsageError("--on-overlap goes with --check-against")
     request = TrainRequest(
         profile=given["profile"] or params.train.profile,
         data=given["data"],

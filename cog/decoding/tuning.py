@@ -6,12 +6,12 @@ Neither torch nor a store is loaded here.
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
-from cog.decoding.tuning_file import load_choice, remove_choice, save_choice
+from cog.decoding.tuning_file import check_types, load_choice, remove_choice, save_choice
 from cog.errors import CogError
 from cog.index.manifest import load_manifest
 from cog.params import GenerateParams
 from cog.paths import CorpusPaths
-from cog.records import ABSOLUTE, ENTROPY, OFF, RELATIVE, Active
+from cog.records import ABSOLUTE, ENTROPY, OFF, RELATIVE, VERIFY_RULES, Active
 
 USUAL_THRESHOLDS = {OFF: 0.0, ABSOLUTE: 0.0003, RELATIVE: 0.001, ENTROPY: 0.0003}
 
@@ -119,10 +119,12 @@ def load_tuning(corpus_paths: CorpusPaths) -> Tuning | None:
 
 def _parse(content: dict[str, Any]) -> Tuning:
     values = TunedValues(**content.pop("values"))
-    for name, kind in (("verify", str), ("phrase_bias", float), ("temperature", float)):
-        if not isinstance(getattr(values, name), kind):
-            raise ValueError(f"{name} of another type")
-    return Tuning(values=values, **content)
+    tuning = Tuning(values=values, **content)
+    check_types(values)
+    check_types(tuning)
+    if values.verify not in VERIFY_RULES:
+        raise ValueError(f"verify is {values.verify!r}")
+    return tuning
 
 
 def remove_tuning(corpus_paths: CorpusPaths) -> bool:

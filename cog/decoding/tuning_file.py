@@ -2,8 +2,10 @@
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import fields
+from math import isfinite
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_origin, get_type_hints
 
 from cog.atomic import write_text_atomically
 from cog.errors import GenerationError
@@ -55,6 +57,23 @@ def load_choice(path: Path, parse: Callable[[dict[str, Any]], Kept], *, reset: s
             run=reset,
             about=str(path),
         ) from error
+
+
+def check_types(record: Any) -> None:  # noqa: ANN401
+    """Refuse a record whose values, as a file had them, are not of its types.
+
+    :param record: A dataclass of plain values and records.
+    :raises ValueError: If one is not, or is a number that is not finite; the field is named.
+    """
+    hints = get_type_hints(type(record))
+    for field in fields(record):
+        value, wanted = getattr(record, field.name), hints[field.name]
+        kind = get_origin(wanted) or wanted
+        is_right = isinstance(value, (int, float) if kind is float else kind)
+        if kind in (int, float):
+            is_right = is_right and not isinstance(value, bool) and isfinite(value)
+        if not is_right:
+            raise ValueError(f"{field.name} is {value!r}")
 
 
 def remove_choice(path: Path) -> bool:

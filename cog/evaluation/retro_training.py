@@ -92,10 +92,13 @@ def train_retro_on_corpus(paths: ProjectPaths, params: Params, corpus_id: str) -
     :param corpus_id: The corpus.
     :returns: What was done; the adapter lies in ``corpora/<id>/retro``.
     """
+    from cog.baselines.retro.folder import CONFIG_FILE
+
     out = paths.corpus(corpus_id).retro
     request = RetroRequest(corpus_id, None, None, out, is_resumed=True, device="auto")
     return go_on_or_begin_anew(
         out,
+        config=CONFIG_FILE,
         max_steps=params.retro.max_steps,
         run=lambda: train_retro(paths, params, request, experiment=EXPERIMENT),
     )

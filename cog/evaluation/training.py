@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 from cog.corpus.text_files import digest_text_files, iter_text_documents, list_text_files
 from cog.errors import CheckpointError, TrackingError
 from cog.evaluation.training_text import OverlapScreen
+from cog.model.config import CONFIG_FILE
 from cog.model.fingerprint import fingerprint_model
 from cog.params import Params
 from cog.paths import ProjectPaths
@@ -133,23 +134,32 @@ def train_on_corpus(paths: ProjectPaths, params: Params, corpus_id: str) -> "Tra
     job = make_job(paths, params, request)
     return go_on_or_begin_anew(
         job.out,
+        config=CONFIG_FILE,
         max_steps=job.budget.max_steps or 0,
         run=lambda: train_with_tracking(paths, params, request, experiment="train"),
     )
 
 
-def go_on_or_begin_anew(folder: Path, *, max_steps: int, run: Callable[[], Report]) -> Report:
+def go_on_or_begin_anew(
+    folder: Path, *, config: str, max_steps: int, run: Callable[[], Report]
+) -> Report:
     """Go on with a run that broke off; replace what was finished, or is of something else.
 
     :param folder: Folder of what is trained.
+    :param config: Name of the file that a finished folder holds.
     :param max_steps: Number of steps of a finished run.
     :param run: Trains, going on from the last checkpoint if there is one.
     :returns: What ``run`` returns.
     """
     from cog.training.checkpoint import find_checkpoints, load_position
+    from cog.training.run_folder import RUN_FOLDER
 
-    found = find_checkpoints(folder / "run" / "checkpoints")
-    if found and load_position(found[-1]).step >= max_steps:
+    found = find_checkpoints(folder / RUN_FOLDER / "checkpoints")
+    if found:
+        is_finished = load_position(found[-1]).step >= max_steps
+    else:
+        is_finished = (folder / config).exists()
+    if is_finished:
         shutil.rmtree(folder)
     try:
         return run()
@@ -181,6 +191,7 @@ def make_job(paths: ProjectPaths, params: Params, request: TrainRequest) -> "Tra
         num_workers = min(MAX_WORKERS, max(1, (os.cpu_count() or 1) - 1))
     text, about = _choose_text(paths, request)
     if request.source is not None:
+        _check_source(request.source)
         name, fingerprint = request.source.resolve().name, fingerprint_model(request.source)
         about["goes on from"] = f"{name}, fingerprint {fingerprint}"
     return TrainJob(
@@ -196,6 +207,16 @@ def make_job(paths: ProjectPaths, params: Params, request: TrainRequest) -> "Tra
         seed=request.seed,
         about=about,
     )
+
+
+def _check_source(source: Path) -> None:
+    if not (source / CONFIG_FILE).is_file():
+        raise CheckpointError(
+            f"{source} must hold {CONFIG_FILE}",
+            found="no such file" if source.is_dir() else "no such folder",
+            run="give --from a model folder, such as models/cog-v0",
+            about=str(source),
+        )
 
 
 def _choose_text(

@@ -14,7 +14,8 @@ from cog.errors import ParamsError
 
 BEGIN = "<|begin|>"
 SPECIAL_PIECES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
-ARCHITECTURES = ("llama", "gpt2", "bert")
+CAUSAL, BIDIRECTIONAL = ("llama", "gpt2"), ("bert",)
+ARCHITECTURES = (*CAUSAL, *BIDIRECTIONAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ def make_random_base(base: RandomBase, folder: Path, *, texts: Iterable[str], se
             f"architecture must be one of {', '.join(ARCHITECTURES)}", found=base.architecture
         )
     folder.mkdir(parents=True, exist_ok=True)
-    is_causal = base.architecture != "bert"
+    is_causal = base.architecture in CAUSAL
     learn = learn_byte_tokenizer if is_causal else learn_piece_tokenizer
     tokenizer = learn(texts, vocab_size=base.vocab_size)
     tokenizer.save(str(folder / "tokenizer.json"))

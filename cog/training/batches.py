@@ -40,6 +40,7 @@ class BatchRules:
     :param min_prefix_tokens: Number of a chunk's tokens before a query, at least.
     :param context_tokens: Number of tokens before a chunk that are read with it, at most.
     :param inner_share: Share of the positions inside words that are queries too.
+    :param inner_of_copies: Whether those may lie in the words of a phrase.
     :param common_weight: Weight of a phrase that holds only frequent words.
     """
 
@@ -48,6 +49,7 @@ class BatchRules:
     min_prefix_tokens: int
     context_tokens: int
     inner_share: float
+    inner_of_copies: bool
     common_weight: float
 
 
@@ -113,6 +115,7 @@ class BatchMaker:
             num_begin_tokens=0 if rules.begin_token_id is None else 1,
             min_prefix_tokens=rules.min_prefix_tokens,
             inner_share=rules.inner_share,
+            inner_of_copies=rules.inner_of_copies,
             common_words=self._store.common_words,
             common_weight=rules.common_weight,
         )

@@ -246,8 +246,8 @@ class ExampleStore:
 
         :returns: Names in the order of their numbers.
         """
-        lines = (self.folder / DOCUMENTS_FILE).read_text(encoding="utf-8").splitlines()
-        return [DocumentName(*json.loads(line)) for line in lines]
+        with (self.folder / DOCUMENTS_FILE).open(encoding="utf-8", newline="\n") as lines:
+            return [DocumentName(*json.loads(line)) for line in lines]
 
     def _slice(self, name: str, bounds: str, chunk: int) -> NDArray[Any]:
         start, end = (int(bound) for bound in self._bounds[bounds][chunk : chunk + 2])

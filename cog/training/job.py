@@ -22,7 +22,7 @@ from cog.training.building import TrainingText
 from cog.training.checkpoint import RunIdentity
 from cog.training.lesson import CopyLesson
 from cog.training.loop import LoopFiles, LoopReports, Outcome, TrainingLoop
-from cog.training.opening import OpenedModel, find_bases, open_model
+from cog.training.opening import Bases, OpenedModel, find_bases, open_model
 from cog.training.peak import get_peak
 from cog.training.preparing import TrainingData, check_phrases, prepare_data
 from cog.training.recipe import Recipe
@@ -137,17 +137,15 @@ def train(job: TrainJob, *, progress: Progress, log: LogMetrics | None) -> Train
         )
     with hold_run_folder(job.out, is_main=accelerator.is_main_process):
         with accelerator.main_process_first():
-            bases = find_bases(job.recipe, job.source, out=job.out, text=job.text, seed=job.seed)
-            data = prepare_data(
-                job.text,
-                bases.reader,
-                job.recipe.loop,
-                folder=get_cache_folder() / "examples",
-                device=accelerator.device.type,
-                num_workers=job.num_workers,
+            bases = find_bases(
+                job.recipe,
+                job.source,
+                out=job.out,
+                text=job.text,
                 seed=job.seed,
-                progress=progress,
+                is_new=checkpoint is None and accelerator.is_main_process,
             )
+            data = _prepare_data(job, bases, device=accelerator.device.type, progress=progress)
         if job.objective == COPY:
             check_phrases(data)
         set_seed(job.seed)  # here: what was done before depends on what was kept from other runs
@@ -171,6 +169,19 @@ def train(job: TrainJob, *, progress: Progress, log: LogMetrics | None) -> Train
         outcome = _run(job, opened, loop, data, progress=progress, log=log)
         accelerator.wait_for_everyone()  # the model is written by the first process
         return _report(job, data, outcome, fingerprint=fingerprint_model(job.out))
+
+
+def _prepare_data(job: TrainJob, bases: Bases, *, device: str, progress: Progress) -> TrainingData:
+    return prepare_data(
+        job.text,
+        bases.reader,
+        job.recipe.loop,
+        folder=get_cache_folder() / "examples",
+        device=device,
+        num_workers=job.num_workers,
+        seed=job.seed,
+        progress=progress,
+    )
 
 
 def _run(

@@ -19,7 +19,7 @@ from cog.errors import TrainingError
 from cog.progress import Progress
 from cog.training.checkpoint import RunIdentity, RunPosition, load_checkpoint, save_checkpoint
 from cog.training.lesson import TOTAL, Lesson, LoopBatch, LoopSettings
-from cog.training.reporting import LogMetrics, Meter, MetricsFile
+from cog.training.reporting import LogMetrics, Meter, MetricsFile, load_metrics
 from cog.training.schedule import Budget, rate_factor
 from cog.training.stopping import StopRequest
 
@@ -65,7 +65,7 @@ class Outcome:
 
     :param position: How far it came.
     :param reason: Why it ended: ``budget`` or the name of a signal.
-    :param metrics: Metrics of the last step.
+    :param metrics: Metrics of the last step, of the time before if none was taken.
     :param validation: Metrics of the last validation; empty if there was none.
     :param steps_per_second: Speed at the end.
     :param tokens_per_second: Speed at the end.
@@ -179,8 +179,7 @@ class TrainingLoop:
         )
         is_main = self.accelerator.is_main_process
         file = MetricsFile(self._files.metrics, step=start.step) if is_main else None
-        metrics: Mapping[str, float] = {}
-        validation: Mapping[str, float] = {}
+        metrics, validation = self._recall()
         try:
             while not (reason := self._find_end(stop, meter)):
                 metrics = self._take_step(batches, meter, reports)
@@ -191,7 +190,8 @@ class TrainingLoop:
                 self._log(reports, metrics, validation)
                 if self.position.step % self._settings.checkpoint_steps == 0:
                     self.save()
-            if self.position.step % self._settings.validation_steps:
+            is_due = self.position.step % self._settings.validation_steps > 0
+            if is_due and not (self.position == start and validation):
                 validation = self._validate(validate, reports, file)
                 self._log(reports, metrics, validation, is_last=True)
         finally:
@@ -208,6 +208,14 @@ class TrainingLoop:
             tokens_per_second=meter.tokens_per_second,
             peak_share=meter.peak_share,
         )
+
+    def _recall(self) -> tuple[Mapping[str, float], Mapping[str, float]]:
+        # what was measured where the run goes on, so that one with nothing left to do still has it
+        if self.position.step == 0 or not self.accelerator.is_main_process:
+            return {}, {}
+        found = load_metrics(self._files.metrics, step=self.position.step)
+        validation = {k: value for k, value in found.items() if k.startswith("validation/")}
+        return {k: value for k, value in found.items() if k not in validation}, validation
 
     def _log(
         self,

@@ -21,6 +21,7 @@ from cog.training.model import TrainableModel
 from cog.training.output import write_model
 from cog.training.preparing import TextReader
 from cog.training.recipe import Recipe
+from cog.training.vectors import check_pieces
 
 ROLES = ("prefix", "phrase", "retriever")
 BASES_FOLDER = "bases"  # in a model folder: bases that are made or copied, not fetched
@@ -46,7 +47,13 @@ class Bases:
 
 
 def find_bases(
-    recipe: Recipe, source: Path | None, *, out: Path, text: TrainingText, seed: int
+    recipe: Recipe,
+    source: Path | None,
+    *,
+    out: Path,
+    text: TrainingText,
+    seed: int,
+    is_new: bool,
 ) -> Bases:
     """Find, fetch or make what a model begins with.
 
@@ -55,8 +62,12 @@ def find_bases(
     :param out: Folder of the model to be; bases that are made or lie in ``source`` go there.
     :param text: What small bases' tokenizers are learnt from.
     :param seed: Seed of small bases' weights.
+    :param is_new: Whether what lies in ``out`` may be of another run, and is made or copied anew.
     :returns: The bases.
     """
+    if is_new:
+        for role in ROLES:
+            shutil.rmtree(out / BASES_FOLDER / role, ignore_errors=True)
     if source is None:
         config = _make_config(recipe, out, text=text, seed=seed)
         weights: Weights = {}
@@ -127,13 +138,18 @@ def _make_base(base: RandomBase, out: Path, role: str, *, text: TrainingText, se
 
 def _copy_bases(config: ModelConfig, source: Path, out: Path) -> ModelConfig:
     changed: dict[str, Base] = {}
+    copied: dict[Path, str] = {}  # folders, and the role that each is named by
     for role in ROLES:
         base = getattr(config, f"{role}_base")
         if isinstance(base, HubBase) and (local := source / base.name).is_dir():
-            folder = out / BASES_FOLDER / Path(base.name).name
+            name = copied.setdefault(local.resolve(), role)
+            folder = out / BASES_FOLDER / name
             if not folder.is_dir():
-                shutil.copytree(local, folder)
-            changed[f"{role}_base"] = HubBase(f"{BASES_FOLDER}/{folder.name}", base.revision)
+                unfinished = folder.with_name(f".{name}~")
+                shutil.rmtree(unfinished, ignore_errors=True)
+                shutil.copytree(local, unfinished)
+                unfinished.replace(folder)
+            changed[f"{role}_base"] = HubBase(f"{BASES_FOLDER}/{name}", base.revision)
     return replace(config, **changed)  # type: ignore[arg-type]
 
 
@@ -199,8 +215,10 @@ def open_model(
     """
     is_copying = objective == "copy"
     lm = load_causal(bases.prefix)
-    _check_positions(bases.config, recipe, num_positions=int(lm.config.max_position_embeddings))
+    _check_prefix_encoder(lm.config, bases.config, recipe)
     bert = load_bidirectional(bases.phrase) if is_copying else None
+    if bert is not None:
+        check_pieces(bert.config, max_pieces=bases.config.max_pieces, name="phrase encoder")
     # a model's own factor counts, not the profile's
     profile = replace(recipe.model, lora_scale=bases.config.lora_scale)
     model = TrainableModel(lm, bert, profile=profile, weights=bases.weights)
@@ -215,7 +233,16 @@ def open_model(
     return OpenedModel(model, bases.config, architecture)
 
 
-def _check_positions(config: ModelConfig, recipe: Recipe, *, num_positions: int) -> None:
+def _check_prefix_encoder(sizes: Any, config: ModelConfig, recipe: Recipe) -> None:  # noqa: ANN401
+    if config.begin_token_id is not None and config.begin_token_id >= sizes.vocab_size:
+        raise TrainingError(
+            f"begin_token_id must be below the number of the prefix encoder's tokens "
+            f"({sizes.vocab_size})",
+            found=str(config.begin_token_id),
+            run=f"change train.profiles.{recipe.name}.model.begin_token_id in params.yaml",
+            about="begin_token_id",
+        )
+    num_positions = int(sizes.max_position_embeddings)
     context = recipe.loop.context_tokens
     needed = context + config.max_chunk_tokens + (config.begin_token_id is not None)
     if needed > num_positions:

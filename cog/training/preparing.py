@@ -139,8 +139,10 @@ def prepare_data(
             progress=_Spoken(progress, "chunks encoded for retrieval"),
         )
     train = _make_source(store, reader, loop, chunks=chunks, vectors_path=vectors_path, seed=seed)
-    # every position is looked at, so that what is measured is the text and not a sample of it
-    measured = replace(train.rules, inner_share=1.0, common_weight=1.0)
+    # the choices that write the text, each once: what is measured is the text, not a sample of it
+    measured = replace(
+        train.rules, min_prefix_tokens=0, inner_share=1.0, inner_of_copies=False, common_weight=1.0
+    )
     return TrainingData(
         store=store,
         train=train,
@@ -160,6 +162,13 @@ def _count_held_out(num_used: int, loop: LoopProfile, progress: Progress) -> int
     if loop.validation_batches == 0 or num_held_out < MIN_HELD_OUT:
         progress.say("no validation: too few documents, or the profile wants none")
         return 0
+    if num_used - num_held_out < 2:
+        raise TrainingError(
+            "training needs two documents or more beside those held out for validation",
+            found=f"{num_used - num_held_out} of {num_used}",
+            run=f"lower held_out_share ({loop.held_out_share:g}) of the profile in params.yaml",
+            about="held_out_share",
+        )
     return num_held_out
 
 
@@ -188,6 +197,7 @@ def _make_source(
             min_prefix_tokens=loop.min_prefix_tokens,
             context_tokens=loop.context_tokens,
             inner_share=loop.inner_share,
+            inner_of_copies=True,
             common_weight=loop.common_weight,
         ),
     )

@@ -3,11 +3,12 @@
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from math import isfinite
 from typing import Any, TypeVar, get_args, get_type_hints
 
 from cog.errors import CheckpointError, ParamsError
 from cog.model.config import HubBase, WheelBase, read_base
-from cog.model.random_base import RandomBase
+from cog.model.random_base import BIDIRECTIONAL, CAUSAL, RandomBase
 
 TrainingBase = WheelBase | HubBase | RandomBase
 Record = TypeVar("Record")
@@ -123,14 +124,15 @@ def read_model_profile(content: object, *, where: str) -> ModelProfile:
     """
     values = _check_mapping(content, ModelProfile, where=where)
     for role in ("prefix_base", "phrase_base", "retriever_base"):
-        values[role] = _read_training_base(values[role], where=f"{where}.{role}")
+        known: tuple[str, ...] = CAUSAL if role == "prefix_base" else BIDIRECTIONAL
+        values[role] = _read_training_base(values[role], where=f"{where}.{role}", known=known)
     values["losses"] = _read_record(values["losses"], LossProfile, where=f"{where}.losses")
     values["rates"] = _read_record(values["rates"], RateProfile, where=f"{where}.rates")
     profile = _convert(ModelProfile, values, where=where)
-    for key, known in CHOICES.items():
-        if getattr(profile.losses, key) not in known:
+    for key, choices in CHOICES.items():
+        if getattr(profile.losses, key) not in choices:
             raise ParamsError(
-                f"{where}.losses.{key} must be one of {', '.join(known)}",
+                f"{where}.losses.{key} must be one of {', '.join(choices)}",
                 found=repr(getattr(profile.losses, key)),
                 about=key,
             )
@@ -147,9 +149,11 @@ def read_model_profile(content: object, *, where: str) -> ModelProfile:
     return profile
 
 
-def _read_training_base(content: object, *, where: str) -> TrainingBase:
+def _read_training_base(content: object, *, where: str, known: tuple[str, ...]) -> TrainingBase:
     if isinstance(content, dict) and "architecture" in content:
-        return _read_record(content, RandomBase, where=where)
+        base = _read_record(content, RandomBase, where=where)
+        _check_random_base(base, where=where, known=known)
+        return base
     try:
         return read_base(content, where=where)
     except CheckpointError as error:
@@ -158,6 +162,27 @@ def _read_training_base(content: object, *, where: str) -> TrainingBase:
             found=error.found,
             about=where,
         ) from None
+
+
+def _check_random_base(base: RandomBase, *, where: str, known: tuple[str, ...]) -> None:
+    if base.architecture not in known:
+        raise ParamsError(
+            f"{where}.architecture must be one of {', '.join(known)}",
+            found=repr(base.architecture),
+            about=where,
+        )
+    for name in ("width", "num_layers", "num_heads", "vocab_size", "max_positions"):
+        if getattr(base, name) < 1:
+            raise ParamsError(
+                f"{where}.{name} must be above 0", found=str(getattr(base, name)), about=where
+            )
+    step = 2 * base.num_heads  # positions are told by pairs of numbers of each head
+    if base.width % step:
+        raise ParamsError(
+            f"{where}.width must be a multiple of twice num_heads ({step})",
+            found=str(base.width),
+            about=where,
+        )
 
 
 def _read_record(content: object, kind: type[Record], *, where: str) -> Record:
@@ -189,6 +214,8 @@ def _convert(kind: type[Record], values: dict[str, Any], *, where: str) -> Recor
         if type(value) not in allowed:
             names = " or ".join(each.__name__ for each in allowed)
             raise ParamsError(f"{where}.{name} must be {names}", found=repr(value), about=where)
+        if isinstance(value, float) and not isfinite(value):
+            raise ParamsError(f"{where}.{name} must be finite", found=str(value), about=where)
         if isinstance(value, (int, float)) and value < 0:
             raise ParamsError(f"{where}.{name} must not be below 0", found=str(value), about=where)
     return kind(**values)

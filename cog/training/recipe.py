@@ -3,6 +3,7 @@
 import difflib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from math import isfinite
 from typing import Any
 
 from cog.errors import ParamsError
@@ -118,6 +119,8 @@ def _check(loop: LoopProfile, *, where: str) -> None:
     )
     shares = ("warmup_share", "final_rate_share", "inner_share", "held_out_share")
     for name, value in asdict(loop).items():
+        if not isfinite(value):
+            raise ParamsError(f"{where}.{name} must be finite", found=str(value), about=name)
         if value < 0 or (name in positive and value == 0):
             raise ParamsError(f"{where}.{name} must be above 0", found=str(value), about=name)
         if name in shares and value > 1:

@@ -29,10 +29,8 @@ def find_start(
     :raises CheckpointError: If the folder is taken.
     """
     found = find_checkpoints(out / RUN_FOLDER / "checkpoints")
-    if is_resumed:
-        if not found:
-            progress.say("nothing to resume: training begins at the start")
-        return found[-1] if found else None
+    if found and is_resumed:
+        return found[-1]
     if found:
         raise CheckpointError(
             f"{out} must be free for a new run",
@@ -40,10 +38,18 @@ def find_start(
             run="go on with it (--resume), remove it, or name another --out",
             about=str(out),
         )
-    if (out / config).exists():
+    # what a run wrote that broke off before its first checkpoint may be written again; what was
+    # finished may not, and has no run/ if that was removed
+    is_broken_off = is_resumed and (out / RUN_FOLDER).is_dir()
+    if (out / config).exists() and not is_broken_off:
         raise CheckpointError(
-            f"{out} must be free for a new model", found="a model in it", run=run, about=str(out)
+            f"{out} must be free for a new model",
+            found="a model in it" + (", and no run to resume" if is_resumed else ""),
+            run=run,
+            about=str(out),
         )
+    if is_resumed:
+        progress.say("nothing to resume: training begins at the start")
     return None
 
 

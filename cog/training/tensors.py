@@ -189,8 +189,3 @@ def _may_end(span_mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 def _owners(offsets: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-
-
-def _may_start(span_mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    may_start: NDArray[np.bool_] = np.asarray(span_mask.any(axis=1))
-    return may_start

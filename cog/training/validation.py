@@ -6,12 +6,26 @@ segmented against each other.
 
 from collections.abc import Callable, Mapping, Sequence
 
+import numpy as np
 import torch
 from torch import nn
 
+from cog.training.batch import Batch
 from cog.training.batches import BatchSource, NumberedBatch, iter_batches
 from cog.training.profiles import LossProfile
 from cog.training.tensors import to_tensors
+
+
+def count_written(batch: Batch) -> int:
+    """Count the tokens that the choices of a batch write, where each writes what is up to the next.
+
+    :param batch: A batch whose queries are all the choices that write its chunks.
+    :returns: All of its tokens, but for the first of a chunk where no begin token stands before it.
+    """
+    ends = batch.token_mask.sum(1)
+    firsts = ends - 1  # column of the first query of each chunk
+    np.minimum.at(firsts, batch.query_chunks, batch.query_positions)
+    return int((ends - 1 - firsts).sum())
 
 
 def make_validation(
@@ -51,12 +65,12 @@ def measure(
     :param losses: What the model learns by.
     :param device: Where it lies.
     :returns: ``token_loss`` per token; ``phrase_loss`` per choice, as it is learnt;
-        ``segment_log_probability`` of the text along its segmentation, per token of text, in one
-        softmax that leaves nothing out; ``phrase_share`` of the choices that are phrases.
+        ``segment_log_probability`` of the text along its segmentation, per token that is written,
+        in one softmax that leaves nothing out; ``phrase_share`` of the choices that are phrases.
     """
     model.eval()
     sums = torch.zeros(3, dtype=torch.float64)
-    num_tokens = num_queries = num_phrases = 0
+    num_tokens = num_written = num_queries = num_phrases = 0
     for numbered in batches:
         batch = numbered.batch
         found = model(to_tensors(batch, losses, device, is_measured=True))
@@ -64,6 +78,7 @@ def measure(
         sums[1] += float(found.phrase) * batch.num_queries
         sums[2] += 0.0 if found.segment is None else float(found.segment) * batch.num_queries
         num_tokens += batch.num_tokens
+        num_written += count_written(batch)
         num_queries += batch.num_queries
         num_phrases += int(batch.is_phrase.sum())
     token, phrase, segments = sums.tolist()
@@ -73,6 +88,6 @@ def measure(
     return {
         **measured,
         "phrase_loss": phrase / max(1, num_queries),
-        "segment_log_probability": segments / max(1, num_tokens),
+        "segment_log_probability": segments / max(1, num_written),
         "phrase_share": num_phrases / max(1, num_queries),
     }

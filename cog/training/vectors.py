@@ -3,9 +3,11 @@
 import hashlib
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from cog.errors import TrainingError
 from cog.model.load import load_bidirectional, resolve_device
 from cog.model.retriever import MeanRetriever
 from cog.model.words import load_tokenizer
@@ -13,6 +15,7 @@ from cog.progress import Progress
 from cog.training.examples import ExampleStore
 
 TEXTS_PER_PASS = 128
+NUM_SPECIAL_PIECES = 2  # at the beginning and the end
 SORTED_TEXTS = 128 * 64  # texts of one length together, so that little is padding
 
 
@@ -31,7 +34,9 @@ def encode_vectors(
     path = store.folder / f"vectors-{_digest_base(base)}-{max_pieces}.npy"
     if path.is_file():
         return path
-    retriever = MeanRetriever(load_bidirectional(base), load_tokenizer(base), max_pieces=max_pieces)
+    network = load_bidirectional(base)
+    check_pieces(network.config, max_pieces=max_pieces, name="retriever")
+    retriever = MeanRetriever(network, load_tokenizer(base), max_pieces=max_pieces)
     retriever.to(resolve_device(device))
     unfinished = path.with_name(f".{path.name}~{os.getpid()}.npy")
     vectors = np.lib.format.open_memmap(
@@ -52,6 +57,25 @@ def encode_vectors(
     finally:
         unfinished.unlink(missing_ok=True)
     return path
+
+
+def check_pieces(sizes: Any, *, max_pieces: int, name: str) -> None:  # noqa: ANN401
+    """Refuse an encoder that cannot read as many WordPieces as it is given.
+
+    :param sizes: Its config.
+    :param max_pieces: Number of WordPieces read of a chunk, special ones aside.
+    :param name: What it is, for the message.
+    :raises TrainingError: If it has fewer positions.
+    """
+    num_positions = getattr(sizes, "max_position_embeddings", None)  # None: relative ones
+    if num_positions is not None and max_pieces + NUM_SPECIAL_PIECES > num_positions:
+        raise TrainingError(
+            f"max_pieces ({max_pieces}) and {NUM_SPECIAL_PIECES} special ones must fit into the "
+            f"{name}",
+            found=f"{num_positions} positions",
+            run="lower max_pieces of the profile in params.yaml",
+            about="max_pieces",
+        )
 
 
 def _digest_base(base: Path) -> str:

@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -54,8 +53,11 @@ def error_of(result: Result) -> str:
     return message
 
 
+KILLED_AT = 5  # a step; the checkpoint before it is of step 4
 BLOCKED = ("lancedb", "lance", "faiss", "gguf", "dvc", "mlflow", "datasets", "pyarrow")
 PROGRAM = f"""
+import os
+import signal
 import sys
 
 class Without:
@@ -74,20 +76,31 @@ class Without:
 if __name__ == "__main__":
     sys.meta_path[:] = [Without(finder) for finder in sys.meta_path]
     from cog.cli.main import main
+    from cog.training.reporting import MetricsFile
+
+    write = MetricsFile.write
+
+    def write_and_die(self, step, metrics):
+        write(self, step, metrics)
+        if step == {KILLED_AT}:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    MetricsFile.write = write_and_die
     main()
 """
 
 
-def start(paths: ProjectPaths, *words: str) -> subprocess.Popen[str]:
+def run_killed(paths: ProjectPaths, *words: str) -> subprocess.CompletedProcess[str]:
+    """Train in a process of its own that is killed in the middle, wherever it is fast or slow."""
     program = paths.root / "program.py"
     program.write_text(PROGRAM)
     command = [sys.executable, str(program), "--project", str(paths.root), "train"]
     given = ["--data", str(paths.root / "text.txt"), "--no-track", "--device", "cpu"]
-    return subprocess.Popen(
+    return subprocess.run(
         [*command, *given, *words],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        capture_output=True,
         text=True,
+        check=False,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         cwd=paths.root,
     )
@@ -97,23 +110,16 @@ def test_killed_run_goes_on_to_the_same_losses_where_no_store_is_installed(
     trainable: ProjectPaths,
 ) -> None:
     out, whole = trainable.root / "a" / "model", trainable.root / "b" / "model"
-    killed = start(trainable, "--max-steps", "24", "--workers", "1", "--out", str(out))
-    metrics = out / "run" / "metrics.jsonl"
-    deadline = time.monotonic() + 240
-    while not (metrics.is_file() and metrics.read_text().count("\n") >= 5):
-        assert killed.poll() is None, killed.communicate()[1]
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    killed.send_signal(signal.SIGKILL)
-    killed.communicate()
+    killed = run_killed(trainable, "--max-steps", "24", "--workers", "1", "--out", str(out))
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
     assert not (out / "config.yaml").exists()
     kept = sorted((out / "run" / "checkpoints").glob("step-*"))
-    step = int(kept[-1].name.removeprefix("step-"))
-    assert step >= 4
+    assert [each.name for each in kept] == ["step-00000002", "step-00000004"]
+    assert list(read_losses(out)) == [1, 2, 3, 4, KILLED_AT]
     given = ("--data", str(trainable.root / "text.txt"), "--no-track", "--workers", "0")
     resumed = run(trainable, *given, "--max-steps", "24", "--out", str(out), "--resume")
     assert resumed.exception is None, resumed.exception
-    assert f"resumed at step {step}\n" in resumed.stderr
+    assert "resumed at step 4\n" in resumed.stderr
     assert load_model(out).config.name == "model"
     assert run(trainable, *given, "--max-steps", "24", "--out", str(whole)).exception is None
     assert read_losses(out) == read_losses(whole)
@@ -162,10 +168,21 @@ def test_report_is_json_and_the_run_is_in_mlflow(
             ["--check-against", "text.txt", "--on-overlap", "drop"],
             "training needs text; found: no document",
         ),
-        (["--from", "nowhere"], "nowhere must hold config.yaml; found: no such folder"),
+        (["--from", "nowhere"], "nowhere must hold config.yaml; found: no such folder; .* --from"),
+        (["--from", "text.txt"], "text.txt must hold config.yaml; found: no such folder"),
         (["--out", "text.txt"], "text.txt must be a folder for the model; found: Not a directory"),
     ],
-    ids=["profile", "missing", "empty", "one", "overlap", "all dropped", "from", "out"],
+    ids=[
+        "profile",
+        "missing",
+        "empty",
+        "one",
+        "overlap",
+        "all dropped",
+        "from",
+        "from a file",
+        "out",
+    ],
 )
 def test_bad_input_is_refused_in_one_line(
     trainable: ProjectPaths, monkeypatch: pytest.MonkeyPatch, words: list[str], said: str
@@ -177,6 +194,27 @@ def test_bad_input_is_refused_in_one_line(
     result = run(trainable, "--no-track", "--workers", "0", "--max-steps", "1", *data, *words)
     assert re.search(said, error_of(result))
     assert not (trainable.root / "models" / "tiny" / "config.yaml").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--max-seconds", "inf"], "inf is not a finite number"),
+        (["--max-seconds", "nan"], "nan is not a finite number"),
+        (["--max-seconds", "0"], "0.0 is not in the range"),
+        (["--seed", "4294967296"], "4294967296 is not in the range"),
+        (["--on-overlap", "drop"], "--on-overlap goes with --check-against"),
+    ],
+)
+def test_what_no_run_can_do_is_wrong_usage(
+    trainable: ProjectPaths, monkeypatch: pytest.MonkeyPatch, words: list[str], said: str
+) -> None:
+    import click
+
+    monkeypatch.chdir(trainable.root)
+    result = run(trainable, "--data", "text.txt", *words)
+    assert isinstance(result.exception, click.UsageError)
+    assert said in result.exception.format_message()
 
 
 @pytest.mark.parametrize("words", [[], ["--data", "text.txt", "--corpus", "village"]])

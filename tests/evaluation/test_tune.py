@@ -11,7 +11,14 @@ import pytest
 
 from cog.corpus.documents import load_prompts
 from cog.decoding.generator import CopyGenerator
-from cog.decoding.tuning import apply_tuning, load_tuning, remove_tuning
+from cog.decoding.tuning import (
+    TunedValues,
+    Tuning,
+    apply_tuning,
+    load_tuning,
+    remove_tuning,
+    save_tuning,
+)
 from cog.errors import EvaluationError, GenerationError
 from cog.evaluation import tune as tuning_module
 from cog.evaluation.tune import Tuned, tune
@@ -176,6 +183,32 @@ def test_damaged_tuning_is_one_line(
     corpus_paths = own_village.corpus("village")
     corpus_paths.tuning.write_text(content)
     with pytest.raises(GenerationError, match="next: cog tune --corpus village --reset"):
+        apply_tuning(params.generate, corpus_paths, method="nucleus", active=None)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("verify", "sometimes"),
+        ("verify_threshold", "0.1"),
+        ("phrase_bias", True),
+        ("temperature", float("nan")),
+        ("index", None),
+        ("method", 3),
+        ("record", []),
+    ],
+)
+def test_tuning_with_a_wrong_value_names_it(
+    own_village: ProjectPaths, params: Params, name: str, value: object
+) -> None:
+    corpus_paths = own_village.corpus("village")
+    values = TunedValues("absolute", 0.001, 0, 1.0)
+    save_tuning(corpus_paths, Tuning(values, "i", "m", "nucleus", "2026-01-01", {}))
+    assert load_tuning(corpus_paths) is not None
+    content = json.loads(corpus_paths.tuning.read_text(encoding="utf-8"))
+    (content["values"] if name in content["values"] else content)[name] = value
+    corpus_paths.tuning.write_text(json.dumps(content), encoding="utf-8")
+    with pytest.raises(GenerationError, match=f"found: ValueError: {name} is .*--reset"):
         apply_tuning(params.generate, corpus_paths, method="nucleus", active=None)
 
 

@@ -77,9 +77,10 @@ def make_store(model: Path, folder: Path, *, num_documents: int = 12) -> Example
 def make_recipe(**loop: Any) -> Recipe:  # noqa: ANN401
     """The profile `tiny` of the project, made smaller still.
 
-    :param **loop: Fields of its loop to change.
+    :param **loop: Fields of its loop to change; ``head_width`` of its model.
     :returns: The recipe.
     """
+    head_width = loop.pop("head_width", 32)
     recipe = load_recipe(load_params(ROOT / "params.yaml").train, "tiny")
     small = RandomBase("llama", 32, 1, 2, 400, 128)
     phrase = RandomBase("bert", 32, 1, 2, 600, 128)
@@ -88,7 +89,7 @@ def make_recipe(**loop: Any) -> Recipe:  # noqa: ANN401
         prefix_base=small,
         phrase_base=phrase,
         retriever_base=phrase,
-        head_width=32,
+        head_width=head_width,
         max_chunk_tokens=32,
         min_chunk_tokens=8,
     )

@@ -1,6 +1,6 @@
 import subprocess
 import sys
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +12,7 @@ from cog.training.batches import BatchRules, BatchSource, PhraseLengths, iter_ba
 from cog.training.examples import ExampleStore
 from cog.training.sampler import SamplerSettings
 from cog.training.tensors import to_tensors
+from cog.training.validation import count_written
 from tests.training.making import make_store
 from tests.training.trained import CPU, make_trainable
 
@@ -24,7 +25,7 @@ def make_source(
         chunks=np.arange(store.num_chunks),
         vectors_path=None,
         sampler=SamplerSettings(num_chunks=size, num_seeds=size, max_of_document=4, seed=1),
-        rules=BatchRules(begin, PhraseLengths(2, 8), 1, context, 0.5, 0.5),
+        rules=BatchRules(begin, PhraseLengths(2, 8), 1, context, 0.5, True, 0.5),
     )
 
 
@@ -140,6 +141,43 @@ def test_text_before_a_chunk_is_read_and_not_learnt(tiny_model: Path, tmp_path: 
             total -= float(shares[torch.arange(start - 1, len(ids) - 1), ids[start:]].sum())
         found = float(model(to_tensors(batch, model.losses, CPU)).token)
     assert found == pytest.approx(total / batch.num_tokens, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("begin", "context", "is_whole"),
+    [(0, 0, True), (0, 20, True), (None, 0, True), (None, 20, False)],
+)
+def test_tokens_that_choices_write_are_counted(
+    tiny_model: Path, tmp_path: Path, begin: int | None, context: int, is_whole: bool
+) -> None:
+    store = make_store(tiny_model, tmp_path)
+    batches = []
+    for max_tokens in (0, context):
+        source = make_source(store, begin=begin, context=max_tokens)
+        rules = replace(source.rules, min_prefix_tokens=0, inner_share=1.0, inner_of_copies=False)
+        made = next(iter_batches(replace(source, rules=rules), range(1), num_workers=0))
+        batches.append(made.batch)
+    plain, batch = batches
+    by_tokens = {tuple(store.get(c).words.token_ids): c for c in range(store.num_chunks)}
+    num_begin = 0 if begin is None else 1
+    rows = [
+        tuple(row[mask][num_begin:])
+        for row, mask in zip(plain.token_ids, plain.token_mask, strict=True)
+    ]
+    firsts = np.searchsorted(batch.word_chunks, np.arange(batch.num_chunks))
+    num_written = 0
+    for query in range(batch.num_queries):
+        if not batch.is_phrase[query]:
+            num_written += 1
+            continue
+        word, k = divmod(int(batch.positive_spans[batch.positive_offsets[query]]), 7)
+        chunk = batch.word_chunks[word]
+        bounds = store.get(by_tokens[rows[chunk]]).words.word_tokens
+        first = word - firsts[chunk]
+        num_written += int(bounds[first + k + 2] - bounds[first])
+    assert batch.is_phrase.any()
+    assert count_written(batch) == num_written
+    assert (num_written == batch.num_tokens) is is_whole
 
 
 def test_worker_needs_no_torch() -> None:

@@ -84,6 +84,19 @@ def test_words_lie_where_the_phrase_encoder_reads_them(tiny_model: Path, tmp_pat
     np.testing.assert_allclose(end[seen], vectors.end[seen], rtol=1e-4, atol=1e-5)
 
 
+def test_titles_with_line_separators_stay_whole(tiny_model: Path, tmp_path: Path) -> None:
+    title = "a\u2028b\x85c\x1cd"
+    documents = [Document("i", title, "One text of a few words.", "", "", "f:1")] * 2
+    store = build_examples(
+        TrainingText(lambda: documents, "titles"),
+        settings=make_settings(tiny_model),
+        folder=tmp_path,
+        num_workers=0,
+        progress=SilentProgress(),
+    )
+    assert store.load_names() == [DocumentName("i", title, "f:1")] * 2
+
+
 def test_examples_are_made_once(tiny_model: Path, tmp_path: Path) -> None:
     first = make_store(tiny_model, tmp_path)
 

@@ -28,7 +28,9 @@ TEXT = TrainingText(lambda: iter_village(24, num_sentences=1), "village-24-1")  
 
 def load_validation(job: TrainJob) -> tuple[ExampleStore, list[NumberedBatch]]:
     """The batches that a run measures its model on, made again."""
-    bases = find_bases(job.recipe, job.source, out=job.out, text=job.text, seed=job.seed)
+    bases = find_bases(
+        job.recipe, job.source, out=job.out, text=job.text, seed=job.seed, is_new=False
+    )
     data = prepare_data(
         job.text,
         bases.reader,

@@ -1,4 +1,6 @@
+import itertools
 import os
+import shutil
 import signal
 from collections.abc import Mapping
 from dataclasses import replace
@@ -18,6 +20,7 @@ from cog.training.checkpoint import find_checkpoints
 from cog.training.job import TrainJob, TrainReport, train
 from cog.training.model import Losses
 from cog.training.opening import OpenedModel
+from tests.model_fixtures import make_tiny_model
 from tests.training.making import iter_village, make_job, make_recipe, read_losses
 from tests.training.test_reporting import Said
 
@@ -67,11 +70,31 @@ def test_run_that_goes_on_has_the_losses_of_one_that_never_stopped(
     assert found.validation == wanted.validation != {}
 
 
-def test_run_by_seconds_ends_with_a_model(tmp_path: Path) -> None:
+def test_finished_run_that_is_resumed_keeps_what_was_measured(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    for validation_steps in (2, 3):  # the last step has its validation, or one is made at the end
+        recipe = make_recipe(validation_steps=validation_steps)
+        first = run(make_job(out, recipe=recipe, steps=4))
+        card, lines = (
+            (out / name).read_text(encoding="utf-8") for name in ("README.md", "run/metrics.jsonl")
+        )
+        assert "| loss |" in card
+        assert "| validation/token_loss |" in card
+        again = run(make_job(out, recipe=recipe, steps=4, is_resumed=True))
+        assert (again.steps, again.fingerprint) == (4, first.fingerprint)
+        assert (again.metrics, again.validation) == (first.metrics, first.validation)
+        assert (out / "README.md").read_text(encoding="utf-8") == card
+        assert (out / "run" / "metrics.jsonl").read_text(encoding="utf-8") == lines
+        shutil.rmtree(out)
+
+
+def test_run_by_seconds_ends_with_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reads = itertools.count()  # every look at the clock finds a hundredth of a second gone
+    monkeypatch.setattr("cog.training.reporting.time.monotonic", lambda: next(reads) / 100)
     report = run(make_job(tmp_path / "out", seconds=0.7))
     assert report.reason == "budget"
-    assert report.seconds > 0  # those of the last step that was finished
-    assert report.steps > 0
+    assert 0.5 < report.seconds < 0.8  # those of the last step that was finished
+    assert 3 < report.steps < 20
     assert report.metrics["rate_factor"] < 1
     assert is_loadable(tmp_path / "out")
 
@@ -153,8 +176,11 @@ def test_folder_of_another_run_or_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="a run on this text"):
         run(make_job(out, steps=2, text=text, is_resumed=True))
     (out / "run").rename(tmp_path / "elsewhere")
-    with pytest.raises(CheckpointError, match="free for a new model; found: a model in it"):
-        run(make_job(out, steps=1))
+    before = (out / "config.yaml").read_bytes()
+    for is_resumed, found in ((False, "a model in it;"), (True, "a model in it, and no run to")):
+        with pytest.raises(CheckpointError, match=f"free for a new model; found: {found}"):
+            run(make_job(out, steps=1, is_resumed=is_resumed))
+    assert (out / "config.yaml").read_bytes() == before
 
 
 def test_resuming_nothing_begins(tmp_path: Path) -> None:
@@ -203,6 +229,55 @@ def test_one_document_is_refused(tmp_path: Path) -> None:
         run(make_job(tmp_path / "out", steps=1, text=make_text("One text of a few words. " * 9)))
 
 
+def test_what_a_refused_run_left_is_not_taken(tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match="two documents or more"):
+        run(make_job(tmp_path / "out", steps=1, text=make_text("One text of a few words.")))
+    found = run(make_job(tmp_path / "out", steps=1))
+    wanted = run(make_job(tmp_path / "fresh" / "out", steps=1))
+    assert found.fingerprint == wanted.fingerprint
+    tokenizers = [tmp_path / name / "bases/prefix/tokenizer.json" for name in ("out", "fresh/out")]
+    assert tokenizers[0].read_bytes() == tokenizers[1].read_bytes()
+
+
+def test_bases_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    source = make_tiny_model(tmp_path / "source")
+    config = source / "config.yaml"
+    content = config.read_text(encoding="utf-8")
+    for name in ("prefix", "phrase"):
+        (source / f"the-{name}").mkdir()
+        (source / name).rename(source / f"the-{name}" / "model")
+        content = content.replace(f"_base: {name}\n", f"_base: the-{name}/model\n")
+    config.write_text(content, encoding="utf-8")
+    run(make_job(tmp_path / "out", steps=1, source=source))
+    assert is_loadable(tmp_path / "out")
+    bases = sorted(path.name for path in (tmp_path / "out" / "bases").iterdir())
+    assert bases == ["phrase", "prefix"]  # the retriever's is the phrase encoder's
+
+
+def test_validation_leaves_documents_to_train_on(tmp_path: Path) -> None:
+    recipe = make_recipe(held_out_share=0.98)
+    with pytest.raises(TrainingError, match=r"beside those held out .*; found: 1 of 24; .*0\.98"):
+        run(make_job(tmp_path / "out", steps=1, recipe=recipe))
+
+
+@pytest.mark.parametrize(
+    ("model", "loop", "said"),
+    [
+        ({"begin_token_id": 5000}, {}, r"begin_token_id must be below .* \(\d+\); found: 5000"),
+        ({"max_pieces": 127}, {}, r"\(127\) .* fit into the phrase encoder; found: 128 positions"),
+        ({"max_pieces": 127}, {"seeds_per_batch": 2}, r"fit into the retriever; found: 128 pos"),
+    ],
+    ids=["begin token", "phrase encoder", "retriever"],
+)
+def test_what_an_encoder_cannot_read_is_refused(
+    tmp_path: Path, model: dict[str, Any], loop: dict[str, Any], said: str
+) -> None:
+    recipe = make_recipe(**loop)
+    recipe = replace(recipe, model=replace(recipe.model, **model))
+    with pytest.raises(TrainingError, match=said):
+        run(make_job(tmp_path / "out", steps=1, recipe=recipe))
+
+
 def test_text_without_a_repeated_phrase_is_refused_unless_tokens_are_learnt(
     tmp_path: Path,
 ) -> None:
@@ -213,7 +288,10 @@ def test_text_without_a_repeated_phrase_is_refused_unless_tokens_are_learnt(
     assert report.steps == 1
 
 
-def test_documents_shorter_than_a_chunk_are_learnt_from(tmp_path: Path) -> None:
-    texts = [f"On day {i} we met the old miller again." for i in range(12)]
+@pytest.mark.parametrize(
+    "text", ["On day {} we met the old miller again.", "We met the old miller on day {}"]
+)
+def test_documents_shorter_than_a_chunk_are_learnt_from(tmp_path: Path, text: str) -> None:
+    texts = [text.format(i) for i in range(12)]
     report = run(make_job(tmp_path / "out", steps=2, text=make_text(*texts)))
     assert report.metrics["phrase_share"] > 0

@@ -26,6 +26,10 @@ from cog.training.recipe import Recipe, load_recipe
 from cog.training.tensors import to_tensors
 from tests.training.loss_cases import make_batch
 
+SIZES = {
+    **{"architecture": "bert", "width": 32, "num_layers": 1, "num_heads": 2},
+    **{"vocab_size": 300, "max_positions": 64},
+}
 PARAMS = Path(__file__).parents[2] / "params.yaml"
 
 
@@ -73,6 +77,7 @@ def test_paper_profile_has_the_paper_s_hyper_parameters() -> None:
     assert (model.dropout, loop.max_gradient_norm, loop.max_steps) == (0.1, 1.0, 400_000)
     assert (model.prefix_lora_rank, model.phrase_lora_rank, model.query_projection) == (0, 0, False)
     assert model.max_pieces + 2 == 256
+    assert 1 + loop.context_tokens + model.max_chunk_tokens == 512  # of the prefix encoder
     losses = model.losses
     assert (losses.phrase, losses.candidates, losses.positives) == ("joint", "source", "first")
     assert (losses.token_weight, losses.phrase_weight) == (1.0, 1.0)
@@ -126,6 +131,15 @@ def test_tiny_profile_names_sizes() -> None:
         (("prefix_base",), 7, r"m.prefix_base must be a name, .*vocab_size"),
         (("prefix_base",), {"architecture": "llama"}, r"m.prefix_base needs the key 'width'"),
         (("losses",), "joint", r"m.losses must be a mapping; found: str"),
+        (("rates", "heads"), float("nan"), r"m.rates.heads must be finite; found: nan"),
+        (("prefix_base",), {**SIZES, "architecture": "bert"}, r"must be one of llama, gpt2; found"),
+        (("phrase_base",), {**SIZES, "architecture": "llama"}, r"must be one of bert; found: 'll"),
+        (("phrase_base",), {**SIZES, "num_layers": 0}, r"m.phrase_base.num_layers must be above 0"),
+        (
+            ("phrase_base",),
+            {**SIZES, "num_heads": 3},
+            r"multiple of twice num_heads \(6\); found: 32",
+        ),
     ],
 )
 def test_wrong_profile_is_refused(
@@ -137,6 +151,13 @@ def test_wrong_profile_is_refused(
     place[path[-1]] = value
     with pytest.raises(ParamsError, match=message):
         read_model_profile(content, where="m")
+
+
+def test_loop_without_a_number_is_refused() -> None:
+    params = load_params(PARAMS).train
+    params.profiles["tiny"]["loop"]["held_out_share"] = float("nan")
+    with pytest.raises(ParamsError, match="tiny.loop.held_out_share must be finite; found: nan"):
+        load_recipe(params, "tiny")
 
 
 def test_missing_key_is_refused(content: dict[str, Any]) -> None:

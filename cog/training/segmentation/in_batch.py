@@ -49,6 +49,8 @@ class QueryRules:
     :param num_begin_tokens: Number of tokens before a chunk's own in its row, 0 or 1.
     :param min_prefix_tokens: Number of the chunk's tokens before a query, at least.
     :param inner_share: Share of the positions inside words that are queries too.
+    :param inner_of_copies: Whether those may lie in the words of a phrase. If not, all positions
+        inside words and no wanted prefix make queries the choices that write the chunk, each once.
     :param common_words: Ascending hashes of words that carry little meaning. *Shape:* ``(num,)``
     :param common_weight: Weight of a phrase that holds no other words; 1 is the weight of the rest.
     """
@@ -56,6 +58,7 @@ class QueryRules:
     num_begin_tokens: int
     min_prefix_tokens: int
     inner_share: float
+    inner_of_copies: bool
     common_words: NDArray[np.uint64]
     common_weight: float
 
@@ -92,8 +95,9 @@ def segment_in_batch(
     """Segment each chunk against the chunks of other documents, and label its queries.
 
     From left to right: the longest admissible phrase that another document of the batch holds is
-    one segment, else the next word is written token by token. Queries are the beginnings of
-    segments, and some positions inside words.
+    one segment, else the next word is written token by token. Segments begin behind the tokens
+    that are wanted as a prefix. Queries are the beginnings of segments, and some positions inside
+    words.
 
     :param chunks: The chunks of the batch.
     :param limits: How long phrases are.
@@ -196,6 +200,8 @@ def _place_queries(
     random: np.random.Generator,
 ) -> _Queries:
     # the beginnings of segments, and a share of the positions inside words
+    first_token = max(rules.min_prefix_tokens, 1 - rules.num_begin_tokens)
+    best = np.where(words.first_tokens < first_token, 0, best)  # what is given begins no phrase
     steps = np.maximum(best, 1).tolist()
     visited = []
     word = 0
@@ -204,6 +210,10 @@ def _place_queries(
         word += steps[word]
     starts = np.array(visited, dtype=np.int64)
     num_inner = words.num_tokens - 1
+    if not rules.inner_of_copies:
+        is_copied = np.ones(len(steps), dtype=bool)
+        is_copied[starts[best[starts] == 0]] = False
+        num_inner = np.where(is_copied, 0, num_inner)
     owners = np.repeat(np.arange(len(num_inner)), num_inner)
     inner = expand_ranges(words.first_tokens + 1, num_inner)
     is_chosen = random.random(len(inner)) < rules.inner_share
@@ -212,7 +222,7 @@ def _place_queries(
     tokens = np.concatenate([words.first_tokens[starts], inner])
     shown = np.concatenate([starts, np.full(len(owners), -1)])
     order = np.argsort(words.token_starts[words.chunks[all_words]] + tokens, kind="stable")
-    order = order[tokens[order] >= max(rules.min_prefix_tokens, 1 - rules.num_begin_tokens)]
+    order = order[tokens[order] >= first_token]
     return _Queries(words.chunks[all_words[order]], tokens[order], shown[order])
 
 

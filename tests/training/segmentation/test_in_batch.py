@@ -17,6 +17,7 @@ RULES = QueryRules(
     num_begin_tokens=1,
     min_prefix_tokens=0,
     inner_share=0.0,
+    inner_of_copies=True,
     common_words=NO_WORDS,
     common_weight=1.0,
 )
@@ -31,11 +32,14 @@ def segment(
 Label = tuple[int, int, int, set[tuple[int, int, int]], set[tuple[int, int, int]]]
 
 
-def segment_plainly(chunks: Sequence[ChunkWords], limits: Limits) -> list[Label]:
+def segment_plainly(
+    chunks: Sequence[ChunkWords], limits: Limits, *, min_prefix_tokens: int = 0
+) -> list[Label]:
     """(chunk, word, phrase words, positives, neutrals); a span is (chunk, word, words)."""
     labels = []
     for number, chunk in enumerate(chunks):
         word = 0
+        word += int((chunk.word_tokens[:-1] < min_prefix_tokens).sum())
         while word < chunk.num_words:
             right, other = set(), set()
             left = chunk.num_words - word
@@ -162,14 +166,34 @@ def test_a_share_of_the_positions_inside_words_is_queried() -> None:
     assert (segment(chunks).query_words >= 0).all()
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_all_choices_that_write_a_chunk_write_each_token_once(seed: int) -> None:
+    chunks = random_chunks(seed)
+    labels = segment(chunks, replace(RULES, inner_share=1.0, inner_of_copies=False))
+    starts = np.cumsum([0, *(chunk.num_words for chunk in chunks)])
+    written: list[list[int]] = [[] for _ in chunks]
+    for query, chunk in enumerate(labels.query_chunks.tolist()):
+        words = chunks[chunk]
+        first = int(labels.query_words[query] - starts[chunk])
+        num_words = int(labels.phrase_words[query])
+        if num_words:
+            begin, end = words.word_tokens[first], words.word_tokens[first + num_words]
+            written[chunk] += words.token_ids[begin:end].tolist()
+        else:
+            written[chunk].append(int(labels.gold_tokens[query]))
+    assert written == [chunk.token_ids.tolist() for chunk in chunks]
+
+
 def test_the_first_tokens_are_no_queries_where_a_prefix_is_wanted() -> None:
-    chunks = random_chunks(5)
-    everything = segment(chunks)
-    later = segment(chunks, replace(RULES, min_prefix_tokens=6))
-    assert later.query_positions.min() == 6
-    kept = everything.query_positions >= 6
-    assert np.array_equal(everything.gold_tokens[kept], later.gold_tokens)
-    assert np.array_equal(everything.phrase_words[kept], later.phrase_words)
+    num_phrases = 0
+    for seed, min_prefix_tokens in zip(range(12), (1, 3, 6) * 4, strict=True):
+        chunks = random_chunks(seed)
+        found = segment(chunks, replace(RULES, min_prefix_tokens=min_prefix_tokens))
+        assert found.query_positions.min(initial=9) >= min_prefix_tokens
+        num_phrases += int(found.is_phrase.sum())
+        wanted = segment_plainly(chunks, LIMITS, min_prefix_tokens=min_prefix_tokens)
+        assert read_labels(found, chunks) == wanted
+    assert num_phrases > 20
 
 
 def test_phrases_of_common_words_weigh_less() -> None:
