@@ -12,8 +12,7 @@ from cog.cards import check_corpus_id
 from cog.corpus.dvc_cache import find_cached_files
 from cog.dvc_lock import load_outs
 from cog.errors import CorpusNotFoundError, RegistryError
-from cog.params import load_params
-from cog.params_edit import remove_corpus_entry, remove_lock_entries
+from cog.params_edit import find_corpus_entries, remove_corpus_entries, remove_lock_entries
 from cog.paths import ProjectPaths
 from cog.registry import check_childless, forget_previous, load_active, load_previous
 
@@ -75,9 +74,9 @@ def remove_corpus(paths: ProjectPaths, corpus_id: str, *, is_trial: bool) -> lis
         )
     if is_trial:
         return gone
-    # The entry goes first: the pipeline never names a corpus without a card.
-    remove_corpus_entry(paths.params, corpus_id)
+    # Entries go first: the pipeline never names a corpus without a card.
     remove_lock_entries(paths.dvc_lock, corpus_id)
+    remove_corpus_entries(paths.params, corpus_id)
     forget_previous(paths, corpus_id)
     for path in traces.cached:
         path.unlink(missing_ok=True)
@@ -98,9 +97,8 @@ def find_traces(paths: ProjectPaths, corpus_id: str) -> Traces:
     :param corpus_id: The corpus.
     :returns: What was found.
     """
-    entries = []
-    if corpus_id in load_params(paths.params).corpora:
-        entries.append(f"{paths.params.name}: corpora.{corpus_id}")
+    found = find_corpus_entries(paths.params, corpus_id)
+    entries = [f"{paths.params.name}: {name}" for name in found]
     if any(path.startswith(f"corpora/{corpus_id}/") for path in load_outs(paths.dvc_lock)):
         entries.append(f"{paths.dvc_lock.name}: stages of {corpus_id}")
     num_previous = sum(corpus_id in each.corpus.split("+") for each in load_previous(paths))

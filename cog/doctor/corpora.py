@@ -132,7 +132,7 @@ def check_leftovers(paths: ProjectPaths, corpus_id: str) -> Iterator[Finding]:
 
 
 def find_strays(paths: ProjectPaths) -> Iterator[Finding]:
-    """Find corpora, entries and locks without a card.
+    """Find folders of corpora without a card.
 
     :param paths: The project.
     :yields: What is left over.

@@ -11,10 +11,11 @@ import yaml
 
 from cog.corpus.dvc_cache import find_cached_files
 from cog.corpus.removal import remove_corpus
-from cog.errors import CorpusNotFoundError, RegistryError
+from cog.errors import CorpusNotFoundError, ParamsError, RegistryError
 from cog.paths import ProjectPaths
 from cog.records import Active
 from cog.registry import forget_previous, load_active, load_previous, switch_active
+from tests.tiny_project import write_yaml
 
 
 def put(cache: Path, content: bytes, *, suffix: str = "") -> str:
@@ -53,6 +54,10 @@ def full(project: ProjectPaths) -> ProjectPaths:
         "fetch@village": stage("village", "raw", put_folder(cache, b"shared")),
     }
     write_lock(project, stages)
+    params = yaml.safe_load(project.params.read_text())
+    for section in ("datastore", "retro", "train"):
+        params[section]["corpora"] = {"hamlet": {}}
+    write_yaml(project.params, params)
     for corpus_id in ("hamlet", "village"):
         run = cache / "runs" / "ab" / corpus_id / "cd"
         run.parent.mkdir(parents=True)
@@ -88,7 +93,8 @@ def test_a_trial_changes_nothing_and_says_what_would_go(full: ProjectPaths) -> N
     assert snapshot(full) == before
     assert remove_corpus(full, "hamlet", is_trial=False) == planned
     assert planned[:2] == ["registry/cards/hamlet.yaml", "corpora/hamlet"]
-    assert "params.yaml: corpora.hamlet" in planned
+    for name in ("", "datastore.", "retro.", "train."):
+        assert f"params.yaml: {name}corpora.hamlet" in planned
     assert "dvc.lock: stages of hamlet" in planned
     assert "registry/active.yaml: 2 earlier switches to hamlet" in planned
     assert planned[-1].startswith("DVC's cache: 6 files")
@@ -131,3 +137,11 @@ def test_what_is_half_removed_can_be_removed(full: ProjectPaths) -> None:
     with pytest.raises(CorpusNotFoundError):
         remove_corpus(full, "hamlet", is_trial=False)
     assert forget_previous(full, "hamlet") == 0
+
+
+def test_a_lock_that_cannot_be_read_is_refused_before_anything_goes(full: ProjectPaths) -> None:
+    full.dvc_lock.write_text("words")
+    before = snapshot(full)
+    with pytest.raises(ParamsError, match="dvc.lock must be as DVC writes it"):
+        remove_corpus(full, "hamlet", is_trial=False)
+    assert snapshot(full) == before

@@ -93,6 +93,22 @@ def break_documents(paths: ProjectPaths) -> None:
     path.write_bytes(path.read_bytes()[:-10])
 
 
+def break_prompts(paths: ProjectPaths) -> None:
+    path = paths.corpus("village").prompts
+    path.write_bytes(path.read_bytes()[:-10])
+
+
+def break_later_prompts(paths: ProjectPaths) -> None:
+    # as after a kill between the prompts and the documents of another card
+    from cog.corpus.documents import PROMPT_SCHEMA, RecordWriter, load_prompts
+
+    path = paths.corpus("village").prompts
+    prompts = load_prompts(path)
+    with RecordWriter(path, PROMPT_SCHEMA) as writer:
+        writer.write(prompts[0])
+        writer.finish(None)
+
+
 def break_counts(paths: ProjectPaths) -> None:
     change_manifest(paths, lambda content: content["documents"].update(num_in=99))
 
@@ -162,6 +178,16 @@ def break_dvc_lock(paths: ProjectPaths) -> None:
     paths.dvc_lock.write_text("stages: {a: {outs: [\n")
 
 
+def break_dvc_lock_otherwise(paths: ProjectPaths) -> None:
+    paths.dvc_lock.write_text("words\n")
+
+
+def break_section(paths: ProjectPaths) -> None:
+    content = yaml.safe_load(paths.params.read_text())
+    content["train"]["corpora"] = {"ghost": {}}
+    paths.params.write_text(yaml.safe_dump(content, sort_keys=False))
+
+
 def break_runs(paths: ProjectPaths) -> None:
     paths.runs_database.write_bytes(b"this is no database " * 100)
 
@@ -176,8 +202,11 @@ def break_disk(paths: ProjectPaths) -> None:
 CASES: list[tuple[Callable[[ProjectPaths], None], str, str, bool]] = [
     (break_card, "card", "village", True),
     (break_params, "params", "ghost", True),
+    (break_section, "params", "ghost", True),
     (break_raw, "raw", "village", True),
     (break_documents, "documents", "village", True),
+    (break_prompts, "documents", "village", True),
+    (break_later_prompts, "documents", "village", True),
     (break_counts, "counts", "village", True),
     (break_recall, "recall", "village", True),
     (break_bytes, "index", "village", True),
@@ -193,6 +222,7 @@ CASES: list[tuple[Callable[[ProjectPaths], None], str, str, bool]] = [
     (break_dvc_out, "dvc", "corpora/village/generations.jsonl", False),  # needs a pipeline
     (break_dvc_manifest, "dvc", "corpora/village/manifest.json", False),
     (break_dvc_lock, "dvc", "dvc.lock", True),
+    (break_dvc_lock_otherwise, "dvc", "dvc.lock", True),
     (break_runs, "mlflow", "mlflow.db", True),
     (break_disk, "disk", ".", False),
 ]
@@ -291,3 +321,5 @@ def test_one_corpus_can_be_named(sick: ProjectPaths) -> None:
     assert len(examine(sick, "village")) == 1
     result = call(sick, "doctor", "nowhere")
     assert "needs a card" in str(result.exception)
+    for name in ("/etc", "../registry", "village+hamlet"):
+        assert "a corpus id has" in str(call(sick, "doctor", name).exception)
