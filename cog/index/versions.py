@@ -122,5 +122,5 @@ def sync_tree(folder: Path) -> None:
 
     :param folder: The folder.
     """
-    for path in sorted(folder.rglob("*")):
+    for path in (*sorted(folder.rglob("*")), folder):
         sync_folder(path)
