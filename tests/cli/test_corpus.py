@@ -87,6 +87,7 @@ def test_show_gives_card_counts_and_documents(built: ProjectPaths) -> None:
     assert document["text"] == first["text"]
     assert run(built, "show", "village", "--document", first["id"]).stdout == first["text"] + "\n"
     assert "no document 'none'" in fail(built, "show", "village", "--document", "none")
+    assert "no document '\\udcff'" in fail(built, "show", "village", "--document", "\udcff")
 
 
 def test_stats_count_what_is_prepared(built: ProjectPaths) -> None:
