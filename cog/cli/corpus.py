@@ -45,8 +45,8 @@ def list_corpora(ctx: click.Context, as_json: bool) -> None:
     """List the corpora that have a card."""
     paths = get_project(ctx)
     active = load_active(paths)
-    active_id = active.corpus if active else None
-    rows = [_describe_row(paths, each, active_id) for each in iter_corpus_ids(paths)]
+    active_ids = active.corpora if active else []
+    rows = [_describe_row(paths, each, active_ids) for each in iter_corpus_ids(paths)]
     if as_json:
         _echo_json(rows)
         return
@@ -57,7 +57,7 @@ def list_corpora(ctx: click.Context, as_json: bool) -> None:
         click.echo(f"{mark} {row['id']:<{width}}  {state:<8}  {row['error'] or row['title']}")
 
 
-def _describe_row(paths: ProjectPaths, corpus_id: str, active_id: str | None) -> dict[str, Any]:
+def _describe_row(paths: ProjectPaths, corpus_id: str, active_ids: list[str]) -> dict[str, Any]:
     corpus_paths = paths.corpus(corpus_id)
     row: dict[str, Any] = dict.fromkeys(("title", "language", "licence", "extends", "source"))
     error = None
@@ -75,7 +75,7 @@ def _describe_row(paths: ProjectPaths, corpus_id: str, active_id: str | None) ->
     return {
         "id": corpus_id,
         **row,
-        "is_active": corpus_id == active_id,
+        "is_active": corpus_id in active_ids,
         "is_prepared": corpus_paths.documents.exists(),
         "is_indexed": corpus_paths.manifest.exists(),
         "error": error,

@@ -58,7 +58,7 @@ def remove_corpus(paths: ProjectPaths, corpus_id: str, *, is_trial: bool) -> lis
     """
     check_corpus_id(corpus_id)
     active = load_active(paths)
-    if active is not None and corpus_id in active.corpus.split("+"):
+    if active is not None and corpus_id in active.corpora:
         raise RegistryError(
             f"corpus {corpus_id} must not be active to be removed",
             found=f"{active.corpus} is switched on",
@@ -101,7 +101,7 @@ def find_traces(paths: ProjectPaths, corpus_id: str) -> Traces:
     entries = [f"{paths.params.name}: {name}" for name in found]
     if any(path.startswith(f"corpora/{corpus_id}/") for path in load_outs(paths.dvc_lock)):
         entries.append(f"{paths.dvc_lock.name}: stages of {corpus_id}")
-    num_previous = sum(corpus_id in each.corpus.split("+") for each in load_previous(paths))
+    num_previous = sum(corpus_id in each.corpora for each in load_previous(paths))
     if num_previous:
         name = paths.active.relative_to(paths.root)
         entries.append(f"{name}: {num_previous} earlier switches to {corpus_id}")
