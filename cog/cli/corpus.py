@@ -1,6 +1,7 @@
 """``cog corpus``: ids and options go in, cards, documents and counts come out."""
 
 import json
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -191,7 +192,8 @@ def add_corpus(ctx: click.Context, /, as_json: bool, **options: Any) -> None:  #
 def remove_corpus(ctx: click.Context, corpus_id: str, dry_run: bool, as_json: bool) -> None:
     """Remove a corpus and every trace of it: card, entries, pointers, what was built, caches."""
     from cog.corpus.removal import remove_corpus as remove
-    from cog.index.locks import find_writer
+    from cog.index.locks import find_writer, hold_writing
+    from cog.progress import SilentProgress
 
     paths = get_project(ctx)
     holder = find_writer(paths.locks, corpus_id)
@@ -202,7 +204,11 @@ def remove_corpus(ctx: click.Context, corpus_id: str, dry_run: bool, as_json: bo
             run=f"wait for it, or stop it, then cog corpus remove {corpus_id}",
             about=corpus_id,
         )
-    gone = remove(paths, corpus_id, is_trial=dry_run)
+
+    def hold() -> AbstractContextManager[None]:
+        return hold_writing(paths.locks, corpus_id, progress=SilentProgress())
+
+    gone = remove(paths, corpus_id, is_trial=dry_run, hold=hold)
     if as_json:
         _echo_json({"corpus": corpus_id, "removed": gone, "is_dry_run": dry_run})
         return

@@ -1,9 +1,12 @@
 """Removing a corpus leaves no trace, and a trial leaves everything."""
 
+import contextlib
+import fcntl
 import hashlib
 import json
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,9 +15,11 @@ import yaml
 from cog.corpus.dvc_cache import find_cached_files
 from cog.corpus.removal import remove_corpus
 from cog.errors import CorpusNotFoundError, ParamsError, RegistryError
+from cog.params_edit import remove_lock_entries
 from cog.paths import ProjectPaths
 from cog.records import Active
 from cog.registry import forget_previous, load_active, load_previous, switch_active
+from tests.calling import call_json
 from tests.tiny_project import write_yaml
 
 
@@ -123,6 +128,37 @@ def test_a_cache_that_other_projects_may_use_is_left_alone(full: ProjectPaths) -
     (full.root / ".dvc" / "config").write_text("[cache]\n    dir = ../../shared\n")
     shutil.copytree(full.root / ".dvc" / "cache", full.root.parent / "shared")
     assert find_cached_files(full, "hamlet") == []
+
+
+def test_what_is_switched_on_meanwhile_is_not_removed(full: ProjectPaths) -> None:
+    @contextlib.contextmanager
+    def hold() -> Iterator[None]:  # as a process that had the locks until now
+        switch_active(full, Active("hamlet", "1", "m", "now"))
+        yield
+
+    with pytest.raises(RegistryError, match="must not be active"):
+        remove_corpus(full, "hamlet", is_trial=False, hold=hold)
+    assert full.card("hamlet").is_file()
+    assert full.corpus("hamlet").root.is_dir()
+
+
+def test_nobody_builds_a_corpus_or_switches_to_it_while_it_goes(
+    full: ProjectPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+
+    def look(path: Path, *words: object) -> bool:
+        for name in ("hamlet-build.lock", "hamlet-versions.lock"):
+            with (full.locks / name).open() as file, pytest.raises(BlockingIOError):
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        seen.append(path)
+        return remove_lock_entries(path, "hamlet")
+
+    monkeypatch.setattr("cog.corpus.removal.remove_lock_entries", look)
+    planned = call_json(full, "corpus", "remove", "hamlet", "--dry-run")["removed"]
+    assert call_json(full, "corpus", "remove", "hamlet")["removed"] == planned
+    assert seen == [full.dvc_lock]
+    assert [path.name for path in full.locks.glob("hamlet*")] == ["hamlet-two-build.lock"]
 
 
 def test_a_corpus_in_the_active_union_is_not_removed(full: ProjectPaths) -> None:
