@@ -1,8 +1,8 @@
 """Checks of one corpus: an id goes in, what is wrong comes out; nothing is written."""
 
-import os
 from collections.abc import Iterator
 
+from cog.atomic import is_running
 from cog.corpus.documents import DocumentStore, documents_digest
 from cog.corpus.manage import check_corpus
 from cog.doctor.records import Finding, from_error
@@ -143,21 +143,6 @@ def find_strays(paths: ProjectPaths) -> Iterator[Finding]:
             name = folder.relative_to(paths.root)
             run = f"cog corpus remove {folder.name}" if len(parts) == 1 else f"rm -r {name}"
             yield Finding("orphan", str(name), "no card has this id", run)
-
-
-def is_running(process_id: str) -> bool:
-    """Whether a process runs on this machine.
-
-    :param process_id: Its number, as text.
-    :returns: True if it does.
-    """
-    try:
-        os.kill(int(process_id), 0)
-    except (ValueError, ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 def _check_counts(manifest: Manifest, params: Params) -> Iterator[Finding]:

@@ -8,6 +8,7 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
+from cog.atomic import is_running
 from cog.cards import check_corpus_id
 from cog.corpus.dvc_cache import get_dvc_cache
 from cog.doctor.corpora import (
@@ -15,7 +16,6 @@ from cog.doctor.corpora import (
     check_files,
     check_leftovers,
     find_strays,
-    is_running,
 )
 from cog.doctor.records import Finding, from_error
 from cog.dvc_lock import is_readable, load_outs
