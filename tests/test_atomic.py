@@ -1,4 +1,4 @@
-"""Atomic writes: a file is the old one or the new one, and killed writers leave nothing for long."""
+"""Atomic writes: a file is the old one or the new one; what killed writers left goes."""
 
 import os
 import signal

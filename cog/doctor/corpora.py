@@ -81,15 +81,16 @@ def check_corpus_index(
         yield from_error("index", corpus_id, error)
         return
     yield from _check_counts(manifest, params)
-    try:
-        check_index(corpus, model_fingerprint=fingerprint, documents_digest=_read_digest(corpus))
-        if not is_quick:
-            folder = corpus.index / manifest.folder
-            uri = "" if folder.is_dir() else get_index_uri(corpus)
-            with PhraseIndex(folder, manifest, uri=uri) as index:  # no lock: that would be written
-                verify_index(index, progress=progress)
-    except CogError as error:
-        yield from_error("index", corpus_id, error)
+    while True:
+        try:
+            _check_tables(corpus, manifest, fingerprint, progress=progress, is_quick=is_quick)
+        except CogError as error:
+            newer = _find_newer(corpus, manifest)
+            if newer is not None:  # a build has put it in place, and removed what was read
+                manifest = newer
+                continue
+            yield from_error("index", corpus_id, error)
+        break
     for place, kept in iter_kept(corpus):
         try:
             check_index(place, model_fingerprint=None, documents_digest=None)
@@ -143,6 +144,30 @@ def find_strays(paths: ProjectPaths) -> Iterator[Finding]:
             name = folder.relative_to(paths.root)
             run = f"cog corpus remove {folder.name}" if len(parts) == 1 else f"rm -r {name}"
             yield Finding("orphan", str(name), "no card has this id", run)
+
+
+def _check_tables(
+    corpus: CorpusPaths,
+    manifest: Manifest,
+    fingerprint: str | None,
+    *,
+    progress: Progress,
+    is_quick: bool,
+) -> None:
+    check_index(corpus, model_fingerprint=fingerprint, documents_digest=_read_digest(corpus))
+    if not is_quick:
+        folder = corpus.index / manifest.folder
+        uri = "" if folder.is_dir() else get_index_uri(corpus)
+        with PhraseIndex(folder, manifest, uri=uri) as index:  # no lock: that would be written
+            verify_index(index, progress=progress)
+
+
+def _find_newer(corpus: CorpusPaths, manifest: Manifest) -> Manifest | None:
+    try:
+        found = load_manifest(corpus)
+    except CogError:
+        return None
+    return found if found != manifest else None
 
 
 def _check_counts(manifest: Manifest, params: Params) -> Iterator[Finding]:

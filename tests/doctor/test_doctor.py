@@ -16,7 +16,12 @@ import yaml
 from click.testing import CliRunner, Result
 
 from cog.cli.main import cli
+from cog.doctor import project
+from cog.index import store
+from cog.index.project import build_corpus_index
+from cog.params import load_params
 from cog.paths import ProjectPaths
+from cog.progress import SilentProgress
 from tests.built_project import build_corpus
 
 
@@ -298,11 +303,33 @@ def test_vectors_that_are_not_finite_are_named(sick: ProjectPaths) -> None:
 
 def test_a_running_build_is_no_finding(sick: ProjectPaths) -> None:
     from cog.index.locks import hold_writer_lock
-    from cog.progress import SilentProgress
 
     break_building(sick)
     with hold_writer_lock(sick.locks, "village", progress=SilentProgress()):
         assert examine(sick) == []
+
+
+def test_a_build_that_ends_meanwhile_is_no_finding(
+    sick: ProjectPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(store.ROWS_PER_BATCH, store.WORDS, 4)  # so that there are rows left to read
+    built: list[str] = []
+
+    class Building(SilentProgress):
+        def advance(self, amount: int) -> None:
+            if not built:  # rows are being read
+                report = build_corpus_index(
+                    sick,
+                    "village",
+                    params=load_params(sick.params),
+                    progress=SilentProgress(),
+                    force=True,
+                )
+                built.append(report.manifest.folder)
+
+    before = manifest_of(sick)["folder"]
+    assert project.examine(sick, "village", progress=Building(), is_quick=False) == []
+    assert built not in ([], [before])
 
 
 def test_runs_in_a_folder_of_files_are_named(
