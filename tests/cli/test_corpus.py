@@ -118,6 +118,8 @@ def test_add_takes_a_folder(project: ProjectPaths, tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "one.txt").write_text("One note.", encoding="utf-8")
     (folder / "two.txt").write_text("Two notes.", encoding="utf-8")
+    (folder / ".hidden").mkdir()
+    (folder / ".hidden" / "state.json").write_text("{}")
     added = read_json(project, "add", "notes", folder, "--licence", "CC0-1.0", "--title", "Notes")
     assert added["first_document"]["text"] == "One note."
     assert added["card"]["format"]["documents"] == "file"
