@@ -15,10 +15,7 @@ def read_outs(text: str) -> dict[str, str]:
     :param text: Content of dvc.lock; what is not DVC's is passed over.
     :returns: Checksums by path; that of a folder ends in ``.dir``.
     """
-    try:
-        content = yaml.load(text, Loader=_Loader)
-    except (yaml.YAMLError, ValueError):
-        return {}
+    content = _parse(text)
     stages = content.get("stages") if isinstance(content, dict) else None
     found: dict[str, str] = {}
     for stage in stages.values() if isinstance(stages, dict) else ():
@@ -39,3 +36,26 @@ def load_outs(path: Path) -> dict[str, str]:
         return read_outs(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError):
         return {}
+
+
+def is_readable(path: Path) -> bool:
+    """Tell whether DVC can read its lock.
+
+    :param path: dvc.lock.
+    :returns: Whether it holds stages, or is not there.
+    """
+    try:
+        content = _parse(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return True
+    except (OSError, UnicodeDecodeError):
+        return False
+    stages = content.get("stages") if isinstance(content, dict) else None
+    return isinstance(stages, dict) and all(isinstance(each, dict) for each in stages.values())
+
+
+def _parse(text: str) -> object:
+    try:
+        return yaml.load(text, Loader=_Loader)
+    except (yaml.YAMLError, ArithmeticError, LookupError, RecursionError, ValueError):
+        return None  # what is not YAML, or holds a value that YAML cannot build

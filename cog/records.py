@@ -121,8 +121,8 @@ class Prompt:
 class Active:
     """What is switched on.
 
-    :param corpus: Corpus id.
-    :param index: Digest of the index.
+    :param corpus: Corpus id, or several joined with ``+``.
+    :param index: Digest of the index, of each part of a union.
     :param model: Fingerprint of the model.
     :param switched_at: When, ISO 8601 in UTC.
     :param model_folder: Where the model lay, relative to the project; empty where the record does
@@ -134,6 +134,14 @@ class Active:
     model: str
     switched_at: str
     model_folder: str = ""
+
+    @property
+    def corpora(self) -> list[str]:
+        """The corpora it names: one, or the parts of a union.
+
+        :returns: Corpus ids in order.
+        """
+        return self.corpus.split("+")
 
 
 @dataclass(frozen=True, slots=True)

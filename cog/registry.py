@@ -251,7 +251,7 @@ def forget_previous(paths: ProjectPaths, corpus_id: str) -> int:
         return 0
     with _lock_active(paths):
         active, previous = _load_history(paths)
-        kept = [each for each in previous if corpus_id not in each.corpus.split("+")]
+        kept = [each for each in previous if corpus_id not in each.corpora]
         if active is not None and len(kept) < len(previous):
             _save_history(paths, active, kept)
         return len(previous) - len(kept)

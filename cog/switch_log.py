@@ -6,6 +6,7 @@ import os
 import subprocess
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
+from typing import Any
 
 from cog.paths import ProjectPaths
 from cog.records import Active
@@ -41,11 +42,20 @@ def load_history(paths: ProjectPaths) -> tuple[list[HistoryEntry], int]:
     lines = paths.history.read_bytes().splitlines() if paths.history.is_file() else []
     for line in lines:
         try:
-            content = json.loads(line)
-            entries.append(HistoryEntry(**{each.name: content[each.name] for each in _ENTRY}))
-        except (ValueError, KeyError, TypeError):
+            entries.append(_read_entry(json.loads(line)))
+        except (ValueError, KeyError, TypeError, RecursionError):
             num_broken += bool(line.strip())
     return entries, num_broken
+
+
+def _read_entry(content: Any) -> HistoryEntry:  # noqa: ANN401
+    entry = HistoryEntry(**{each.name: content[each.name] for each in _ENTRY})
+    texts: list[object] = [entry.time, entry.who, entry.command]
+    for active in (entry.before, entry.after):
+        texts += [active[name] for name in _IDENTITY] if active is not None else []
+    if not all(isinstance(each, str) for each in texts):
+        raise TypeError("not as it is written")
+    return entry
 
 
 _ENTRY = fields(HistoryEntry)

@@ -222,7 +222,7 @@ def test_convert_cached_refuses_a_key_that_is_no_name(key: str) -> None:
 
 
 SLOW_BUILD = """
-    import sys, time
+    import os, sys, time
     from pathlib import Path
     from cog import assets
 
@@ -231,7 +231,8 @@ SLOW_BUILD = """
             log.write("built ")
         (folder / "half").write_text("h")
         print("inside", flush=True)
-        time.sleep(float(sys.argv[2]))
+        while not os.path.exists(sys.argv[2]):
+            time.sleep(0.01)
         (folder / "whole").write_text("w")
 
     class Talk:
@@ -244,7 +245,7 @@ SLOW_BUILD = """
 
 
 def test_killed_build_leaves_nothing_half_done(cache: Path, tmp_path: Path) -> None:
-    process = start(SLOW_BUILD, str(tmp_path / "log"), "60")
+    process = start(SLOW_BUILD, str(tmp_path / "log"), str(tmp_path / "never"))
     assert process.stdout is not None
     assert process.stdout.readline() == "inside\n"
     process.send_signal(signal.SIGKILL)
@@ -258,13 +259,19 @@ def test_killed_build_leaves_nothing_half_done(cache: Path, tmp_path: Path) -> N
 
 
 def test_two_processes_at_once_build_once(cache: Path, tmp_path: Path) -> None:
-    first = start(SLOW_BUILD, str(tmp_path / "log"), "1.5")
-    assert first.stdout is not None
-    assert first.stdout.readline() == "inside\n"
-    second = start(SLOW_BUILD, str(tmp_path / "log"), "0")
-    said, _ = second.communicate(timeout=60)
-    first.communicate(timeout=60)
-    assert "waiting for another process that makes key-v1" in said
+    words = (str(tmp_path / "log"), str(tmp_path / "go-on"))
+    first, second = start(SLOW_BUILD, *words), None
+    try:
+        assert first.stdout is not None
+        assert first.stdout.readline() == "inside\n"
+        second = start(SLOW_BUILD, *words)
+        assert second.stdout is not None
+        assert "waiting for another process that makes key-v1" in second.stdout.readline()
+    finally:
+        (tmp_path / "go-on").touch()
+        for each in (first, second):
+            if each is not None:
+                each.communicate(timeout=60)
     assert (tmp_path / "log").read_text() == "built "
     assert (cache / "converted" / "key-v1" / "whole").read_text() == "w"
 

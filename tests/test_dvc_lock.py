@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from cog.dvc_lock import load_outs, read_outs
+from cog.dvc_lock import is_readable, load_outs, read_outs
 
 LOCK = """
 schema: '2.0'
@@ -31,3 +31,15 @@ def test_outs_are_read_by_path(tmp_path: Path) -> None:
 def test_text_that_is_not_a_lock_names_nothing() -> None:
     for text in ("", "[", "stages: 3", "- a", "stages: {a: {outs: 3}}"):
         assert read_outs(text) == {}
+
+
+def test_a_lock_without_stages_is_not_readable(tmp_path: Path) -> None:
+    path = tmp_path / "dvc.lock"
+    assert is_readable(path)
+    path.write_text(LOCK.replace("broken: 3", "broken: {}"))
+    assert is_readable(path)
+    for text in ("", "[", "words", "stages: 3", "- a", "stages: {a: 3}", "stages: 2026-99-99"):
+        path.write_text(text)
+        assert not is_readable(path), text
+    path.write_bytes(b"\xff")
+    assert not is_readable(path)

@@ -6,7 +6,12 @@ import pytest
 import yaml
 
 from cog.errors import ParamsError
-from cog.params_edit import add_corpus_entry, remove_corpus_entry, remove_lock_entries
+from cog.params_edit import (
+    add_corpus_entry,
+    find_corpus_entries,
+    remove_corpus_entries,
+    remove_lock_entries,
+)
 
 TEXT = """# top
 corpora: # what is built
@@ -43,14 +48,14 @@ def test_an_entry_is_added_and_the_rest_stays(params: Path) -> None:
 
 def test_adding_and_removing_gives_the_same_bytes(params: Path) -> None:
     add_corpus_entry(params, "new", "new")
-    assert remove_corpus_entry(params, "new")
+    assert remove_corpus_entries(params, "new") == ["corpora.new"]
     assert params.read_text(encoding="utf-8") == TEXT
-    assert not remove_corpus_entry(params, "new")
+    assert remove_corpus_entries(params, "new") == []
 
 
 def test_the_last_entry_leaves_an_empty_mapping(params: Path) -> None:
-    remove_corpus_entry(params, "wiki-mini")
-    remove_corpus_entry(params, "law")
+    remove_corpus_entries(params, "wiki-mini")
+    remove_corpus_entries(params, "law")
     content = yaml.safe_load(params.read_text(encoding="utf-8"))
     assert content["corpora"] == {}
     assert "# the small one" in params.read_text(encoding="utf-8")
@@ -88,3 +93,49 @@ def test_the_lock_forgets_one_corpus(tmp_path: Path) -> None:
     assert remove_lock_entries(path, "law")
     content = yaml.safe_load(path.read_text(encoding="utf-8"))
     assert content == {"schema": "2.0", "stages": {"fetch@law-mt": {"cmd": "y"}}}
+
+
+STAGES = """corpora:
+  law:
+    root: law
+datastore:
+  corpora: {law: {}, wiki: {a: 1}} # those that ask for one
+  top_k: 8
+train:
+  # what is trained on
+  corpora:
+    wiki: {}
+    "law": {} # the last
+  profile: tiny
+"""
+
+
+def test_entries_of_a_corpus_go_from_every_section(params: Path) -> None:
+    params.write_text(STAGES, encoding="utf-8")
+    names = ["corpora.law", "datastore.corpora.law", "train.corpora.law"]
+    assert find_corpus_entries(params, "law") == names
+    assert remove_corpus_entries(params, "law") == names
+    wanted = STAGES.replace("corpora:\n  law:\n    root: law\n", "corpora: {}\n")
+    wanted = wanted.replace("{law: {}, wiki: {a: 1}}", "{wiki: {a: 1}}")
+    assert params.read_text(encoding="utf-8") == wanted.replace('    "law": {} # the last\n', "")
+    assert remove_corpus_entries(params, "wiki") == ["datastore.corpora.wiki", "train.corpora.wiki"]
+    text = params.read_text(encoding="utf-8")
+    assert "  corpora: {} # those that ask for one\n" in text
+    assert "  corpora: {}\n  profile: tiny\n" in text
+
+
+def test_a_section_that_cannot_be_edited_leaves_the_file_as_it_is(params: Path) -> None:
+    text = STAGES.replace("  corpora: {law", "  ? corpora\n  : {law")
+    params.write_text(text, encoding="utf-8")
+    with pytest.raises(ParamsError, match=r"edit corpora in params.yaml by hand"):
+        remove_corpus_entries(params, "law")
+    assert params.read_text(encoding="utf-8") == text
+
+
+@pytest.mark.parametrize("text", ["", "words", "- a", "{[", "stages: [1]", "stages: {fetch@a: 3}"])
+def test_a_lock_that_dvc_cannot_read_is_left_alone(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "dvc.lock"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(ParamsError, match="next: git checkout dvc.lock, or rm dvc.lock"):
+        remove_lock_entries(path, "a")
+    assert path.read_text(encoding="utf-8") == text

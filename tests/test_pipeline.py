@@ -7,14 +7,15 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from cog.index.locks import hold_writer_lock
 from cog.paths import ProjectPaths
+from cog.progress import SilentProgress
 from tests.model_fixtures import make_tiny_model
 from tests.tiny_project import VILLAGE_CARD, write_yaml
 
@@ -152,22 +153,22 @@ def test_killed_index_stage_leaves_the_old_index_serving(pipeline: ProjectPaths)
     digest = json.loads(before)["digest"]
     edit(pipeline.params, "index", "vector_dtype", value="float16")
     folder = Path(sys.executable).parent
-    process = subprocess.Popen(
-        [folder / "dvc", "repro", "index@village"],
-        cwd=pipeline.root,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        env={**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"},
-        start_new_session=True,
-    )
-    assert process.stdout is not None
-    for line in process.stdout:
-        if line.startswith("> python workflows/index.py"):
-            break
-    time.sleep(0.5)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
+    # held, so that the stage cannot end before it is killed, however fast the machine is
+    with hold_writer_lock(pipeline.locks, "village", progress=SilentProgress()):
+        process = subprocess.Popen(
+            [folder / "dvc", "repro", "index@village"],
+            cwd=pipeline.root,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env={**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"},
+            start_new_session=True,
+        )
+        assert process.stdout is not None
+        said = next((line for line in process.stdout if "another process builds" in line), "")
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+    assert said
     assert corpus.manifest.read_bytes() == before
     assert any(digest.startswith(path.name) for path in corpus.index.iterdir())
 

@@ -1,6 +1,7 @@
 """``cog corpus``: ids and options go in, cards, documents and counts come out."""
 
 import json
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,8 +46,8 @@ def list_corpora(ctx: click.Context, as_json: bool) -> None:
     """List the corpora that have a card."""
     paths = get_project(ctx)
     active = load_active(paths)
-    active_id = active.corpus if active else None
-    rows = [_describe_row(paths, each, active_id) for each in iter_corpus_ids(paths)]
+    active_ids = active.corpora if active else []
+    rows = [_describe_row(paths, each, active_ids) for each in iter_corpus_ids(paths)]
     if as_json:
         _echo_json(rows)
         return
@@ -57,7 +58,7 @@ def list_corpora(ctx: click.Context, as_json: bool) -> None:
         click.echo(f"{mark} {row['id']:<{width}}  {state:<8}  {row['error'] or row['title']}")
 
 
-def _describe_row(paths: ProjectPaths, corpus_id: str, active_id: str | None) -> dict[str, Any]:
+def _describe_row(paths: ProjectPaths, corpus_id: str, active_ids: list[str]) -> dict[str, Any]:
     corpus_paths = paths.corpus(corpus_id)
     row: dict[str, Any] = dict.fromkeys(("title", "language", "licence", "extends", "source"))
     error = None
@@ -75,7 +76,7 @@ def _describe_row(paths: ProjectPaths, corpus_id: str, active_id: str | None) ->
     return {
         "id": corpus_id,
         **row,
-        "is_active": corpus_id == active_id,
+        "is_active": corpus_id in active_ids,
         "is_prepared": corpus_paths.documents.exists(),
         "is_indexed": corpus_paths.manifest.exists(),
         "error": error,
@@ -191,7 +192,8 @@ def add_corpus(ctx: click.Context, /, as_json: bool, **options: Any) -> None:  #
 def remove_corpus(ctx: click.Context, corpus_id: str, dry_run: bool, as_json: bool) -> None:
     """Remove a corpus and every trace of it: card, entries, pointers, what was built, caches."""
     from cog.corpus.removal import remove_corpus as remove
-    from cog.index.locks import find_writer
+    from cog.index.locks import find_writer, hold_writing
+    from cog.progress import SilentProgress
 
     paths = get_project(ctx)
     holder = find_writer(paths.locks, corpus_id)
@@ -202,7 +204,11 @@ def remove_corpus(ctx: click.Context, corpus_id: str, dry_run: bool, as_json: bo
             run=f"wait for it, or stop it, then cog corpus remove {corpus_id}",
             about=corpus_id,
         )
-    gone = remove(paths, corpus_id, is_trial=dry_run)
+
+    def hold() -> AbstractContextManager[None]:
+        return hold_writing(paths.locks, corpus_id, progress=SilentProgress())
+
+    gone = remove(paths, corpus_id, is_trial=dry_run, hold=hold)
     if as_json:
         _echo_json({"corpus": corpus_id, "removed": gone, "is_dry_run": dry_run})
         return

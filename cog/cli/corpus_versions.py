@@ -5,9 +5,8 @@ from dataclasses import asdict
 
 import click
 
-from cog.cli.main import get_project
+from cog.cli.main import get_project_of
 from cog.params import load_params
-from cog.registry import load_card
 
 MAX_NAMED = 10  # documents of a kind that are named where people read
 
@@ -20,8 +19,7 @@ def versions(ctx: click.Context, corpus_id: str, as_json: bool) -> None:
     """List the built versions of a corpus: digest, git revision, counts, and where each is."""
     from cog.index.resolve import KEPT, list_versions
 
-    paths = get_project(ctx)
-    load_card(paths, corpus_id)
+    paths = get_project_of(ctx, corpus_id)
     found = list_versions(paths, corpus_id)
     if as_json:
         click.echo(json.dumps([asdict(each) for each in found], ensure_ascii=False))
@@ -61,8 +59,7 @@ def diff(
     """
     from cog.index.diff import compare_versions
 
-    paths = get_project(ctx)
-    load_card(paths, corpus_id)
+    paths = get_project_of(ctx, corpus_id)
     params = load_params(paths.params)
     found = compare_versions(paths, corpus_id, params=params, before=before, after=after)
     if as_json:

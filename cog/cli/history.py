@@ -6,6 +6,7 @@ from dataclasses import asdict
 import click
 
 from cog.cli.main import get_project
+from cog.index.unions import shorten_digest
 from cog.registry import load_active
 from cog.switch_log import HistoryEntry, is_same, load_history
 
@@ -40,4 +41,4 @@ def _format(entry: HistoryEntry) -> str:
 def _name(active: dict[str, str] | None) -> str:
     if not active:
         return "nothing"
-    return f"{active.get('corpus')} (index {str(active.get('index'))[:16]})"
+    return f"{active['corpus']} (index {shorten_digest(active['index'], 16)})"

@@ -5,13 +5,12 @@ from dataclasses import asdict
 
 import click
 
-from cog.cli.main import get_project
+from cog.cli.main import get_project_of
 from cog.decoding.tuning import load_tuning_state
 from cog.index.manifest import load_manifest
 from cog.index.records import Manifest
 from cog.params import load_params
 from cog.progress import show_progress
-from cog.registry import load_card
 
 
 @click.group("index")
@@ -37,9 +36,8 @@ def build(ctx: click.Context, corpus_id: str, force: bool, device: str, as_json:
     from cog.index.activation import get_model_folder
     from cog.index.project import build_corpus_index, count_corpus_words
 
-    paths = get_project(ctx)
+    paths = get_project_of(ctx, corpus_id)
     params = load_params(paths.params)
-    load_card(paths, corpus_id)
     total = count_corpus_words(paths, corpus_id)
     with show_progress(f"index {corpus_id}", total=total, unit="words") as progress:
         report = build_corpus_index(
@@ -68,8 +66,7 @@ def build(ctx: click.Context, corpus_id: str, force: bool, device: str, as_json:
 @click.pass_context
 def info(ctx: click.Context, corpus_id: str, as_json: bool) -> None:
     """Print what the index of a corpus states about itself, and what was tuned for it."""
-    paths = get_project(ctx)
-    load_card(paths, corpus_id)
+    paths = get_project_of(ctx, corpus_id)
     place = paths.corpus(corpus_id)
     manifest = load_manifest(place)
     tuning = load_tuning_state(place, index=manifest.digest, model=manifest.model)
@@ -88,9 +85,8 @@ def verify(ctx: click.Context, corpus_id: str, as_json: bool) -> None:
     """Check every file, row and word of an index against its manifest and its documents."""
     from cog.index.project import verify_corpus_index
 
-    paths = get_project(ctx)
+    paths = get_project_of(ctx, corpus_id)
     params = load_params(paths.params)
-    load_card(paths, corpus_id)
     total = load_manifest(paths.corpus(corpus_id)).num_words
     with show_progress(f"verify {corpus_id}", total=total, unit="words") as progress:
         report = verify_corpus_index(paths, corpus_id, params=params, progress=progress)
@@ -146,8 +142,7 @@ def push(ctx: click.Context, corpus_id: str, as_json: bool) -> None:
     """Copy the index of a corpus to the object store that its card or COG_INDEX_URI names."""
     from cog.index.remote import push_index
 
-    paths = get_project(ctx)
-    load_card(paths, corpus_id)
+    paths = get_project_of(ctx, corpus_id)
     with show_progress(f"push {corpus_id}", total=None, unit="bytes") as progress:
         manifest = push_index(paths, corpus_id, progress=progress)
     _say_moved("pushed", manifest, as_json=as_json)
@@ -162,8 +157,7 @@ def pull(ctx: click.Context, corpus_id: str, has_tables: bool, as_json: bool) ->
     """Take an index from the object store: the manifest, and its tables if asked."""
     from cog.index.remote import pull_index
 
-    paths = get_project(ctx)
-    load_card(paths, corpus_id)
+    paths = get_project_of(ctx, corpus_id)
     with show_progress(f"pull {corpus_id}", total=None, unit="bytes") as progress:
         manifest = pull_index(paths, corpus_id, has_tables=has_tables, progress=progress)
     _say_moved("pulled", manifest, as_json=as_json)

@@ -92,6 +92,21 @@ def get_project(ctx: click.Context) -> ProjectPaths:
     return find_project(ctx.find_object(Path) or Path())
 
 
+def get_project_of(ctx: click.Context, corpus_id: str) -> ProjectPaths:
+    """The project, in which a corpus must have a card.
+
+    :param ctx: Click's context.
+    :param corpus_id: The corpus.
+    :returns: The project's paths.
+    :raises RegistryError: If there is no such card, or it breaks the schema.
+    """
+    from cog.registry import load_card  # YAML is not needed for --help
+
+    paths = get_project(ctx)
+    load_card(paths, corpus_id)
+    return paths
+
+
 def main() -> None:
     """Run the command line and turn stated failures into one line and exit 1."""
     # threads that spin while they wait make torch several times slower on a machine that is shared

@@ -1,6 +1,7 @@
 """Documents and prompts at rest: records go in and come out of Parquet files, streamed."""
 
 import hashlib
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, fields
 from operator import attrgetter
@@ -16,6 +17,7 @@ from cog.errors import CorpusError
 from cog.records import Document, Prompt
 
 REPORT_KEY = b"cog"
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
 ROWS_PER_GROUP = 4096
 BYTES_PER_GROUP = 8 << 20  # a row group is closed early, so that memory stays bounded
 
@@ -141,7 +143,9 @@ class DocumentStore:
         :returns: The document.
         :raises CorpusError: If there is none of this id.
         """
-        for group in range(self._file.num_row_groups):
+        # what a shell passes on may be no text at all, and then no document has it
+        is_text = document_id.isascii() or not _SURROGATE.search(document_id)
+        for group in range(self._file.num_row_groups if is_text else 0):
             ids = self._file.read_row_group(group, columns=["document_id"]).column(0)
             position = ids.index(pa.scalar(document_id, pa.string())).as_py()
             if position >= 0:

@@ -69,7 +69,7 @@ def list_source_files(
 
 def _list_folder(folder: Path, *, members: Sequence[str] | None, card_format: Format) -> list[str]:
     kinds = [card_format.kind, *([card_format.local.kind] if card_format.local else [])]
-    names = sorted(_walk(folder))
+    names = sorted(iter_file_names(folder))
     # Files of the card's own kind come first, those of its local form where there is none.
     for kind in kinds:
         found = [name for name in names if _is_member(name, members=members, kind=kind)]
@@ -86,8 +86,13 @@ def _list_folder(folder: Path, *, members: Sequence[str] | None, card_format: Fo
     )
 
 
-def _walk(folder: Path) -> Iterator[str]:
-    # Linked folders are followed, each folder once; what cannot be listed is an error.
+def iter_file_names(folder: Path) -> Iterator[str]:
+    """Name the files of a folder and of those in it; linked folders are followed, each once.
+
+    :param folder: The folder.
+    :yields: Names below it; hidden files, and what lies in hidden folders, are passed over.
+    :raises CorpusError: If a folder cannot be listed.
+    """
     seen: set[tuple[int, int]] = set()
 
     def refuse(error: OSError) -> None:

@@ -20,7 +20,7 @@ from cog.corpus.tally import Tally
 from cog.errors import CogError, CorpusError, RegistryError
 from cog.params import load_params
 from cog.params_edit import add_corpus_entry
-from cog.paths import ProjectPaths
+from cog.paths import CorpusPaths, ProjectPaths
 from cog.records import Document
 from cog.registry import (
     load_resolved_card,
@@ -142,7 +142,7 @@ def check_corpus(paths: ProjectPaths, corpus_id: str) -> list[Finding]:
             note("raw", False, str(error))
     if corpus_paths.documents.exists():
         try:
-            note("documents", True, f"{_check_documents(corpus_paths.documents)} documents")
+            note("documents", True, f"{_check_documents(corpus_paths)} documents")
         except CogError as error:
             note("documents", False, str(error))
     return findings
@@ -160,17 +160,22 @@ def _check_sums(raw: Path, record: SourceRecord) -> None:
             )
 
 
-def _check_documents(path: Path) -> int:
-    from cog.corpus.documents import DocumentStore, digest_records
+def _check_documents(corpus_paths: CorpusPaths) -> int:
+    from cog.corpus.documents import DocumentStore, digest_records, load_prompts
 
-    store = DocumentStore(path)
+    store = DocumentStore(corpus_paths.documents)
     report = store.load_report()
-    found = digest_records(store.iter_documents())
-    if found != report.digest:
+    _check_digest(corpus_paths.documents, digest_records(store.iter_documents()), report.digest)
+    prompts = digest_records(load_prompts(corpus_paths.prompts))
+    _check_digest(corpus_paths.prompts, prompts, report.prompts_digest)
+    return store.num_documents
+
+
+def _check_digest(path: Path, found: str, wanted: str) -> None:
+    if found != wanted:
         raise CorpusError(
-            f"{path.name} must have the digest of its report",
-            found=f"{found[:16]} instead of {report.digest[:16]}",
+            f"{path.name} must have the digest of the corpus's report",
+            found=f"{found[:16]} instead of {wanted[:16]}",
             run=f"cog corpus prepare {path.parent.name}",
             about=str(path),
         )
-    return store.num_documents

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from cog.cards import Card, parse_card
+from cog.corpus.local_files import iter_file_names
 from cog.corpus.sources import SUFFIXES, find_kind
 from cog.errors import CorpusError
 
@@ -171,8 +172,8 @@ def _read_hub_name(new: NewCorpus) -> dict[str, Any]:
 
 
 def _guess_kind(path: Path) -> str:
-    files = [path] if path.is_file() else sorted(path.rglob("*"))
-    kinds = {find_kind(file.name) for file in files if file.is_file() and file.name[0] != "."}
+    names = [path.name] if path.is_file() else iter_file_names(path)
+    kinds = {find_kind(name) for name in names}
     kinds.discard(None)
     if len(kinds) == 1:
         return kinds.pop() or ""

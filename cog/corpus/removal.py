@@ -4,7 +4,8 @@ import contextlib
 import json
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,8 +13,7 @@ from cog.cards import check_corpus_id
 from cog.corpus.dvc_cache import find_cached_files
 from cog.dvc_lock import load_outs
 from cog.errors import CorpusNotFoundError, RegistryError
-from cog.params import load_params
-from cog.params_edit import remove_corpus_entry, remove_lock_entries
+from cog.params_edit import find_corpus_entries, remove_corpus_entries, remove_lock_entries
 from cog.paths import ProjectPaths
 from cog.registry import check_childless, forget_previous, load_active, load_previous
 
@@ -45,7 +45,13 @@ class Traces:
         return lines
 
 
-def remove_corpus(paths: ProjectPaths, corpus_id: str, *, is_trial: bool) -> list[str]:
+def remove_corpus(
+    paths: ProjectPaths,
+    corpus_id: str,
+    *,
+    is_trial: bool,
+    hold: Callable[[], AbstractContextManager[object]] = contextlib.nullcontext,
+) -> list[str]:
     """Remove a corpus and every trace of it: card, entries, pointers, all that was built, caches.
 
     ``registry/history.jsonl`` keeps its lines, MLflow its runs, git its commits.
@@ -53,19 +59,13 @@ def remove_corpus(paths: ProjectPaths, corpus_id: str, *, is_trial: bool) -> lis
     :param paths: The project.
     :param corpus_id: The corpus.
     :param is_trial: Whether to say only what would go.
+    :param hold: Keeps others from building the corpus and from switching to it meanwhile.
     :returns: What is gone, or would be.
     :raises RegistryError: If it is active, alone or in a union, or another corpus extends it.
     :raises CorpusNotFoundError: If there is nothing of it.
     """
     check_corpus_id(corpus_id)
-    active = load_active(paths)
-    if active is not None and corpus_id in active.corpus.split("+"):
-        raise RegistryError(
-            f"corpus {corpus_id} must not be active to be removed",
-            found=f"{active.corpus} is switched on",
-            run="cog switch --corpus OTHER, or cog rollback",
-            about=corpus_id,
-        )
+    _check_inactive(paths, corpus_id)
     check_childless(paths, corpus_id)
     traces = find_traces(paths, corpus_id)
     gone = traces.describe(paths.root)
@@ -75,20 +75,37 @@ def remove_corpus(paths: ProjectPaths, corpus_id: str, *, is_trial: bool) -> lis
         )
     if is_trial:
         return gone
-    # The entry goes first: the pipeline never names a corpus without a card.
-    remove_corpus_entry(paths.params, corpus_id)
+    with hold():
+        _check_inactive(paths, corpus_id)
+        _remove(paths, corpus_id, traces)
+    return gone
+
+
+def _check_inactive(paths: ProjectPaths, corpus_id: str) -> None:
+    active = load_active(paths)
+    if active is not None and corpus_id in active.corpora:
+        raise RegistryError(
+            f"corpus {corpus_id} must not be active to be removed",
+            found=f"{active.corpus} is switched on",
+            run="cog switch --corpus OTHER, or cog rollback",
+            about=corpus_id,
+        )
+
+
+def _remove(paths: ProjectPaths, corpus_id: str, traces: Traces) -> None:
+    # Entries go first: the pipeline never names a corpus without a card.
     remove_lock_entries(paths.dvc_lock, corpus_id)
+    remove_corpus_entries(paths.params, corpus_id)
     forget_previous(paths, corpus_id)
     for path in traces.cached:
         path.unlink(missing_ok=True)
         with contextlib.suppress(OSError):
             path.parent.rmdir()  # if it is empty now
-    for path in traces.paths:
+    for path in (*traces.paths, *_iter_locks(paths, corpus_id)):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)
-    return gone
 
 
 def find_traces(paths: ProjectPaths, corpus_id: str) -> Traces:
@@ -98,12 +115,11 @@ def find_traces(paths: ProjectPaths, corpus_id: str) -> Traces:
     :param corpus_id: The corpus.
     :returns: What was found.
     """
-    entries = []
-    if corpus_id in load_params(paths.params).corpora:
-        entries.append(f"{paths.params.name}: corpora.{corpus_id}")
+    found = find_corpus_entries(paths.params, corpus_id)
+    entries = [f"{paths.params.name}: {name}" for name in found]
     if any(path.startswith(f"corpora/{corpus_id}/") for path in load_outs(paths.dvc_lock)):
         entries.append(f"{paths.dvc_lock.name}: stages of {corpus_id}")
-    num_previous = sum(corpus_id in each.corpus.split("+") for each in load_previous(paths))
+    num_previous = sum(corpus_id in each.corpora for each in load_previous(paths))
     if num_previous:
         name = paths.active.relative_to(paths.root)
         entries.append(f"{name}: {num_previous} earlier switches to {corpus_id}")
@@ -118,15 +134,19 @@ def _iter_paths(paths: ProjectPaths, corpus_id: str) -> Iterator[Path]:
     for path in (paths.card(corpus_id), paths.corpus(corpus_id).root):
         if path.exists():
             yield path
-    lock = re.compile(rf"{re.escape(corpus_id)}-(build|versions|[0-9a-f]{{16}}(-\d+)?)\.lock")
-    for path in sorted(paths.locks.glob("*.lock")):
-        if lock.fullmatch(path.name):
-            yield path
+    yield from _iter_locks(paths, corpus_id)
     for folder in sorted(paths.corpus(corpus_id).root.parent.glob("*")):
         if folder.name != corpus_id and corpus_id in folder.name.split("+"):
             yield folder  # evaluations of a union
         elif folder.name != corpus_id:
             yield from _iter_evaluations(folder / "evaluations", corpus_id)
+
+
+def _iter_locks(paths: ProjectPaths, corpus_id: str) -> Iterator[Path]:
+    lock = re.compile(rf"{re.escape(corpus_id)}-(build|versions|[0-9a-f]{{16}}(-\d+)?)\.lock")
+    for path in sorted(paths.locks.glob("*.lock")):
+        if lock.fullmatch(path.name):
+            yield path
 
 
 def _iter_evaluations(folder: Path, corpus_id: str) -> Iterator[Path]:

@@ -135,7 +135,8 @@ def _make_row(number: int, values: object) -> Row:
 
 def _iter_csv(file: RawFile, encoding: str, card_format: Format, tally: Tally) -> Iterator[Row]:
     csv.field_size_limit(MAX_LINE_CHARACTERS)
-    delimiter = "\t" if ".tsv" in file.name else ","
+    is_tabbed = file.name.lower().removesuffix(".gz").endswith(".tsv")
+    delimiter = "\t" if is_tabbed else ","
     lines = _iter_csv_lines(file, encoding, tally=tally)
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
     header: list[str] | None = None

@@ -1,11 +1,14 @@
 """Writing beside the old files: a folder goes in, a place to build in comes out, leftovers go."""
 
 import contextlib
+import errno
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+
+from cog.atomic import is_running
 
 _PREFIX = ".staging-"
 
@@ -19,7 +22,7 @@ def open_staging(root: Path) -> Iterator[Path]:
     """
     root.mkdir(parents=True, exist_ok=True)
     for leftover in root.glob(f"{_PREFIX}*"):
-        if not _is_running(leftover.name.removeprefix(_PREFIX).split("-")[0]):
+        if not is_running(leftover.name.removeprefix(_PREFIX).split("-")[0]):
             shutil.rmtree(leftover, ignore_errors=True)
     with tempfile.TemporaryDirectory(dir=root, prefix=f"{_PREFIX}{os.getpid()}-") as name:
         yield Path(name)
@@ -31,17 +34,14 @@ def replace_folder(built: Path, target: Path) -> None:
     :param built: The new folder, in a staging folder.
     :param target: Where it goes; an old folder there is removed.
     """
-    old = built.with_name(f"{built.name}.old")
-    if target.exists():
-        target.replace(old)
-    built.replace(target)
-
-
-def _is_running(process_id: str) -> bool:
-    try:
-        os.kill(int(process_id), 0)
-    except (ValueError, ProcessLookupError):
-        return False
-    except PermissionError:
-        return True
-    return True
+    number = 0
+    while True:
+        try:
+            built.rename(target)
+            return
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+                raise
+        number += 1  # of two processes, both put theirs in place, one after the other
+        with contextlib.suppress(FileNotFoundError):
+            target.rename(built.with_name(f"{built.name}.old-{number}"))

@@ -11,6 +11,7 @@ from cog.errors import GenerationError
 
 _CREATIVE_COMMONS = re.compile(r"CC-((?:BY)(?:-(?:SA|NC|ND|NC-SA|NC-ND))?)-([1-4]\.\d)", re.I)
 _SPDX_ID = re.compile(r"[A-Za-z0-9.+-]+")
+_TEXTS = ("corpus", "document_id", "title", "licence", "url")
 CardOf = Callable[[str], Card | None]
 
 
@@ -81,7 +82,13 @@ def _read_line(line: str, *, where: str) -> dict[str, Any] | None:
             is_copy = segment["from"] == "corpus"
             if not isinstance(segment["text"], str) or (is_copy and not segment["document_id"]):
                 raise ValueError("a segment without text or document_id")
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+            for name in _TEXTS if is_copy else ():
+                if not isinstance(segment.get(name) or "", str):
+                    raise TypeError(f"{name} must be a text, not {str(segment[name])[:40]}")
+                (segment.get(name) or "").encode("utf-8")  # no lone surrogate, which JSON may spell
+        if not isinstance(content.get("corpus") or "", str):
+            raise TypeError("corpus must be a text")
+    except (RecursionError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise GenerationError(
             f"{where} must be a generation as cog generate --json writes it",
             found=f"no such key: {error}" if isinstance(error, KeyError) else str(error),

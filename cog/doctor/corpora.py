@@ -1,8 +1,8 @@
 """Checks of one corpus: an id goes in, what is wrong comes out; nothing is written."""
 
-import os
 from collections.abc import Iterator
 
+from cog.atomic import is_running
 from cog.corpus.documents import DocumentStore, documents_digest
 from cog.corpus.manage import check_corpus
 from cog.doctor.records import Finding, from_error
@@ -81,15 +81,16 @@ def check_corpus_index(
         yield from_error("index", corpus_id, error)
         return
     yield from _check_counts(manifest, params)
-    try:
-        check_index(corpus, model_fingerprint=fingerprint, documents_digest=_read_digest(corpus))
-        if not is_quick:
-            folder = corpus.index / manifest.folder
-            uri = "" if folder.is_dir() else get_index_uri(corpus)
-            with PhraseIndex(folder, manifest, uri=uri) as index:  # no lock: that would be written
-                verify_index(index, progress=progress)
-    except CogError as error:
-        yield from_error("index", corpus_id, error)
+    while True:
+        try:
+            _check_tables(corpus, manifest, fingerprint, progress=progress, is_quick=is_quick)
+        except CogError as error:
+            newer = _find_newer(corpus, manifest)
+            if newer is not None:  # a build has put it in place, and removed what was read
+                manifest = newer
+                continue
+            yield from_error("index", corpus_id, error)
+        break
     for place, kept in iter_kept(corpus):
         try:
             check_index(place, model_fingerprint=None, documents_digest=None)
@@ -132,7 +133,7 @@ def check_leftovers(paths: ProjectPaths, corpus_id: str) -> Iterator[Finding]:
 
 
 def find_strays(paths: ProjectPaths) -> Iterator[Finding]:
-    """Find corpora, entries and locks without a card.
+    """Find folders of corpora without a card.
 
     :param paths: The project.
     :yields: What is left over.
@@ -145,19 +146,28 @@ def find_strays(paths: ProjectPaths) -> Iterator[Finding]:
             yield Finding("orphan", str(name), "no card has this id", run)
 
 
-def is_running(process_id: str) -> bool:
-    """Whether a process runs on this machine.
+def _check_tables(
+    corpus: CorpusPaths,
+    manifest: Manifest,
+    fingerprint: str | None,
+    *,
+    progress: Progress,
+    is_quick: bool,
+) -> None:
+    check_index(corpus, model_fingerprint=fingerprint, documents_digest=_read_digest(corpus))
+    if not is_quick:
+        folder = corpus.index / manifest.folder
+        uri = "" if folder.is_dir() else get_index_uri(corpus)
+        with PhraseIndex(folder, manifest, uri=uri) as index:  # no lock: that would be written
+            verify_index(index, progress=progress)
 
-    :param process_id: Its number, as text.
-    :returns: True if it does.
-    """
+
+def _find_newer(corpus: CorpusPaths, manifest: Manifest) -> Manifest | None:
     try:
-        os.kill(int(process_id), 0)
-    except (ValueError, ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:
-        return True
-    return True
+        found = load_manifest(corpus)
+    except CogError:
+        return None
+    return found if found != manifest else None
 
 
 def _check_counts(manifest: Manifest, params: Params) -> Iterator[Finding]:

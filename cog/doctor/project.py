@@ -8,16 +8,17 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
+from cog.atomic import is_running
+from cog.cards import check_corpus_id
 from cog.corpus.dvc_cache import get_dvc_cache
 from cog.doctor.corpora import (
     check_corpus_index,
     check_files,
     check_leftovers,
     find_strays,
-    is_running,
 )
 from cog.doctor.records import Finding, from_error
-from cog.dvc_lock import load_outs
+from cog.dvc_lock import is_readable, load_outs
 from cog.errors import CogError
 from cog.index.activation import get_model_folder, get_status
 from cog.index.manifest import load_manifest
@@ -48,7 +49,7 @@ def examine(
         fingerprint = fingerprint_model(get_model_folder(paths, params))
     except CogError as error:
         findings.append(from_error("model", params.model, error, run=_restore(params, error.run)))
-    if corpus_id is not None and not paths.corpus(corpus_id).root.exists():
+    if corpus_id is not None and not paths.corpus(check_corpus_id(corpus_id)).root.exists():
         load_card(paths, corpus_id)  # refuses what is not there
     ids = list(iter_corpus_ids(paths)) if corpus_id is None else [corpus_id]
     for each in ids:
@@ -76,10 +77,17 @@ def check_entries(paths: ProjectPaths, params: Params) -> Iterator[Finding]:
     :param params: Its parameters.
     :yields: What is wrong.
     """
-    for corpus_id in params.corpora:
-        if not paths.card(corpus_id).is_file():
-            problem = f"corpora.{corpus_id} has no card"
-            yield Finding("params", corpus_id, problem, f"cog corpus remove {corpus_id}")
+    sections = {
+        "corpora": params.corpora,
+        "datastore.corpora": params.datastore.corpora,
+        "retro.corpora": params.retro.corpora,
+        "train.corpora": params.train.corpora,
+    }
+    for name, entries in sections.items():
+        for corpus_id in entries:
+            if not paths.card(str(corpus_id)).is_file():
+                problem = f"{name}.{corpus_id} has no card"
+                yield Finding("params", str(corpus_id), problem, f"cog corpus remove {corpus_id}")
 
 
 def check_active(paths: ProjectPaths) -> Iterator[Finding]:
@@ -100,11 +108,9 @@ def check_dvc(paths: ProjectPaths) -> Iterator[Finding]:
     :param paths: The project.
     :yields: What is wrong.
     """
-    if paths.dvc_lock.is_file() and not load_outs(paths.dvc_lock):
-        text = paths.dvc_lock.read_bytes()
-        if b"outs:" in text or not text.strip():
-            name = paths.dvc_lock.name
-            yield Finding("dvc", name, "DVC cannot read it", f"git checkout {name}, or rm {name}")
+    if not is_readable(paths.dvc_lock):
+        name = paths.dvc_lock.name
+        yield Finding("dvc", name, "DVC cannot read it", f"git checkout {name}, or rm {name}")
     lock = paths.root / ".dvc" / "tmp" / "rwlock"
     with contextlib.suppress(OSError, ValueError):
         holders = set(_iter_pids(json.loads(lock.read_bytes())))

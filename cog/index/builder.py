@@ -136,7 +136,7 @@ def _build(
                 measure_storage=measure_storage,
                 before=None if force else before,
             )
-        folder = place_version(building, manifest.digest)
+        folder = place_version(building, manifest.digest, into=corpus_paths.index)
     except BaseException as error:
         if isinstance(error, IndexingError) or not assembly.is_begun:
             shutil.rmtree(building, ignore_errors=True)  # else the next build goes on from it

@@ -21,6 +21,7 @@ from cog.index.manifest import load_manifest
 from cog.index.reader import PhraseIndex, open_index
 from cog.index.resolve import resolve_version
 from cog.index.store import CHUNKS, DOCUMENTS
+from cog.index.unions import split_active
 from cog.model.fingerprint import fingerprint_model
 from cog.params import Params
 from cog.paths import ProjectPaths
@@ -157,8 +158,9 @@ def _compare(
 def _find_default(paths: ProjectPaths, corpus_id: str) -> str | None:
     active = load_active(paths)
     corpus = paths.corpus(corpus_id)
-    if active is not None and active.corpus == corpus_id and find_version(corpus, active.index):
-        return active.index
+    digest = split_active(active).get(corpus_id) if active is not None else None
+    if digest is not None and find_version(corpus, digest):
+        return digest
     try:
         return load_manifest(corpus).digest
     except IndexingError:

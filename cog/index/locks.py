@@ -97,6 +97,22 @@ def hold_versions_lock(locks: Path, corpus_id: str) -> Iterator[None]:
         os.close(descriptor)
 
 
+@contextmanager
+def hold_writing(locks: Path, corpus_id: str, *, progress: Progress) -> Iterator[None]:
+    """Be the only process that builds a corpus, and that switches to it or removes versions of it.
+
+    :param locks: Folder of lock files.
+    :param corpus_id: The corpus.
+    :param progress: Told who builds it, if that has to be waited for.
+    :yields: When both locks are held.
+    """
+    with (
+        hold_writer_lock(locks, corpus_id, progress=progress),
+        hold_versions_lock(locks, corpus_id),
+    ):
+        yield
+
+
 class ReaderLock:
     """Keeps a version folder from being removed; many readers may hold it.
 

@@ -59,7 +59,8 @@ def open_index(
         folder = load_manifest(place).folder
         lock = ReaderLock(locks, corpus_id, folder)
         try:
-            if load_manifest(place).folder == folder:
+            stated = load_manifest(place)
+            if stated.folder == folder and digest in (None, stated.digest):
                 manifest = check_index(
                     place, model_fingerprint=model_fingerprint, documents_digest=documents_digest
                 )

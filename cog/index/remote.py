@@ -7,8 +7,10 @@ Below the address lie ``<corpus>/manifest.json`` and ``<corpus>/<version folder>
 import contextlib
 import os
 import shutil
+import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,13 +20,21 @@ from cog.index.kept import keep_version, prune_versions
 from cog.index.locks import hold_versions_lock, hold_writer_lock
 from cog.index.manifest import check_index, get_index_uri, load_manifest, save_manifest
 from cog.index.records import Manifest
-from cog.index.versions import hash_file, make_building_folder, remove_leftovers
+from cog.index.versions import (
+    hash_file,
+    make_building_folder,
+    place_version,
+    remove_leftovers,
+    remove_version,
+)
 from cog.paths import CorpusPaths, ProjectPaths, get_cache_folder
 from cog.progress import Progress
 
 NUM_TRIES = 4
 FIRST_WAIT_SECONDS = 0.2
 TIMEOUT_SECONDS = 20
+DATA_FOLDER = "data"  # of a Lance table; the names of the files in it are random
+VERSIONS_FOLDER = "_versions"  # what says of a table which files it has
 SEARCHER = "search."  # how files of the searcher begin
 Result = TypeVar("Result")
 
@@ -70,7 +80,7 @@ def get_storage_options() -> dict[str, str]:
 
 
 def push_index(paths: ProjectPaths, corpus_id: str, *, progress: Progress) -> Manifest:
-    """Copy the index of a corpus to the object store; files that are there already stay.
+    """Copy the index of a corpus to the object store, unless the store has it.
 
     :param paths: The project.
     :param corpus_id: The corpus.
@@ -88,11 +98,33 @@ def push_index(paths: ProjectPaths, corpus_id: str, *, progress: Progress) -> Ma
             run=f"cog index pull {corpus_id} --tables",
             about=corpus_id,
         )
+    if _has_version(store, corpus, manifest.digest):
+        return manifest
     for name, entry in manifest.files.items():
-        store.put(folder / name, f"{manifest.folder}/{name}", can_stay=True)
+        # files of data have names of their own; the others may be there from an equal build
+        is_named_alone = DATA_FOLDER in Path(name).parts
+        store.put(folder / name, f"{manifest.folder}/{name}", can_stay=is_named_alone)
         progress.advance(entry.size_bytes)
+    store.remove_others(manifest.folder, keep=manifest.files)
     store.put(corpus.manifest, corpus.manifest.name, can_stay=False)
     return manifest
+
+
+def _has_version(store: "_ObjectStore", corpus: CorpusPaths, digest: str) -> bool:
+    # of equal builds, whose files have other names, the store keeps the first
+    if store.get_size(corpus.manifest.name) is None:
+        return False
+    with tempfile.TemporaryDirectory() as folder:
+        place = CorpusPaths(Path(folder) / corpus.root.name)
+        store.get(corpus.manifest.name, place.manifest)
+        try:
+            stated = load_manifest(place)
+        except IndexingError:
+            return False
+    return stated.digest == digest and all(
+        store.get_size(f"{stated.folder}/{name}") == entry.size_bytes
+        for name, entry in stated.files.items()
+    )
 
 
 def pull_index(
@@ -128,22 +160,37 @@ def _pull(
     try:
         store.get(corpus.manifest.name, place.manifest)
         manifest = load_manifest(place)
+        own = _find_own(corpus, manifest.digest)
+        if own is not None:
+            return own
+        target = corpus.index / manifest.folder
         if has_tables:
             folder = place.root / manifest.folder
             for name, entry in manifest.files.items():
                 store.get(f"{manifest.folder}/{name}", folder / name, sha256=entry.sha256)
                 progress.advance(entry.size_bytes)
-            target = corpus.index / manifest.folder
-            if not target.exists():
-                folder.rename(target)
+            target = place_version(folder, manifest.digest, into=corpus.index)
+            manifest = replace(manifest, folder=target.name)
         with hold_versions_lock(paths.locks, corpus_id):
             keep = get_kept(paths, corpus_id)
             keep_version(corpus, keep, successor=manifest.digest)
+            if not has_tables:  # what is not whole here would be read before the store
+                remove_version(target, locks=paths.locks, corpus_id=corpus_id)
             save_manifest(corpus.manifest, manifest)
             prune_versions(corpus, keep, locks=paths.locks)
     finally:
         shutil.rmtree(place.root.parent, ignore_errors=True)
     return manifest
+
+
+def _find_own(corpus: CorpusPaths, digest: str) -> Manifest | None:
+    # the same index, on this machine: an equal build has files of other names
+    try:
+        own = check_index(corpus, model_fingerprint=None, documents_digest=None)
+    except IndexingError:
+        return None
+    is_here = (corpus.index / own.folder).is_dir()
+    return own if own.digest == digest and is_here else None
 
 
 def fetch_searcher(manifest: Manifest, uri: str) -> Path:
@@ -185,6 +232,26 @@ class _ObjectStore:
                 raise OSError(f"{found or 0} of {size} bytes arrived")
 
         self._try(work, name)
+
+    def remove_others(self, folder: str, *, keep: Collection[str]) -> None:
+        # what an equal build says of its tables; their data may still be read by others
+        from pyarrow.fs import FileSelector, FileType
+
+        base = f"{self._prefix}/{folder}/"
+
+        def work() -> None:
+            selector = FileSelector(base, recursive=True, allow_not_found=True)
+            for found in self._files.get_file_info(selector):
+                name = found.path.removeprefix(base)
+                is_stated = name in keep or VERSIONS_FOLDER not in Path(name).parts
+                if found.type == FileType.File and not is_stated:
+                    self._files.delete_file(found.path)
+
+        self._try(work, folder)
+
+    def get_size(self, name: str) -> int | None:
+        found = self._try(lambda: self._files.get_file_info(f"{self._prefix}/{name}"), name)
+        return int(found.size) if found.size is not None else None
 
     def get(self, name: str, target: Path, *, sha256: str | None = None) -> None:
         source = f"{self._prefix}/{name}"

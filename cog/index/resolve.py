@@ -21,6 +21,7 @@ from cog.index.recorded import (
     load_recorded_manifest,
 )
 from cog.index.records import Manifest
+from cog.index.unions import split_active
 from cog.paths import CorpusPaths, ProjectPaths
 from cog.registry import load_active
 
@@ -45,7 +46,7 @@ class Version:
     :param revision: Newest git revision whose dvc.lock names it; None if none does.
     :param committed_at: When that was committed.
     :param where: Where it is: in place, kept, in DVC's cache, or nowhere but a remote.
-    :param is_active: Whether it is switched on.
+    :param is_active: Whether it is switched on, alone or in a union.
     """
 
     digest: str | None
@@ -87,8 +88,9 @@ def list_versions(paths: ProjectPaths, corpus_id: str) -> list[Version]:
             places = known.where if where == REMOTE else (*known.where, where)
             found[key] = replace(known, where=places, revision=revision, committed_at=time)
     active = load_active(paths)
-    digest = active.index if active is not None and active.corpus == corpus_id else ""
-    return [replace(each, is_active=each.digest == digest) for each in found.values()]
+    digest = split_active(active).get(corpus_id) if active is not None else None
+    is_on = {name: digest is not None and each.digest == digest for name, each in found.items()}
+    return [replace(each, is_active=is_on[name]) for name, each in found.items()]
 
 
 def resolve_version(paths: ProjectPaths, corpus_id: str, name: str) -> tuple[CorpusPaths, Manifest]:

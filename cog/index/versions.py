@@ -39,22 +39,22 @@ def find_parts(corpus_paths: CorpusPaths, vectors_key: str) -> Path | None:
     return max(folders, key=get_folder_bytes, default=None)
 
 
-def place_version(building: Path, digest: str) -> Path:
+def place_version(building: Path, digest: str, *, into: Path) -> Path:
     """Rename a finished build to a version folder; it is not served before the manifest says so.
 
     :param building: The folder of the build.
     :param digest: Digest of the index.
+    :param into: Where version folders lie, on the same disk.
     :returns: The version folder, named by the digest (and a number where that name is taken).
     """
-    folder = building.parent
-    target = folder / digest[:DIGITS]
+    target = into / digest[:DIGITS]
     number = 1
     while target.exists():
         number += 1
-        target = folder / f"{digest[:DIGITS]}-{number}"
+        target = into / f"{digest[:DIGITS]}-{number}"
     sync_tree(building)
     os.rename(building, target)
-    sync_folder(folder)
+    sync_folder(into)
     return target
 
 
@@ -80,9 +80,20 @@ def remove_leftovers(corpus_paths: CorpusPaths, *, keep: Collection[str], locks:
         if path.name.startswith(BUILDING):  # no reader ever opens it
             shutil.rmtree(path)
             continue
-        with try_removal_lock(locks, corpus_paths.root.name, [path.name]) as is_free:
+        remove_version(path, locks=locks, corpus_id=corpus_paths.root.name)
+
+
+def remove_version(folder: Path, *, locks: Path, corpus_id: str) -> None:
+    """Remove a version folder, unless a reader holds it.
+
+    :param folder: The folder; it may be missing.
+    :param locks: Folder of lock files.
+    :param corpus_id: The corpus.
+    """
+    if folder.is_dir():
+        with try_removal_lock(locks, corpus_id, [folder.name]) as is_free:
             if is_free:
-                shutil.rmtree(path)
+                shutil.rmtree(folder)
 
 
 def get_folder_bytes(folder: Path) -> int:
@@ -122,5 +133,5 @@ def sync_tree(folder: Path) -> None:
 
     :param folder: The folder.
     """
-    for path in sorted(folder.rglob("*")):
+    for path in (*sorted(folder.rglob("*")), folder):
         sync_folder(path)

@@ -1,7 +1,6 @@
 """``cog corpus``: every verb, its JSON, and what it says when it cannot."""
 
 import json
-import resource
 import subprocess
 import sys
 from dataclasses import replace
@@ -88,6 +87,7 @@ def test_show_gives_card_counts_and_documents(built: ProjectPaths) -> None:
     assert document["text"] == first["text"]
     assert run(built, "show", "village", "--document", first["id"]).stdout == first["text"] + "\n"
     assert "no document 'none'" in fail(built, "show", "village", "--document", "none")
+    assert "no document '\\udcff'" in fail(built, "show", "village", "--document", "\udcff")
 
 
 def test_stats_count_what_is_prepared(built: ProjectPaths) -> None:
@@ -118,6 +118,8 @@ def test_add_takes_a_folder(project: ProjectPaths, tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "one.txt").write_text("One note.", encoding="utf-8")
     (folder / "two.txt").write_text("Two notes.", encoding="utf-8")
+    (folder / ".hidden").mkdir()
+    (folder / ".hidden" / "state.json").write_text("{}")
     added = read_json(project, "add", "notes", folder, "--licence", "CC0-1.0", "--title", "Notes")
     assert added["first_document"]["text"] == "One note."
     assert added["card"]["format"]["documents"] == "file"
@@ -222,23 +224,22 @@ def test_unknown_corpora_are_named(project: ProjectPaths) -> None:
     assert "next: cog corpus fetch village" in fail(project, "prepare", "village")
 
 
-def test_listing_a_thousand_cards_is_quick_and_light(project: ProjectPaths) -> None:
+def test_listing_reads_every_card_once_and_loads_nothing_heavy(project: ProjectPaths) -> None:
+    # how long a thousand take is measured by benchmarks/registry.py
     card = load_card(project, "village")
-    for number in range(1000):
+    for number in range(30):
         save_card(project, replace(card, id=f"village-{number}"))
     code = (
-        "import sys\nfrom cog.cli.main import cli\n"
+        "import sys\nfrom cog.cli.main import cli\nopened = []\n"
+        "sys.addaudithook(lambda event, given: opened.append(given[0]) if event == 'open' else 0)\n"
         f"cli(['--project', {str(project.root)!r}, 'corpus', 'list'], standalone_mode=False)\n"
+        "cards = [each for each in map(str, opened) if each.endswith('.yaml')]\n"
         "heavy = {'torch', 'lancedb', 'pyarrow', 'numpy', 'datasets'} & set(sys.modules)\n"
-        "sys.exit(str(heavy) if heavy else 0)"
+        "sys.exit(str(heavy) if heavy else f'{len(cards)} {len(set(cards))}')"
     )
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    assert done.returncode == 0, done.stderr
-    assert len(done.stdout.splitlines()) == 1002
-    # of the whole process, its start included; other processes do not count
-    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 2.0
+    assert len(done.stdout.splitlines()) == 32
+    assert done.stderr.split() == ["32", "32"]
 
 
 def test_duplicates_are_reported(built: ProjectPaths) -> None:

@@ -100,6 +100,31 @@ def test_line_that_was_cut_is_passed_over_and_said(project: ProjectPaths) -> Non
     assert "1 lines of history.jsonl" in result.stderr
 
 
+@pytest.mark.parametrize(
+    "changed", [{"before": "village"}, {"after": ["village"]}, {"after": {"corpus": 1}}, {"who": 3}]
+)
+def test_line_of_another_form_is_passed_over_and_said(
+    project: ProjectPaths, changed: dict[str, object]
+) -> None:
+    switch(project, "village")
+    line = json.loads(project.history.read_text()) | changed
+    with project.history.open("a") as file:
+        file.write(json.dumps(line) + "\n")
+    switch(project, "hamlet")
+    entries, num_broken = load_history(project)
+    assert ([each.command == OUTSIDE for each in entries], num_broken) == ([False, False], 1)
+    result = CliRunner().invoke(cli, ["--project", str(project.root), "history"])
+    assert len(result.stdout.splitlines()) == 2
+    assert "1 lines of history.jsonl" in result.stderr
+
+
+def test_every_part_of_a_union_has_its_digest(project: ProjectPaths) -> None:
+    active = Active("village+hamlet", f"{'a' * 64}+{'c' * 64}", "b" * 64, "2026-01-01T00:00:00Z")
+    switch_active(project, active, command="one")
+    result = CliRunner().invoke(cli, ["--project", str(project.root), "history"])
+    assert f"village+hamlet (index {'a' * 16}+{'c' * 16})" in result.stdout
+
+
 def test_history_is_shown_newest_first(project: ProjectPaths) -> None:
     command = ["--project", str(project.root), "history"]
     assert "nothing was ever switched on" in CliRunner().invoke(cli, command).stdout

@@ -90,6 +90,10 @@ def test_switch_status_history_and_rollback_of_a_union(halves: ProjectPaths) -> 
     assert status["chunks"] == sum(part["num_chunks"] for part in parts)
     assert call_json(halves, *WRITE)["index"] == change["to"]["index"]
     assert "north+south" in call(halves, "history").stdout
+    listed = {row["id"]: row["is_active"] for row in call_json(halves, "corpus", "list")}
+    assert (listed["north"], listed["south"], listed["whole"]) == (True, True, False)
+    (version,) = call_json(halves, "corpus", "versions", "south")
+    assert (version["is_active"], version["digest"]) == (True, digests[1])
     assert call_json(halves, "rollback")["to"]["corpus"] == "whole"
     short = "+".join(digest[:8] for digest in digests)
     again = call_json(halves, "switch", "--corpus", "north+south", "--index", short)

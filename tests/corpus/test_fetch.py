@@ -4,6 +4,7 @@ import hashlib
 import json
 import zipfile
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,7 +14,7 @@ import pytest
 from cog.cards import Card
 from cog.corpus.fetch import Fetcher, fetch_corpus
 from cog.corpus.sources import SourceRecord, load_source_record
-from cog.corpus.staging import open_staging
+from cog.corpus.staging import open_staging, replace_folder
 from cog.errors import AssetError, CorpusError
 from cog.paths import CorpusPaths
 from cog.progress import SilentProgress
@@ -202,3 +203,25 @@ def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
         assert not (tmp_path / ".staging-999999999-x").exists()
         assert (tmp_path / ".staging-1-running").exists()
     assert not staging.exists()
+
+
+def test_folders_that_are_put_in_one_place_at_once_come_one_after_the_other(
+    tmp_path: Path,
+) -> None:
+    target = tmp_path / "raw"
+
+    def put(number: int) -> None:
+        for turn in range(20):
+            built = tmp_path / f"{number}-{turn}" / "raw"
+            built.mkdir(parents=True)
+            for name in ("a", "b"):
+                (built / name).write_text(f"{number}-{turn}")
+            replace_folder(built, target)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(put, range(4)))
+    assert len({path.read_text() for path in target.iterdir()}) == 1
+    (tmp_path / "linked").symlink_to(target, target_is_directory=True)
+    put(9)
+    replace_folder(target, tmp_path / "linked")
+    assert (tmp_path / "linked" / "a").read_text() == "9-19"

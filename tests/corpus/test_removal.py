@@ -1,9 +1,12 @@
 """Removing a corpus leaves no trace, and a trial leaves everything."""
 
+import contextlib
+import fcntl
 import hashlib
 import json
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,10 +14,13 @@ import yaml
 
 from cog.corpus.dvc_cache import find_cached_files
 from cog.corpus.removal import remove_corpus
-from cog.errors import CorpusNotFoundError, RegistryError
+from cog.errors import CorpusNotFoundError, ParamsError, RegistryError
+from cog.params_edit import remove_lock_entries
 from cog.paths import ProjectPaths
 from cog.records import Active
 from cog.registry import forget_previous, load_active, load_previous, switch_active
+from tests.calling import call_json
+from tests.tiny_project import write_yaml
 
 
 def put(cache: Path, content: bytes, *, suffix: str = "") -> str:
@@ -53,6 +59,10 @@ def full(project: ProjectPaths) -> ProjectPaths:
         "fetch@village": stage("village", "raw", put_folder(cache, b"shared")),
     }
     write_lock(project, stages)
+    params = yaml.safe_load(project.params.read_text())
+    for section in ("datastore", "retro", "train"):
+        params[section]["corpora"] = {"hamlet": {}}
+    write_yaml(project.params, params)
     for corpus_id in ("hamlet", "village"):
         run = cache / "runs" / "ab" / corpus_id / "cd"
         run.parent.mkdir(parents=True)
@@ -88,7 +98,8 @@ def test_a_trial_changes_nothing_and_says_what_would_go(full: ProjectPaths) -> N
     assert snapshot(full) == before
     assert remove_corpus(full, "hamlet", is_trial=False) == planned
     assert planned[:2] == ["registry/cards/hamlet.yaml", "corpora/hamlet"]
-    assert "params.yaml: corpora.hamlet" in planned
+    for name in ("", "datastore.", "retro.", "train."):
+        assert f"params.yaml: {name}corpora.hamlet" in planned
     assert "dvc.lock: stages of hamlet" in planned
     assert "registry/active.yaml: 2 earlier switches to hamlet" in planned
     assert planned[-1].startswith("DVC's cache: 6 files")
@@ -119,6 +130,37 @@ def test_a_cache_that_other_projects_may_use_is_left_alone(full: ProjectPaths) -
     assert find_cached_files(full, "hamlet") == []
 
 
+def test_what_is_switched_on_meanwhile_is_not_removed(full: ProjectPaths) -> None:
+    @contextlib.contextmanager
+    def hold() -> Iterator[None]:  # as a process that had the locks until now
+        switch_active(full, Active("hamlet", "1", "m", "now"))
+        yield
+
+    with pytest.raises(RegistryError, match="must not be active"):
+        remove_corpus(full, "hamlet", is_trial=False, hold=hold)
+    assert full.card("hamlet").is_file()
+    assert full.corpus("hamlet").root.is_dir()
+
+
+def test_nobody_builds_a_corpus_or_switches_to_it_while_it_goes(
+    full: ProjectPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+
+    def look(path: Path, *words: object) -> bool:
+        for name in ("hamlet-build.lock", "hamlet-versions.lock"):
+            with (full.locks / name).open() as file, pytest.raises(BlockingIOError):
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        seen.append(path)
+        return remove_lock_entries(path, "hamlet")
+
+    monkeypatch.setattr("cog.corpus.removal.remove_lock_entries", look)
+    planned = call_json(full, "corpus", "remove", "hamlet", "--dry-run")["removed"]
+    assert call_json(full, "corpus", "remove", "hamlet")["removed"] == planned
+    assert seen == [full.dvc_lock]
+    assert [path.name for path in full.locks.glob("hamlet*")] == ["hamlet-two-build.lock"]
+
+
 def test_a_corpus_in_the_active_union_is_not_removed(full: ProjectPaths) -> None:
     switch_active(full, Active("village+hamlet", "2+1", "m", "now"))
     with pytest.raises(RegistryError, match="must not be active.*village.hamlet is switched on"):
@@ -131,3 +173,11 @@ def test_what_is_half_removed_can_be_removed(full: ProjectPaths) -> None:
     with pytest.raises(CorpusNotFoundError):
         remove_corpus(full, "hamlet", is_trial=False)
     assert forget_previous(full, "hamlet") == 0
+
+
+def test_a_lock_that_cannot_be_read_is_refused_before_anything_goes(full: ProjectPaths) -> None:
+    full.dvc_lock.write_text("words")
+    before = snapshot(full)
+    with pytest.raises(ParamsError, match="dvc.lock must be as DVC writes it"):
+        remove_corpus(full, "hamlet", is_trial=False)
+    assert snapshot(full) == before

@@ -136,3 +136,13 @@ def test_lines_of_segments_are_passed_over() -> None:
 def test_what_is_no_generation_is_refused(lines: list[str]) -> None:
     with pytest.raises(GenerationError, match=r"texts\.jsonl"):
         collect_sources(lines, card_of=card_of, where="texts.jsonl")
+
+
+@pytest.mark.parametrize("name", ["corpus", "document_id", "title", "licence", "url"])
+def test_a_source_that_is_no_text_is_refused(name: str) -> None:
+    for value in (3, ["x"], {"a": 1}, "\ud800"):
+        wrong = [line({**copy("The old mill"), name: value})]
+        with pytest.raises(GenerationError, match=r"texts\.jsonl, line 1 must be a generation"):
+            collect_sources(wrong, card_of=card_of, where="texts.jsonl")
+    with pytest.raises(GenerationError, match="corpus must be a text"):
+        collect_sources([line(corpus=3)], card_of=card_of, where="x")

@@ -16,7 +16,12 @@ import yaml
 from click.testing import CliRunner, Result
 
 from cog.cli.main import cli
+from cog.doctor import project
+from cog.index import store
+from cog.index.project import build_corpus_index
+from cog.params import load_params
 from cog.paths import ProjectPaths
+from cog.progress import SilentProgress
 from tests.built_project import build_corpus
 
 
@@ -93,6 +98,22 @@ def break_documents(paths: ProjectPaths) -> None:
     path.write_bytes(path.read_bytes()[:-10])
 
 
+def break_prompts(paths: ProjectPaths) -> None:
+    path = paths.corpus("village").prompts
+    path.write_bytes(path.read_bytes()[:-10])
+
+
+def break_later_prompts(paths: ProjectPaths) -> None:
+    # as after a kill between the prompts and the documents of another card
+    from cog.corpus.documents import PROMPT_SCHEMA, RecordWriter, load_prompts
+
+    path = paths.corpus("village").prompts
+    prompts = load_prompts(path)
+    with RecordWriter(path, PROMPT_SCHEMA) as writer:
+        writer.write(prompts[0])
+        writer.finish(None)
+
+
 def break_counts(paths: ProjectPaths) -> None:
     change_manifest(paths, lambda content: content["documents"].update(num_in=99))
 
@@ -162,6 +183,16 @@ def break_dvc_lock(paths: ProjectPaths) -> None:
     paths.dvc_lock.write_text("stages: {a: {outs: [\n")
 
 
+def break_dvc_lock_otherwise(paths: ProjectPaths) -> None:
+    paths.dvc_lock.write_text("words\n")
+
+
+def break_section(paths: ProjectPaths) -> None:
+    content = yaml.safe_load(paths.params.read_text())
+    content["train"]["corpora"] = {"ghost": {}}
+    paths.params.write_text(yaml.safe_dump(content, sort_keys=False))
+
+
 def break_runs(paths: ProjectPaths) -> None:
     paths.runs_database.write_bytes(b"this is no database " * 100)
 
@@ -176,8 +207,11 @@ def break_disk(paths: ProjectPaths) -> None:
 CASES: list[tuple[Callable[[ProjectPaths], None], str, str, bool]] = [
     (break_card, "card", "village", True),
     (break_params, "params", "ghost", True),
+    (break_section, "params", "ghost", True),
     (break_raw, "raw", "village", True),
     (break_documents, "documents", "village", True),
+    (break_prompts, "documents", "village", True),
+    (break_later_prompts, "documents", "village", True),
     (break_counts, "counts", "village", True),
     (break_recall, "recall", "village", True),
     (break_bytes, "index", "village", True),
@@ -193,6 +227,7 @@ CASES: list[tuple[Callable[[ProjectPaths], None], str, str, bool]] = [
     (break_dvc_out, "dvc", "corpora/village/generations.jsonl", False),  # needs a pipeline
     (break_dvc_manifest, "dvc", "corpora/village/manifest.json", False),
     (break_dvc_lock, "dvc", "dvc.lock", True),
+    (break_dvc_lock_otherwise, "dvc", "dvc.lock", True),
     (break_runs, "mlflow", "mlflow.db", True),
     (break_disk, "disk", ".", False),
 ]
@@ -268,11 +303,33 @@ def test_vectors_that_are_not_finite_are_named(sick: ProjectPaths) -> None:
 
 def test_a_running_build_is_no_finding(sick: ProjectPaths) -> None:
     from cog.index.locks import hold_writer_lock
-    from cog.progress import SilentProgress
 
     break_building(sick)
     with hold_writer_lock(sick.locks, "village", progress=SilentProgress()):
         assert examine(sick) == []
+
+
+def test_a_build_that_ends_meanwhile_is_no_finding(
+    sick: ProjectPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(store.ROWS_PER_BATCH, store.WORDS, 4)  # so that there are rows left to read
+    built: list[str] = []
+
+    class Building(SilentProgress):
+        def advance(self, amount: int) -> None:
+            if not built:  # rows are being read
+                report = build_corpus_index(
+                    sick,
+                    "village",
+                    params=load_params(sick.params),
+                    progress=SilentProgress(),
+                    force=True,
+                )
+                built.append(report.manifest.folder)
+
+    before = manifest_of(sick)["folder"]
+    assert project.examine(sick, "village", progress=Building(), is_quick=False) == []
+    assert built not in ([], [before])
 
 
 def test_runs_in_a_folder_of_files_are_named(
@@ -291,3 +348,5 @@ def test_one_corpus_can_be_named(sick: ProjectPaths) -> None:
     assert len(examine(sick, "village")) == 1
     result = call(sick, "doctor", "nowhere")
     assert "needs a card" in str(result.exception)
+    for name in ("/etc", "../registry", "village+hamlet"):
+        assert "a corpus id has" in str(call(sick, "doctor", name).exception)

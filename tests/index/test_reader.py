@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 from cog.errors import IndexMismatchError, IndexNotBuiltError
+from cog.index import reader
 from cog.index.chunking import hash_words
+from cog.index.kept import Keep
 from cog.index.reader import PhraseIndex, open_index
 from cog.index.records import GatheredChunks
 from cog.index.store import CHUNKS, WORDS
@@ -21,6 +23,7 @@ from tests.index.hash_model import (
     HashRetriever,
     build,
     make_documents,
+    write_corpus,
 )
 
 
@@ -251,3 +254,30 @@ def test_read_only_project_can_be_read(corpus: CorpusPaths, tmp_path: Path) -> N
     blocked.write_text("")
     with open_tiny(corpus, blocked / "locks") as index:  # no lock file can be made there
         assert index.gather_chunks(np.array([0])).chunk_ids.tolist() == [0]
+
+
+def test_the_version_that_is_asked_for_is_opened_though_another_is_put_in_place_meanwhile(
+    corpus: CorpusPaths, locks: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digest = build(corpus, locks=locks).manifest.digest
+    find_version, built = reader.find_version, []
+
+    def find_and_build(corpus_paths: CorpusPaths, wanted: str) -> CorpusPaths | None:
+        place = find_version(corpus_paths, wanted)
+        if not built:  # between finding and opening
+            write_corpus(corpus, make_documents(12))
+            keep = Keep(frozenset([digest]), 0)
+            built.append(build(corpus, locks=locks, get_kept=lambda: keep).manifest.digest)
+        return place
+
+    monkeypatch.setattr(reader, "find_version", find_and_build)
+    with open_index(
+        corpus,
+        locks=locks,
+        corpus_id="tiny",
+        model_fingerprint=None,
+        documents_digest=None,
+        digest=digest,
+    ) as index:
+        assert (index.manifest.digest, index.manifest.documents.num_indexed) == (digest, 40)
+    assert built not in ([], [digest])

@@ -1,5 +1,6 @@
 """Indexes on an object store: a server that speaks S3 on loopback, and connections that break."""
 
+import os
 import shutil
 import socket
 import subprocess
@@ -7,6 +8,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import boto3
@@ -15,6 +17,7 @@ import yaml
 from moto.server import ThreadedMotoServer
 
 from cog.corpus.documents import DocumentStore
+from cog.index.manifest import load_manifest
 from cog.index.project import build_corpus_index
 from cog.index.searcher import LISTS_FILE, SEARCHER_FILE
 from cog.params import load_params
@@ -177,8 +180,6 @@ def test_a_store_that_stays_broken_is_one_line(
 def test_lists_of_a_searcher_are_fetched_once(
     here: ProjectPaths, there: ProjectPaths, tmp_path: Path
 ) -> None:
-    from dataclasses import replace
-
     from cog.model.fingerprint import fingerprint_model
     from tests.index.hash_model import make_documents
 
@@ -223,6 +224,83 @@ def test_a_pull_keeps_what_is_switched_on(here: ProjectPaths, there: ProjectPath
     (there.corpus("village").documents).unlink()  # of the older version
     assert call_json(there, "switch", "--corpus", "village")["to"]["index"] == new
     assert call_json(there, "rollback")["to"]["index"] == old
+
+
+def build_again(paths: ProjectPaths, **changes: int) -> str:
+    """Build what was built from nothing; the digest is that of any other build."""
+    params = load_params(paths.params)
+    params = replace(params, index=replace(params.index, **changes))
+    report = build_corpus_index(
+        paths, "village", params=params, progress=SilentProgress(), force=True
+    )
+    return report.manifest.digest
+
+
+def test_a_pull_of_what_was_built_here_too_changes_nothing(
+    here: ProjectPaths, there: ProjectPaths
+) -> None:
+    digest = call_json(here, "index", "push", "village")["digest"]
+    assert build_again(there) == digest
+    before = there.corpus("village").manifest.read_bytes()
+    for words in ((), ("--tables",)):
+        assert call_json(there, "index", "pull", "village", *words)["digest"] == digest
+        assert there.corpus("village").manifest.read_bytes() == before
+    assert call_json(there, "status")["active"] is None
+    assert call_json(there, "index", "verify", "village")["digest"] == digest
+
+
+@pytest.mark.parametrize("commit_chunks", [8, 3], ids=["as-many-writes", "more-writes"])
+def test_an_equal_build_is_pushed_over_a_push_that_broke_off(
+    here: ProjectPaths, there: ProjectPaths, commit_chunks: int
+) -> None:
+    digest = build_again(there, commit_chunks=commit_chunks)
+    call_json(there, "index", "push", "village")
+    for name in ("manifest.json", find_table(there)):
+        delete_object(f"{os.environ['COG_INDEX_URI']}/village/{name}")
+    assert call_json(here, "index", "push", "village")["digest"] == digest
+    corpus = there.corpus("village")
+    for words in (("--tables",), ()):
+        shutil.rmtree(corpus.index)
+        corpus.manifest.unlink()
+        call_json(there, "index", "pull", "village", *words)
+        assert load_manifest(corpus).files == load_manifest(here.corpus("village")).files
+        assert call_json(there, "index", "verify", "village")["digest"] == digest
+
+
+def test_an_equal_build_is_not_pushed_again(here: ProjectPaths, there: ProjectPaths) -> None:
+    call_json(here, "index", "push", "village")
+    build_again(there)
+    call_json(there, "index", "push", "village")
+    shutil.rmtree(there.corpus("village").index)
+    call_json(there, "index", "pull", "village")
+    files = load_manifest(here.corpus("village")).files
+    assert load_manifest(there.corpus("village")).files == files
+    delete_object(f"{os.environ['COG_INDEX_URI']}/village/{find_table(here)}")
+    call_json(here, "index", "push", "village")  # mends it
+    assert call_json(there, "index", "verify", "village")["num_files"] == len(files)
+
+
+def test_a_pull_without_tables_reads_the_store_where_the_folder_here_is_damaged(
+    here: ProjectPaths, there: ProjectPaths
+) -> None:
+    call_json(here, "index", "push", "village")
+    build_again(there)
+    shutil.rmtree(next(there.corpus("village").index.glob("*/words.lance")))
+    assert "no such file" in str(refusal(there, "switch", "--corpus", "village"))
+    call_json(there, "index", "pull", "village")
+    assert call_json(there, *WRITE)["segments"] == call_json(here, *WRITE)["segments"]
+
+
+def find_table(paths: ProjectPaths) -> str:
+    manifest = load_manifest(paths.corpus("village"))
+    return f"{manifest.folder}/{next(name for name in manifest.files if 'data' in name)}"
+
+
+def delete_object(address: str) -> None:
+    bucket, _, key = address.removeprefix("s3://").partition("/")
+    boto3.client("s3", endpoint_url=os.environ["AWS_ENDPOINT_URL"]).delete_object(
+        Bucket=bucket, Key=key
+    )
 
 
 def set_card_uri(paths: ProjectPaths, uri: str) -> None:
