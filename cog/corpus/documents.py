@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from cog.corpus.report import PrepareReport, parse_report
 from cog.errors import CorpusError
+from cog.paths import CorpusPaths
 from cog.records import Document, Prompt
 
 REPORT_KEY = b"cog"
@@ -186,6 +187,17 @@ def documents_digest(path: Path) -> str:
     :raises CorpusError: If the file is missing or holds no report.
     """
     return load_report(path).digest
+
+
+def find_documents_digest(corpus_paths: CorpusPaths) -> str | None:
+    """Read the digest of the documents where there are any.
+
+    :param corpus_paths: Where the corpus lies.
+    :returns: As :func:`documents_digest`; None for a corpus that is not prepared here.
+    :raises CorpusError: If the file holds no report.
+    """
+    documents = corpus_paths.documents
+    return documents_digest(documents) if documents.is_file() else None
 
 
 def digest_records(records: Iterable[Document | Prompt]) -> str:

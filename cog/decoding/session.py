@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from cog.corpus.documents import documents_digest
+from cog.corpus.documents import find_documents_digest
 from cog.decoding.generator import CopyGenerator
 from cog.decoding.licences import CopyRule, check_documents, check_rule
 from cog.errors import NothingActiveError
@@ -21,7 +21,7 @@ from cog.index.unions import JOIN, check_cards, split_active
 from cog.model.fingerprint import fingerprint_model
 from cog.model.load import CogModel, load_model
 from cog.params import Params
-from cog.paths import CorpusPaths, ProjectPaths
+from cog.paths import ProjectPaths
 from cog.records import Active
 from cog.registry import load_active
 
@@ -98,16 +98,11 @@ def open_generator(
         paths,
         chosen,
         model_fingerprint=fingerprint,
-        documents_digest_of=_read_documents_digest if active is None else None,
+        documents_digest_of=find_documents_digest if active is None else None,
         digests=split_active(active) if active is not None else None,
     ) as index:
         allowed = _allowed_chunks(index, rule, corpus_id=chosen)
         yield make(load_model(folder, device=device), index, allowed_chunks=allowed)
-
-
-def _read_documents_digest(corpus_paths: CorpusPaths) -> str | None:
-    documents = corpus_paths.documents
-    return documents_digest(documents) if documents.is_file() else None
 
 
 def _allowed_chunks(index: AnyIndex, rule: CopyRule, *, corpus_id: str) -> NDArray[np.bool_] | None:

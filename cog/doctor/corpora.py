@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from cog.atomic import is_running
-from cog.corpus.documents import DocumentStore, documents_digest
+from cog.corpus.documents import DocumentStore, find_documents_digest
 from cog.corpus.manage import check_corpus
 from cog.doctor.records import Finding, from_error
 from cog.errors import CogError, IndexNotBuiltError
@@ -189,7 +189,7 @@ def _check_counts(manifest: Manifest, params: Params) -> Iterator[Finding]:
 
 def _read_digest(corpus: CorpusPaths) -> str | None:
     try:
-        return documents_digest(corpus.documents) if corpus.documents.is_file() else None
+        return find_documents_digest(corpus)
     except CogError:
         return None  # found by check_files
 

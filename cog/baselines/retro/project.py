@@ -6,13 +6,13 @@ from pathlib import Path
 
 from cog.baselines.retro.folder import CONFIG_FILE, load_adapter
 from cog.baselines.retro.generator import RetroGenerator
-from cog.corpus.documents import documents_digest
+from cog.corpus.documents import find_documents_digest
 from cog.index.activation import get_model_folder
 from cog.index.union_index import AnyIndex, open_indexes
 from cog.model.fingerprint import fingerprint_model
 from cog.model.load import load_model
 from cog.params import Params
-from cog.paths import CorpusPaths, ProjectPaths
+from cog.paths import ProjectPaths
 
 ADAPTER_FOLDER = Path("models", "retro")
 
@@ -59,11 +59,6 @@ def open_retro_index(paths: ProjectPaths, params: Params, corpus_id: str) -> Ite
         paths,
         corpus_id,
         model_fingerprint=fingerprint_model(get_model_folder(paths, params)),
-        documents_digest_of=_read_documents_digest,
+        documents_digest_of=find_documents_digest,
     ) as index:
         yield index
-
-
-def _read_documents_digest(corpus_paths: CorpusPaths) -> str | None:
-    documents = corpus_paths.documents
-    return documents_digest(documents) if documents.is_file() else None
