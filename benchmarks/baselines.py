@@ -40,7 +40,6 @@ from cog.baselines.transformer import TransformerGenerator
 from cog.corpus.documents import DocumentStore, load_prompts
 from cog.decoding.request import Request
 from cog.decoding.session import open_generator
-from cog.decoding.stage import default_decoding
 from cog.index.activation import get_model_folder
 from cog.model.base import get_base_folder
 from cog.model.config import load_config
@@ -204,7 +203,7 @@ def main() -> None:
     folder = get_model_folder(paths, params)
     model = load_model(folder)
     decoding = replace(
-        default_decoding(params), method="nucleus", max_new_tokens=options.new_tokens
+        params.generate.decoding, method="nucleus", max_new_tokens=options.new_tokens
     )
     prompts = load_prompts(paths.corpus(options.corpus).prompts)[: options.prompts]
     requests = [Request(prompt.prefix, decoding) for prompt in prompts]

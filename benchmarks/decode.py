@@ -18,7 +18,6 @@ from cog.corpus.documents import load_prompts
 from cog.decoding.generator import CopyGenerator
 from cog.decoding.request import Request
 from cog.decoding.session import open_generator
-from cog.decoding.stage import default_decoding
 from cog.index.activation import get_model_folder
 from cog.model.base import get_base_folder
 from cog.model.config import load_config
@@ -105,7 +104,7 @@ def main() -> None:
     paths = find_project(ROOT)
     params = load_params(paths.params)
     decoding = replace(
-        default_decoding(params),
+        params.generate.decoding,
         method=options.decoding,
         phrase_bias=options.phrase_bias,
         verify=options.verify,

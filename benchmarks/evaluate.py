@@ -60,7 +60,7 @@ def main() -> None:
     words = parser.parse_args()
     project = find_project(ROOT)
     params = load_params(project.params)
-    protocol = make_protocol("default", params.evaluate, params.generate)
+    protocol = make_protocol("default", params.evaluate, params.generate.decoding)
     plan = Plan(
         corpus_id=words.corpus,
         prompt_corpus_id=words.corpus,

@@ -1,13 +1,14 @@
 """params.yaml: a file goes in, one frozen dataclass per stage comes out, every key checked."""
 
 import difflib
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, make_dataclass
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
 import yaml
 
 from cog.errors import ParamsError
+from cog.records import Decoding
 
 # ten times faster where PyYAML was built with it
 _SafeLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -93,32 +94,13 @@ class GenerateParams:
 
     :param num_prompts: Number of held-out prompts the stage continues.
     :param batch_size: Number of prompts decoded together.
-    :param decoding: ``greedy`` or ``nucleus``.
-    :param top_p: Mass of the nucleus.
-    :param max_new_tokens: Number of tokens appended.
-    :param max_verbatim_words: Longest run of words copied from one place of a document; 0 for no
-        limit.
-    :param top_k_documents: Number of chunks retrieved per prompt.
-    :param phrase_bias: Added to the score of every phrase.
-    :param verify: Rule by which the prefix encoder finds a token too unlikely: ``off``,
-        ``absolute``, ``relative`` or ``entropy``.
-    :param verify_threshold: The rule's threshold; 0 writes what was chosen, as the paper does.
-    :param temperature: Divides all scores before a draw.
-    :param seed: Seed of the first text.
+    :param decoding: How texts are written; its settings stand in the section itself, the method
+        as ``decoding``.
     """
 
     num_prompts: int
     batch_size: int
-    decoding: str
-    top_p: float
-    max_new_tokens: int
-    max_verbatim_words: int
-    top_k_documents: int
-    phrase_bias: float
-    verify: str
-    verify_threshold: float
-    temperature: float
-    seed: int
+    decoding: Decoding
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,7 +282,6 @@ SECTIONS = {
     "fetch": FetchParams,
     "prepare": PrepareParams,
     "index": IndexParams,
-    "generate": GenerateParams,
     "evaluate": EvaluateParams,
     "datastore": DatastoreParams,
     "retro": RetroParams,
@@ -339,8 +320,28 @@ def load_params(path: Path) -> Params:
             for name, entry in corpora.items()
         },
         model=str(content["model"]),
+        generate=_read_generate(content["generate"]),
         **{name: read_section(kind, content[name], where=name) for name, kind in SECTIONS.items()},
     )
+
+
+def _read_generate(content: object) -> GenerateParams:
+    # one flat section for a person, two records for the code
+    found = read_section(_GenerateSection, content, where="generate")
+    values = asdict(found)
+    own = {name: values.pop(name) for name in ("num_prompts", "batch_size")}
+    return GenerateParams(**own, decoding=Decoding(method=values.pop("decoding"), **values))
+
+
+_GenerateSection = make_dataclass(
+    "_GenerateSection",
+    [
+        ("num_prompts", int),
+        ("batch_size", int),
+        *(("decoding" if each.name == "method" else each.name, each.type) for each in fields(Decoding)),
+    ],
+    frozen=True,
+)
 
 
 def read_section(kind: type[Any], content: object, *, where: str) -> Any:  # noqa: ANN401

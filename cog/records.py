@@ -146,21 +146,41 @@ class Active:
 
 @dataclass(frozen=True, slots=True)
 class Decoding:
-    """How the next choice is taken.
+    """How a text is written; the one record of these settings, whose defaults are the paper's.
 
     :param method: ``greedy`` or ``nucleus``.
     :param top_p: Mass of the nucleus, 0 < top_p <= 1; ignored by greedy.
     :param seed: Seed of the text's own random stream.
     :param max_new_tokens: Exact number of prefix-encoder tokens to append.
-    :param top_k_documents: Number of chunks retrieved per prompt.
+    :param top_k_documents: Number of chunks retrieved per prompt; 0 copies nothing.
     :param phrase_bias: Added to the score of every phrase.
     :param verify: How unlikely a token may be to the prefix encoder: ``off``, or less than
         ``verify_threshold`` (``absolute``), than that times the best token's probability
         (``relative``), or than what the entropy allows (``entropy``) is too unlikely.
     :param verify_threshold: The threshold of that rule; 0 writes what was chosen.
     :param temperature: Divides all scores before a draw, 1 leaves them; ignored by greedy.
-    :param max_verbatim_words: Longest run of words copied from one place of a document; 0 for no
-        limit.
+    :param max_verbatim_words: Longest run of words that a copy may share with one place of a
+        document; 0 for no limit.
+    :param pool_bias: Whether ``phrase_bias`` counts from the size of the pool: less the logarithm
+        of its phrases over those of a training batch.
+    :param span_words: Number of words that a draft goes on at its source, at most.
+    :param span_ratio: Share of the best token's probability that a token after the chosen phrase
+        must have, 0 to 1.
+    :param min_bits: Information that a phrase's most informative word must have, in bits.
+    :param copy_once: Whether a word of a document, or a passage that stands in several, is copied
+        into a text once at most.
+    :param relevance_weight: Weight of a document's similarity to the prompt, less
+        ``relevance_level``, in the score of its phrases.
+    :param relevance_level: Similarity from which a document counts as about the same thing.
+    :param guard_names: Whether documents below ``relevance_level`` bring no names, numbers or
+        beginnings of sentences that the text does not have.
+    :param first_token_weight: Weight of the log-probability of a phrase's first token under the
+        prefix encoder in its score.
+    :param context_weight: Added to a phrase's score for every token before it, beyond two and up to
+        ten, that is also what the text ends with.
+    :param trust: How many nats verification's floor falls by for every token of unbroken agreement
+        with the source beyond three.
+    :param retrieve_every: Number of tokens after which the text retrieves again; 0 for once.
     """
 
     method: str
@@ -173,6 +193,18 @@ class Decoding:
     verify_threshold: float = 0.0
     temperature: float = 1.0
     max_verbatim_words: int = 0
+    pool_bias: bool = False
+    span_words: int = 0
+    span_ratio: float = 0.0
+    min_bits: float = 0.0
+    copy_once: bool = False
+    relevance_weight: float = 0.0
+    relevance_level: float = 0.0
+    guard_names: bool = False
+    first_token_weight: float = 0.0
+    context_weight: float = 0.0
+    trust: float = 0.0
+    retrieve_every: int = 0
 
     @property
     def is_verified(self) -> bool:

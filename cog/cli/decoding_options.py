@@ -1,15 +1,16 @@
 """Options of decoding: what the command line gives goes in, settings over the defaults come out."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from cog.records import ABSOLUTE, OFF, VERIFY_RULES
+from cog.records import ABSOLUTE, OFF, VERIFY_RULES, Decoding
 
 if TYPE_CHECKING:
-    from cog.params import DatastoreParams, GenerateParams
+    from cog.params import DatastoreParams
     from cog.paths import CorpusPaths
     from cog.records import Active
 
@@ -23,6 +24,7 @@ NAMES = (
     "verify",
     "verify_threshold",
     "temperature",
+    "max_verbatim_words",
 )
 
 
@@ -55,6 +57,13 @@ def with_decoding_options(function: Function) -> Function:
             "--temperature", type=click.FloatRange(0.01, 100), help="Divides scores before a draw."
         ),
         click.option(
+            "--set",
+            "others",
+            multiple=True,
+            metavar="NAME=VALUE",
+            help="Any setting of the section `generate`, such as span_words=0; may be repeated.",
+        ),
+        click.option(
             "--untuned", is_flag=True, help="Leave out what cog tune chose for this index."
         ),
     ]
@@ -64,12 +73,12 @@ def with_decoding_options(function: Function) -> Function:
 
 
 def take_defaults(
-    settings: "GenerateParams",
+    settings: Decoding,
     corpus_paths: "CorpusPaths",
     given: dict[str, Any],
     *,
     active: "Active | None" = None,
-) -> "GenerateParams":
+) -> Decoding:
     """The settings before the command line: params.yaml, or what was tuned for the index.
 
     What was tuned, or why it is left out, is said on standard error.
@@ -84,7 +93,7 @@ def take_defaults(
         return settings
     from cog.decoding.tuning import apply_tuning
 
-    method = given["decoding"] or settings.decoding
+    method = given["decoding"] or settings.method
     settings, word = apply_tuning(settings, corpus_paths, method=method, active=active)
     if word:
         click.echo(f"cog: {word}", err=True)
@@ -108,7 +117,7 @@ def take_knn_defaults(
     return settings
 
 
-def take_given(settings: "GenerateParams", given: dict[str, Any]) -> "GenerateParams":
+def take_given(settings: Decoding, given: dict[str, Any]) -> Decoding:
     """Put what the command line gives in the place of the defaults.
 
     :param settings: The defaults.
@@ -118,7 +127,8 @@ def take_given(settings: "GenerateParams", given: dict[str, Any]) -> "GeneratePa
     """
     changes = {name: given[name] for name in NAMES if given.get(name) is not None}
     if given.get("decoding") is not None:
-        changes["decoding"] = given["decoding"]
+        changes["method"] = given["decoding"]
+    changes |= dict(_read_setting(text) for text in given.get("others", ()))
     least = given.get("min_token_probability")
     if least is not None:
         if "verify" in changes or "verify_threshold" in changes:
@@ -133,3 +143,21 @@ def take_given(settings: "GenerateParams", given: dict[str, Any]) -> "GeneratePa
     elif threshold and rule == OFF:
         raise click.UsageError("--verify-threshold needs --verify absolute, relative or entropy")
     return replace(settings, **changes)
+
+
+def _read_setting(text: str) -> tuple[str, Any]:
+    name, _, value = text.partition("=")
+    kinds = {each.name: each.type for each in fields(Decoding)}
+    if name not in kinds:
+        nearest = get_close_matches(name, kinds, n=1, cutoff=0.0)[0]
+        raise click.BadParameter(f"no setting {name!r}; nearest: {nearest}", param_hint="--set")
+    try:
+        return name, (_SWITCHES[value] if kinds[name] is bool else kinds[name](value))  # type: ignore[operator]
+    except (KeyError, ValueError):
+        wanted = "true or false" if kinds[name] is bool else f"of type {kinds[name].__name__}"  # type: ignore[union-attr]
+        raise click.BadParameter(
+            f"{name} must be {wanted}, found {value!r}", param_hint="--set"
+        ) from None
+
+
+_SWITCHES = {"true": True, "false": False}

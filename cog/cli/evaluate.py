@@ -82,8 +82,9 @@ def command(ctx: click.Context, /, corpus_id: str, **given: Any) -> None:  # noq
         raise click.UsageError("a union holds out no prompts of its own: give --prompts-of ID")
     prompt_corpus_id = load_card(paths, given["prompt_corpus_id"] or corpus_id).id
     if (given["protocol_name"] or params.evaluate.protocol) == DEFAULT:
-        settings = take_defaults(params.generate, paths.corpus(corpus_id), given)
-        params = replace(params, generate=take_given(settings, given))
+        defaults = take_defaults(params.generate.decoding, paths.corpus(corpus_id), given)
+        generate = replace(params.generate, decoding=take_given(defaults, given))
+        params = replace(params, generate=generate)
         if given["system"] == KNN_LM and not given["untuned"]:
             knn = take_knn_defaults(params.datastore, paths.corpus(corpus_id))
             params = replace(params, datastore=knn)
@@ -103,6 +104,8 @@ def command(ctx: click.Context, /, corpus_id: str, **given: Any) -> None:  # noq
 def _refuse_settings(given: dict[str, Any]) -> None:
     # the published protocols fix what a text is decoded with
     named = ("phrase_bias", "verify", "verify_threshold", "min_token_probability", "temperature")
+    if given["others"]:
+        raise click.UsageError(f"--set goes with --protocol {DEFAULT} only")
     for name in named:
         if given[name] is not None:
             option = "--" + name.replace("_", "-")
@@ -136,14 +139,14 @@ def make_plan(
 
 def _protocol(params: "Params", given: dict[str, Any]) -> Protocol:
     name = given["protocol_name"] or params.evaluate.protocol
-    protocol = make_protocol(name, params.evaluate, params.generate)
+    protocol = make_protocol(name, params.evaluate, params.generate.decoding)
     changes: dict[str, Any] = {}
     if given["num_prompts"] is not None:
         changes["num_prompts"] = given["num_prompts"]
-    if given["decoding"] is not None:
-        changes["method"] = given["decoding"]
     if given["seeds"] is not None:
         changes["seeds"] = _read_seeds(given["seeds"])
+    if given["decoding"] is not None:
+        protocol = protocol.with_decoding(method=given["decoding"])
     return replace(protocol, **changes)
 
 

@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ import click
 from cog.cli.decoding_options import take_defaults, take_given, with_decoding_options
 from cog.cli.main import get_project
 from cog.errors import GenerationError
-from cog.params import GenerateParams, load_params
+from cog.params import load_params
 from cog.records import Decoding
 
 if TYPE_CHECKING:
@@ -127,20 +127,16 @@ def command(
     from cog.decoding.session import choose_corpus, open_generator
 
     chosen, active = choose_corpus(paths, given["corpus_id"])
-    settings = take_defaults(params.generate, paths.corpus(chosen), given, active=active)
-    decoding = _decoding(take_given(settings, given))
+    defaults = take_defaults(
+        params.generate.decoding, paths.corpus(chosen), given, active=active
+    )
+    decoding = take_given(defaults, given)
     names = ("allow_licence", "deny_licence", "exclude_document")
     rule = CopyRule(*(frozenset(given[name]) for name in names))
     with open_generator(
         paths, params, corpus_id=given["corpus_id"], device=given["device"], rule=rule
     ) as generator:
         _run(generator, prefixes, decoding, options)
-
-
-def _decoding(settings: GenerateParams) -> Decoding:
-    names = [field.name for field in fields(Decoding) if field.name != "method"]
-    values = {name: getattr(settings, name) for name in names}
-    return Decoding(method=settings.decoding, **values)
 
 
 def _read_prefixes(path: str) -> Iterator[tuple[str, Any]]:

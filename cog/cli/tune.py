@@ -77,7 +77,7 @@ def _tune_cog(
             params,
             corpus_id,
             num_prompts=given["num_prompts"],
-            method=given["decoding"] or params.generate.decoding,
+            method=given["decoding"] or params.generate.decoding.method,
             device=given["device"],
             progress=progress,
         )
@@ -140,6 +140,7 @@ def _write_knn_lm(found: "KnnTuned", *, is_json: bool) -> None:
 def _write(found: "Tuned", *, is_json: bool) -> None:
     from dataclasses import asdict
 
+    from cog.decoding.tuning import describe_values
     from cog.evaluation.tune import describe_trial
 
     if is_json:
@@ -152,4 +153,4 @@ def _write(found: "Tuned", *, is_json: bool) -> None:
     click.echo(
         f"reference: diversity {reference.diversity:.1f}, perplexity {reference.perplexity:.1f}"
     )
-    click.echo(f"kept for this index: {found.tuning.values}")
+    click.echo(f"kept for this index: {describe_values(found.tuning.values)}")

@@ -11,7 +11,6 @@ from cog.errors import GenerationError
 from cog.params import Params
 from cog.paths import ProjectPaths
 from cog.progress import Progress
-from cog.records import Decoding
 
 
 def generate_corpus(paths: ProjectPaths, corpus_id: str, params: Params, progress: Progress) -> int:
@@ -37,7 +36,7 @@ def generate_corpus(paths: ProjectPaths, corpus_id: str, params: Params, progres
         )
     target = paths.corpus(corpus_id).generations
     unfinished = target.with_suffix(f".{os.getpid()}.tmp")
-    decoding = default_decoding(params)
+    decoding = settings.decoding
     try:
         with (
             open_generator(paths, params, corpus_id=corpus_id, device="auto") as generator,
@@ -60,23 +59,3 @@ def generate_corpus(paths: ProjectPaths, corpus_id: str, params: Params, progres
         unfinished.unlink(missing_ok=True)
     return len(prompts)
 
-
-def default_decoding(params: Params) -> Decoding:
-    """The decoding that params.yaml asks for.
-
-    :param params: The project's parameters.
-    :returns: Its section ``generate`` as decoding settings.
-    """
-    settings = params.generate
-    return Decoding(
-        method=settings.decoding,
-        top_p=settings.top_p,
-        seed=settings.seed,
-        max_new_tokens=settings.max_new_tokens,
-        top_k_documents=settings.top_k_documents,
-        phrase_bias=settings.phrase_bias,
-        verify=settings.verify,
-        verify_threshold=settings.verify_threshold,
-        temperature=settings.temperature,
-        max_verbatim_words=settings.max_verbatim_words,
-    )

@@ -3,46 +3,23 @@
 Neither torch nor a store is loaded here.
 """
 
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from cog.decoding.tuning_file import check_types, load_choice, remove_choice, save_choice
 from cog.errors import CogError
 from cog.index.manifest import load_manifest
-from cog.params import GenerateParams
 from cog.paths import CorpusPaths
-from cog.records import ABSOLUTE, ENTROPY, OFF, RELATIVE, VERIFY_RULES, Active
+from cog.records import ABSOLUTE, ENTROPY, OFF, RELATIVE, VERIFY_RULES, Active, Decoding
 
 USUAL_THRESHOLDS = {OFF: 0.0, ABSOLUTE: 0.0003, RELATIVE: 0.001, ENTROPY: 0.0003}
-
-
-@dataclass(frozen=True, slots=True)
-class TunedValues:
-    """The settings that are tuned; fields of the section ``generate`` of params.yaml.
-
-    :param verify: Rule by which the prefix encoder finds a token too unlikely.
-    :param verify_threshold: The rule's threshold.
-    :param phrase_bias: Added to the score of every phrase.
-    :param temperature: Divides all scores before a draw.
-    """
-
-    verify: str
-    verify_threshold: float
-    phrase_bias: float
-    temperature: float
-
-    def __str__(self) -> str:
-        return (
-            f"verify {describe_rule(self.verify, self.verify_threshold)}, "
-            f"phrase_bias {self.phrase_bias:g}, temperature {self.temperature:g}"
-        )
 
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
     """What was chosen for an index.
 
-    :param values: The settings.
+    :param values: The settings that were tuned, by name; fields of :class:`Decoding`.
     :param index: Digest of the index.
     :param model: Fingerprint of the model.
     :param method: ``greedy`` or ``nucleus``: how choices were taken.
@@ -50,7 +27,7 @@ class Tuning:
     :param record: How they were chosen, as plain values: prompts, reference and trials.
     """
 
-    values: TunedValues
+    values: dict[str, Any]
     index: str
     model: str
     method: str
@@ -72,7 +49,7 @@ class TuningState:
     def __str__(self) -> str:
         if self.tuning is None:
             return self.problem
-        chosen = f"{self.tuning.values}, for {self.tuning.method}"
+        chosen = f"{describe_values(self.tuning.values)}, for {self.tuning.method}"
         return f"{chosen} (left out: {self.problem})" if self.problem else chosen
 
     def to_json(self) -> dict[str, Any]:
@@ -85,17 +62,23 @@ class TuningState:
         if tuning is None:
             return content
         about = {"decoding": tuning.method, "created_at": tuning.created_at}
-        return asdict(tuning.values) | about | content
+        return tuning.values | about | content
 
 
-def describe_rule(verify: str, threshold: float) -> str:
-    """Name a rule with its threshold.
+def describe_values(values: dict[str, Any]) -> str:
+    """Name tuned settings.
 
-    :param verify: The rule.
-    :param threshold: Its threshold.
-    :returns: Such as ``absolute 0.003``.
+    :param values: The settings by name.
+    :returns: Such as ``phrase_bias 2, verify absolute 0.0003``; rule and threshold are one.
     """
-    return OFF if verify == OFF else f"{verify} {threshold:g}"
+    shown = dict(values)
+    if "verify" in shown:
+        threshold = shown.pop("verify_threshold", 0.0)
+        shown["verify"] = OFF if shown["verify"] == OFF else f"{shown['verify']} {threshold:g}"
+    return ", ".join(
+        f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
+        for name, value in shown.items()
+    )
 
 
 def save_tuning(corpus_paths: CorpusPaths, tuning: Tuning) -> None:
@@ -118,13 +101,15 @@ def load_tuning(corpus_paths: CorpusPaths) -> Tuning | None:
 
 
 def _parse(content: dict[str, Any]) -> Tuning:
-    values = TunedValues(**content.pop("values"))
-    tuning = Tuning(values=values, **content)
-    check_types(values)
+    tuning = Tuning(**content)
     check_types(tuning)
-    if values.verify not in VERIFY_RULES:
-        raise ValueError(f"verify is {values.verify!r}")
+    check_types(replace(_ANY, **tuning.values))
+    if tuning.values.get("verify", OFF) not in VERIFY_RULES:
+        raise ValueError(f"verify is {tuning.values['verify']!r}")
     return tuning
+
+
+_ANY = Decoding("greedy", 1.0, 0, 1, 1, 0.0)
 
 
 def remove_tuning(corpus_paths: CorpusPaths) -> bool:
@@ -155,12 +140,12 @@ def load_tuning_state(corpus_paths: CorpusPaths, *, index: str, model: str) -> T
 
 
 def apply_tuning(
-    settings: GenerateParams,
+    settings: Decoding,
     corpus_paths: CorpusPaths,
     *,
     method: str,
     active: Active | None = None,
-) -> tuple[GenerateParams, str]:
+) -> tuple[Decoding, str]:
     """Put what was chosen for an index in the place of params.yaml.
 
     :param settings: Section ``generate`` of params.yaml.
@@ -184,8 +169,8 @@ def apply_tuning(
             f"what was tuned for {corpus_id} is of {misfit}: left out "
             f"(cog tune --corpus {corpus_id} does it again, with --reset forgets it)"
         )
-    chosen = {field.name: getattr(tuning.values, field.name) for field in fields(TunedValues)}
-    return replace(settings, **chosen), f"as tuned for this index: {tuning.values}"
+    word = f"as tuned for this index: {describe_values(tuning.values)}"
+    return replace(settings, **tuning.values), word
 
 
 def _find_misfit(tuning: Tuning, *, index: str, model: str, method: str) -> str:

@@ -125,7 +125,7 @@ def study_ablations(
     :returns: The study; every evaluation is logged to one experiment, and so is a picture.
     :raises EvaluationError: If there is no ablation to evaluate.
     """
-    count = plan.protocol.top_k_documents
+    count = plan.protocol.decoding.top_k_documents
     chosen = [
         name
         for name in dict.fromkeys(systems or ABLATIONS)

@@ -101,7 +101,7 @@ def _choose(
         for each in known
         if (each.system, each.prompt_corpus) == (system, prompt_corpus)
         and _is_protocol(each, wish.protocol)
-        and one.decoding in (None, each.protocol.method)
+        and one.decoding in (None, each.protocol.decoding.method)
     ]
     if not fitting:
         raise EvaluationError(
@@ -128,5 +128,5 @@ def _is_protocol(result: EvaluationResult, wanted: str | None) -> bool:
 def _describe(result: EvaluationResult) -> str:
     return (
         f"{result.system} on {result.prompt_corpus} under {result.protocol.name} "
-        f"{result.protocol.digest[:8]} ({result.protocol.method})"
+        f"{result.protocol.digest[:8]} ({result.protocol.decoding.method})"
     )

@@ -71,7 +71,7 @@ def _score_perplexity(run: Evaluation, seeds: tuple[SeedResult, ...]) -> list[Me
 
 
 def _score_reference(run: Evaluation, _seeds: tuple[SeedResult, ...]) -> list[MetricValue]:
-    decoding = run.plan.protocol.decoding(0)
+    decoding = run.plan.protocol.decoding_of(0)
     prompts = run.selection.prompts[: run.plan.protocol.max_scored_references]
 
     def compute(positions: list[int]) -> NDArray[np.float64]:

@@ -21,7 +21,7 @@ def time_plain(run: Evaluation) -> tuple[float, bool]:
     :returns: Seconds a text, and whether the texts are of an earlier run than this time.
     """
     protocol = run.plan.protocol
-    decoding = protocol.decoding(protocol.seeds[0])
+    decoding = protocol.decoding_of(protocol.seeds[0])
     prefixes = [prompt.prefix for prompt in run.selection.prompts[: protocol.batch_size]]
 
     def compute(_positions: list[int]) -> NDArray[np.float64]:

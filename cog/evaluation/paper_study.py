@@ -202,7 +202,7 @@ def _describe_gap(error: CogError, plan: Plan) -> str:
         return str(error)
     command = (
         f"cog evaluate --corpus {plan.corpus_id} --prompts-of {plan.prompt_corpus_id} "
-        f"--system {plan.system} --decoding {plan.protocol.method}"
+        f"--system {plan.system} --decoding {plan.protocol.decoding.method}"
     )
     return f"{error}; next: {command}"
 
@@ -229,7 +229,7 @@ def _measure_references(
 def _plan_row(plan: Plan, row: PaperRow) -> Plan:
     # greedy writes one text whatever the seed
     seeds = plan.protocol.seeds[:1] if row.decoding == "greedy" else plan.protocol.seeds
-    protocol = replace(plan.protocol, method=row.decoding, seeds=seeds)
+    protocol = replace(plan.protocol.with_decoding(method=row.decoding), seeds=seeds)
     return replace(plan, system=row.system, protocol=protocol)
 
 
@@ -252,7 +252,7 @@ def list_differences(
     sizes = sorted({len(row.result.prompt_ids) for row in rows if row.result is not None})
     for size in sizes:
         found.append(f"{size} prompts were continued.")
-    paper = make_protocol(PAPER, params.evaluate, params.generate).to_json()
+    paper = make_protocol(PAPER, params.evaluate, params.generate.decoding).to_json()
     for name, value in plan.protocol.to_json().items():
         if name not in UNCOMPARED | {"method"} and value != paper[name]:
             found.append(f"{name} is {value}, in the paper {paper[name]}.")

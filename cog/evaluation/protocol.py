@@ -8,8 +8,8 @@ from typing import Any
 
 from cog.errors import ProtocolError
 from cog.evaluation.tune_split import EVALUATION
-from cog.params import EvaluateParams, GenerateParams
-from cog.records import OFF, Decoding
+from cog.params import EvaluateParams
+from cog.records import Decoding
 
 DEFAULT = "default"
 PAPER = "paper-iclr2023"
@@ -48,13 +48,7 @@ class Protocol:
     :param part: Which of the held-out prompts: ``evaluation``, or ``tuning``, which is the rest.
     :param num_prompts: Number of prompts, at most.
     :param tokenizer: Whose tokens are counted: ``model`` is the trained model's prefix encoder.
-    :param method: ``greedy`` or ``nucleus``.
-    :param top_p: Mass of the nucleus.
-    :param top_k_documents: Number of chunks retrieved per prompt.
-    :param phrase_bias: Added to the score of every phrase.
-    :param verify: Rule by which the prefix encoder finds a token too unlikely.
-    :param verify_threshold: The rule's threshold.
-    :param temperature: Divides all scores before a draw.
+    :param decoding: How texts are written; its seed and length are not looked at.
     :param batch_size: Number of texts decoded together.
     :param featuriser: Model whose hidden states MAUVE compares: ``packaged``, a hub name, or a
         folder of the project.
@@ -77,13 +71,7 @@ class Protocol:
     part: str
     num_prompts: int
     tokenizer: str
-    method: str
-    top_p: float
-    top_k_documents: int
-    phrase_bias: float
-    verify: str
-    verify_threshold: float
-    temperature: float
+    decoding: Decoding
     batch_size: int
     featuriser: str
     featuriser_layers: tuple[int, ...]
@@ -118,28 +106,35 @@ class Protocol:
 
         :returns: A JSON-ready object.
         """
+        rules = asdict(self)
+        rules |= {name: rules["decoding"][name] for name in _DECODING}
+        del rules["decoding"]
         return {
             name: list(value) if isinstance(value, tuple) else value
-            for name, value in asdict(self).items()
+            for name, value in rules.items()
         }
 
-    def decoding(self, seed: int) -> Decoding:
+    def with_decoding(self, **changes: Any) -> "Protocol":  # noqa: ANN401
+        """The same rules with other settings of decoding.
+
+        :param changes: Settings by name.
+        :returns: The protocol.
+        """
+        return replace(self, decoding=replace(self.decoding, **changes))
+
+    def decoding_of(self, seed: int) -> Decoding:
         """How the generations of one seed are decoded.
 
         :param seed: The seed.
         :returns: The decoding.
         """
-        return Decoding(
-            method=self.method,
-            top_p=self.top_p,
-            seed=seed,
-            max_new_tokens=self.generation_tokens,
-            top_k_documents=self.top_k_documents,
-            phrase_bias=self.phrase_bias,
-            verify=self.verify,
-            verify_threshold=self.verify_threshold,
-            temperature=self.temperature,
-        )
+        return replace(self.decoding, seed=seed, max_new_tokens=self.generation_tokens)
+
+
+# the rules of decoding, which stand among the others where a protocol is written out
+_DECODING = tuple(
+    each.name for each in fields(Decoding) if each.name not in ("seed", "max_new_tokens")
+)
 
 
 def parse_protocol(content: dict[str, Any]) -> Protocol:
@@ -149,7 +144,7 @@ def parse_protocol(content: dict[str, Any]) -> Protocol:
     :returns: The protocol.
     :raises ProtocolError: If a rule is missing or unknown.
     """
-    wanted = {field.name for field in fields(Protocol)}
+    wanted = {field.name for field in fields(Protocol)} - {"decoding"} | set(_DECODING)
     if set(content) != wanted:
         raise ProtocolError(
             "a stored protocol must have the rules of this version of cog",
@@ -159,10 +154,14 @@ def parse_protocol(content: dict[str, Any]) -> Protocol:
     values: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value for name, value in content.items()
     }
-    return Protocol(**values)
+    decoding = {name: values.pop(name) for name in _DECODING}
+    return Protocol(
+        **values,
+        decoding=Decoding(**decoding, seed=0, max_new_tokens=values["generation_tokens"]),
+    )
 
 
-def make_protocol(name: str, settings: EvaluateParams, decoding: GenerateParams) -> Protocol:
+def make_protocol(name: str, settings: EvaluateParams, decoding: Decoding) -> Protocol:
     """Make the protocol of a preset.
 
     ``default`` follows params.yaml. The paper's protocol fixes all but the number of prompts and of
@@ -171,7 +170,7 @@ def make_protocol(name: str, settings: EvaluateParams, decoding: GenerateParams)
 
     :param name: Name of the preset.
     :param settings: Section ``evaluate`` of params.yaml.
-    :param decoding: Its section ``generate``.
+    :param decoding: Its section ``generate``; of it the published protocols take nothing.
     :returns: The protocol.
     :raises ProtocolError: If there is no such preset.
     """
@@ -191,13 +190,7 @@ def make_protocol(name: str, settings: EvaluateParams, decoding: GenerateParams)
         prompt_tokens=32,
         generation_tokens=128,
         reference_tokens=128,
-        method="nucleus",
-        top_p=0.95,
-        top_k_documents=1024,
-        phrase_bias=0.0,
-        verify=OFF,
-        verify_threshold=0.0,
-        temperature=1.0,
+        decoding=Decoding("nucleus", 0.95, 0, 128, 1024, 0.0),
         featuriser="gpt2-large",
         featuriser_layers=LAST_LAYER,
         language_model="gpt2-large",
@@ -207,7 +200,7 @@ def make_protocol(name: str, settings: EvaluateParams, decoding: GenerateParams)
     return replace(paper, name=AUTHORS, reference_tokens=ALL_TOKENS, has_prefix=True)
 
 
-def _make_default(settings: EvaluateParams, decoding: GenerateParams) -> Protocol:
+def _make_default(settings: EvaluateParams, decoding: Decoding) -> Protocol:
     return Protocol(
         name=DEFAULT,
         prompt_tokens=settings.prompt_tokens,
@@ -218,13 +211,7 @@ def _make_default(settings: EvaluateParams, decoding: GenerateParams) -> Protoco
         part=EVALUATION,
         num_prompts=settings.num_prompts,
         tokenizer="model",
-        method=decoding.decoding,
-        top_p=decoding.top_p,
-        top_k_documents=decoding.top_k_documents,
-        phrase_bias=decoding.phrase_bias,
-        verify=decoding.verify,
-        verify_threshold=decoding.verify_threshold,
-        temperature=decoding.temperature,
+        decoding=replace(decoding, seed=0, max_new_tokens=settings.generation_tokens),
         batch_size=settings.batch_size,
         featuriser=settings.featuriser,
         featuriser_layers=tuple(settings.featuriser_layers),
@@ -245,8 +232,8 @@ def differing_fields(first: Protocol, second: Protocol) -> list[str]:
     :param second: Another.
     :returns: Names of fields, in order; the preset's name is none.
     """
-    names = [field.name for field in fields(Protocol) if field.name != "name"]
-    return [name for name in names if getattr(first, name) != getattr(second, name)]
+    one, other = first.to_json(), second.to_json()
+    return [name for name in one if name != "name" and one[name] != other[name]]
 
 
 def check_one_protocol(
@@ -266,8 +253,8 @@ def check_one_protocol(
             name = differing[0]
             raise ProtocolError(
                 "scores must be made under one protocol to be put side by side",
-                found=f"{name} {getattr(first, name)!r} for {first_label}, "
-                f"{getattr(protocol, name)!r} for {label}",
+                found=f"{name} {first.to_json()[name]!r} for {first_label}, "
+                f"{protocol.to_json()[name]!r} for {label}",
                 run="cog evaluate both with the same settings",
                 about=name,
             )

@@ -78,7 +78,7 @@ def write_seeds(run: Evaluation) -> tuple[SeedResult, ...]:
     for seed in protocol.seeds:
         found.append(
             run.store.complete_seed(
-                run.key(protocol.decoding(seed)),
+                run.key(protocol.decoding_of(seed)),
                 run.selection.prompts,
                 batch_size=protocol.batch_size,
                 generate=write,

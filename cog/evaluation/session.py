@@ -209,7 +209,7 @@ def prepare(paths: ProjectPaths, params: Params, plan: Plan, progress: Progress)
 
 
 def _say_if_rebuilt(run: Evaluation) -> None:
-    key = run.key(run.plan.protocol.decoding(0))
+    key = run.key(run.plan.protocol.decoding_of(0))
     if not run.store.is_known(key) and run.store.has_other_index(key):
         run.progress.say(
             f"the index of {run.plan.corpus_id} was built again since it was last evaluated: "

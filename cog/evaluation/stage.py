@@ -26,7 +26,7 @@ def evaluate_corpus(
     :returns: The result; it also lies in ``evaluation.json`` and in MLflow.
     """
     choose_uri(paths)  # refused before anything is written
-    protocol = make_protocol(params.evaluate.protocol, params.evaluate, params.generate)
+    protocol = make_protocol(params.evaluate.protocol, params.evaluate, params.generate.decoding)
     plan = Plan(
         corpus_id=corpus_id,
         prompt_corpus_id=corpus_id,

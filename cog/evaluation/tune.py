@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from cog.corpus.documents import load_prompts
-from cog.decoding.tuning import TunedValues, Tuning, describe_rule, save_tuning
+from cog.decoding.tuning import Tuning, describe_values, save_tuning
 from cog.errors import EvaluationError
 from cog.evaluation.protocol import QUALITY, make_protocol
 from cog.evaluation.records import MetricValue
@@ -21,16 +21,36 @@ from cog.progress import Progress
 from cog.records import ABSOLUTE, ENTROPY, OFF, RELATIVE
 
 GROUPS = (QUALITY, "repetition", "perplexity", "copies", "latency")
-RULES = (
-    (OFF, 0.0),
-    *((ABSOLUTE, threshold) for threshold in (0.0001, 0.0003, 0.001)),
-    *((RELATIVE, threshold) for threshold in (0.0003, 0.001, 0.003)),
-    *((ENTROPY, threshold) for threshold in (0.0003, 0.001, 0.003)),
+Values = dict[str, Any]
+
+
+def _each(name: str, *values: float) -> tuple[Values, ...]:
+    return tuple({name: value} for value in values)
+
+
+# what is tried in turn, each with the best of those before
+SEARCH: tuple[tuple[Values, ...], ...] = (
+    _each("phrase_bias", 0.0, 1.0, 2.0, 3.0, 4.0),
+    _each("relevance_weight", 0.0, 10.0, 20.0),
+    _each("relevance_level", 0.5, 0.55, 0.6, 0.65),
+    _each("top_k_documents", 64, 128, 256),
+    _each("context_weight", 1.0, 2.0, 3.0),
+    _each("span_ratio", 0.0003, 0.001, 0.003, 0.01),
+    (
+        {"verify": OFF, "verify_threshold": 0.0},
+        *(
+            {"verify": rule, "verify_threshold": threshold}
+            for rule, thresholds in (
+                (ABSOLUTE, (0.0001, 0.0003, 0.001)),
+                (RELATIVE, (0.001,)),
+                (ENTROPY, (0.001,)),
+            )
+            for threshold in thresholds
+        ),
+    ),
 )
-# an index holds some ten times the phrases that a training batch held, whose weight the logarithm
-# of that takes back
-BIASES = (-3.0, -2.0, -1.0, 0.0, 1.0)
-TEMPERATURES = (0.8, 0.9, 1.1)
+TEMPERATURES = _each("temperature", 0.8, 0.9, 1.1)
+TUNED = tuple(dict.fromkeys(name for each in (*SEARCH, TEMPERATURES) for name in each[0]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +62,7 @@ class Trial:
     :param rating: How good that is; larger is better.
     """
 
-    values: TunedValues
+    values: Values
     scores: Scores
     rating: float
 
@@ -51,7 +71,7 @@ class Trial:
 
         :returns: A JSON-ready object.
         """
-        return {**asdict(self.values), **asdict(self.scores), "rating": self.rating}
+        return {**self.values, **asdict(self.scores), "rating": self.rating}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +100,10 @@ def tune(
     device: str,
     progress: Progress,
 ) -> Tuned:
-    """Choose ``phrase_bias``, then rule and threshold of verification, then the temperature.
+    """Choose the settings of ``SEARCH`` on held-out prompts that no evaluation takes.
 
-    Each in turn, with the best of the one before, on held-out prompts that no evaluation takes.
-    Texts and what was measured on them are kept, so a search that was stopped goes on.
+    Each in turn, with the best of those before. Texts and what was measured on them are kept, so a
+    search that was stopped goes on.
 
     :param paths: The project.
     :param params: Its parameters.
@@ -98,11 +118,13 @@ def tune(
     run = prepare(
         paths, params, _plan(params, corpus_id, num_prompts, method, device=device), progress
     )
-    max_trials = 1 + len(RULES) + len(BIASES) + (len(TEMPERATURES) if method != "greedy" else 0)
-    progress.expect(max_trials * len(run.selection.prompts))
+    search_space = SEARCH if method == "greedy" else (*SEARCH, TEMPERATURES)
+    progress.expect((1 + sum(map(len, search_space))) * len(run.selection.prompts))
     with run.stack:
         search = _Search(run)
-        best = _choose(search, params, is_drawn=method != "greedy")
+        best = search.best_of([{name: getattr(params.generate.decoding, name) for name in TUNED}])
+        for changes in search_space:  # greedy takes the best choice at any temperature
+            best = search.best_of([best.values, *(best.values | change for change in changes)])
     tuning = Tuning(
         values=best.values,
         index=run.identity.index,
@@ -121,8 +143,10 @@ def tune(
 
 
 def _plan(params: Params, corpus_id: str, num_prompts: int, method: str, *, device: str) -> Plan:
-    rules = make_protocol("default", params.evaluate, params.generate)
-    protocol = replace(rules, part=TUNING, num_prompts=num_prompts, method=method)
+    rules = make_protocol("default", params.evaluate, params.generate.decoding)
+    protocol = replace(
+        rules.with_decoding(method=method), part=TUNING, num_prompts=num_prompts
+    )
     return Plan(
         corpus_id=corpus_id,
         prompt_corpus_id=corpus_id,
@@ -135,20 +159,6 @@ def _plan(params: Params, corpus_id: str, num_prompts: int, method: str, *, devi
     )
 
 
-def _choose(search: "_Search", params: Params, *, is_drawn: bool) -> Trial:
-    start = params.generate
-    values = TunedValues(start.verify, start.verify_threshold, start.phrase_bias, start.temperature)
-    best = search.best_of([values])
-    biases = [replace(values, phrase_bias=bias) for bias in BIASES]
-    best = search.best_of([best.values, *biases])
-    rules = [replace(best.values, verify=rule, verify_threshold=t) for rule, t in RULES]
-    best = search.best_of([best.values, *rules])
-    if not is_drawn:
-        return best  # greedy takes the best choice at any temperature
-    heats = [replace(best.values, temperature=heat) for heat in TEMPERATURES]
-    return search.best_of([best.values, *heats])
-
-
 class _Search:
     # trials on the same prompts, one generator for all
 
@@ -157,15 +167,15 @@ class _Search:
         self.reference = _score_references(run)
         self.trials: list[Trial] = []
 
-    def best_of(self, wanted: list[TunedValues]) -> Trial:
+    def best_of(self, wanted: list[Values]) -> Trial:
         return max((self._try(values) for values in wanted), key=lambda trial: trial.rating)
 
-    def _try(self, values: TunedValues) -> Trial:
+    def _try(self, values: Values) -> Trial:
         for trial in self.trials:
             if trial.values == values:
                 return trial
         base = self._run
-        protocol = replace(base.plan.protocol, **asdict(values))
+        protocol = base.plan.protocol.with_decoding(**values)
         trial_run = replace(base, plan=replace(base.plan, protocol=protocol), seconds={})
         scores = _read_scores(score_seeds(trial_run, write_seeds(trial_run)))
         base.generator = trial_run.generator
@@ -182,11 +192,10 @@ def describe_trial(trial: Trial) -> str:
     :param trial: The trial.
     :returns: Its settings, its rating and its scores.
     """
-    values, scores = trial.values, trial.scores
+    scores = trial.scores
     mauve = "" if scores.mauve is None else f"MAUVE {scores.mauve:.3f}, "
     return (
-        f"{trial.rating:7.3f}  verify {describe_rule(values.verify, values.verify_threshold)}, "
-        f"bias {values.phrase_bias:g}, temperature {values.temperature:g}: {mauve}"
+        f"{trial.rating:7.3f}  {describe_values(trial.values)}: {mauve}"
         f"diversity {scores.diversity:.1f}, perplexity {scores.perplexity:.1f}, "
         f"{scores.tokens_per_second:.0f} tokens/s, {scores.tokens_per_step:.2f} tokens a step, "
         f"{100 * scores.copied:.0f} % copied"

@@ -23,7 +23,6 @@ from cog.baselines.manifest import load_corpus_manifest
 from cog.baselines.project import open_knn_lm
 from cog.corpus.documents import load_prompts
 from cog.decoding.request import Request
-from cog.decoding.stage import default_decoding
 from cog.evaluation.prompts import select_prompts
 from cog.evaluation.protocol import make_protocol
 from cog.evaluation.tune_split import TUNING, check_tuning_prompts, take_part
@@ -82,7 +81,7 @@ def tune_knn_lm(
     top_ks = sorted({k for k in (*NUMBERS_OF_NEIGHBOURS, before.top_k) if k <= num_entries})
     widest = replace(usual, top_k=top_ks[-1])
     generator = open_knn_lm(paths, corpus_id, model=model, settings=widest)
-    decoding = default_decoding(params)
+    decoding = params.generate.decoding
     found: list[Neighbourhood] = []
     for prompt in prompts:
         request = Request(prompt.prefix, decoding)
@@ -115,7 +114,7 @@ def _take_prompts(
 ) -> Sequence[Prompt]:
     held_out = load_prompts(paths.corpus(corpus_id).prompts)
     check_tuning_prompts(held_out, corpus_id)
-    rules = make_protocol("default", params.evaluate, params.generate)
+    rules = make_protocol("default", params.evaluate, params.generate.decoding)
     protocol = replace(rules, part=TUNING, num_prompts=num_prompts)
     own = take_part(held_out, TUNING)
     return select_prompts(

@@ -26,7 +26,7 @@ def params(village: ProjectPaths) -> Params:
 
 @pytest.fixture
 def protocol(params: Params) -> Protocol:
-    return make_protocol("default", params.evaluate, params.generate)
+    return make_protocol("default", params.evaluate, params.generate.decoding)
 
 
 @pytest.fixture

@@ -8,18 +8,18 @@ import numpy as np
 from cog.evaluation.protocol import Protocol, make_protocol
 from cog.evaluation.records import EvaluatedText, EvaluationResult, MetricValue, SeedResult
 from cog.evaluation.statistics import bootstrap_interval
-from cog.params import EvaluateParams, GenerateParams
+from cog.params import EvaluateParams
 from cog.records import CORPUS, VOCABULARY, Decoding, Generation, Segment
 
 SETTINGS = EvaluateParams("default", 4, 1, 2, 8, 16, "packaged", [22, 29], 0.2)
-GENERATE = GenerateParams(4, 2, "nucleus", 0.95, 16, 0, 16, 0.0, "off", 0.0, 1.0, 0)
+DECODING = Decoding("nucleus", 0.95, 0, 16, 16, 0.0)
 
 
 def protocol(**changes: Any) -> Protocol:  # noqa: ANN401
     """The default protocol, with changes."""
     from dataclasses import replace
 
-    return replace(make_protocol("default", SETTINGS, GENERATE), **changes)
+    return replace(make_protocol("default", SETTINGS, DECODING), **changes)
 
 
 def metric(

@@ -37,15 +37,15 @@ def test_stored_protocol_is_the_same_again(protocol: Protocol) -> None:
 
 
 def test_presets_are_what_paper_and_script_did(params: Params) -> None:
-    paper = make_protocol("paper-iclr2023", params.evaluate, params.generate)
+    paper = make_protocol("paper-iclr2023", params.evaluate, params.generate.decoding)
     assert (paper.prompt_tokens, paper.generation_tokens, paper.reference_tokens) == (32, 128, 128)
     assert (paper.method, paper.top_p, paper.mauve_scale) == ("nucleus", 0.95, 2.0)
     assert paper.featuriser == "gpt2-large"
-    script = make_protocol("authors-script", params.evaluate, params.generate)
+    script = make_protocol("authors-script", params.evaluate, params.generate.decoding)
     assert differing_fields(paper, script) == ["reference_tokens", "has_prefix"]
     assert script.has_prefix
     with pytest.raises(ProtocolError, match="found: 'paper'"):
-        make_protocol("paper", params.evaluate, params.generate)
+        make_protocol("paper", params.evaluate, params.generate.decoding)
 
 
 def test_mixed_protocols_are_refused_naming_the_rule(protocol: Protocol) -> None:

@@ -48,7 +48,7 @@ def test_evaluation_holds_what_the_generator_writes(
     assert result.num_held_out >= result.num_qualifying >= len(result.prompt_ids) >= 2
     with open_generator(own_village, params, corpus_id="village", device="cpu") as generator:
         for seed in result.seeds:
-            decoding = plan.protocol.decoding(seed.seed)
+            decoding = plan.protocol.decoding_of(seed.seed)
             for begin in range(0, len(seed.texts), 2):
                 batch = seed.texts[begin : begin + 2]
                 again = generator.generate(
