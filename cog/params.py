@@ -1,7 +1,7 @@
 """params.yaml: a file goes in, one frozen dataclass per stage comes out, every key checked."""
 
 import difflib
-from dataclasses import asdict, dataclass, fields, make_dataclass
+from dataclasses import MISSING, asdict, dataclass, fields, make_dataclass
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
@@ -326,19 +326,26 @@ def load_params(path: Path) -> Params:
 
 
 def _read_generate(content: object) -> GenerateParams:
-    # one flat section for a person, two records for the code
+    # one flat section for a person, two records for the code; a file that an older version wrote
+    # means what it meant: what it does not name is as it was
+    if isinstance(content, dict):
+        content = _UNNAMED | content
     found = read_section(_GenerateSection, content, where="generate")
     values = asdict(found)
     own = {name: values.pop(name) for name in ("num_prompts", "batch_size")}
     return GenerateParams(**own, decoding=Decoding(method=values.pop("decoding"), **values))
 
 
+_UNNAMED = {each.name: each.default for each in fields(Decoding) if each.default is not MISSING}
 _GenerateSection = make_dataclass(
     "_GenerateSection",
     [
         ("num_prompts", int),
         ("batch_size", int),
-        *(("decoding" if each.name == "method" else each.name, each.type) for each in fields(Decoding)),
+        *(
+            ("decoding" if each.name == "method" else each.name, each.type)
+            for each in fields(Decoding)
+        ),
     ],
     frozen=True,
 )

@@ -233,6 +233,7 @@ class Segment:
     :param licence: Licence of the source document.
     :param url: Address of the source document.
     :param corpus: Corpus id of the source document.
+    :param information: Bits of the copied words, by their share of the index; None where unknown.
     """
 
     text: str
@@ -245,6 +246,7 @@ class Segment:
     licence: str | None = None
     url: str | None = None
     corpus: str | None = None
+    information: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The segment as the command line writes it.

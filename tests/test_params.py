@@ -27,14 +27,26 @@ def test_load_params_reads_the_project_s_own_file() -> None:
     assert params.corpora["wiki-mini"] == CorpusEntry(root="wiki-lead")
     assert params.model == "models/cog-v0"
     assert params.index.vector_dtype == "int8"
-    assert params.generate.max_new_tokens == 128
+    assert params.generate.decoding.max_new_tokens == 128
+
+
+def test_a_setting_that_an_older_file_does_not_name_is_as_it_was(
+    tmp_path: Path, content: dict[str, Any]
+) -> None:
+    for name in ("span_words", "min_bits", "copy_once"):
+        del content["generate"][name]
+    decoding = load_params(write(tmp_path, content)).generate.decoding
+    assert (decoding.span_words, decoding.min_bits, decoding.copy_once) == (0, 0.0, False)
+    del content["generate"]["top_p"]
+    with pytest.raises(ParamsError, match="generate needs the key 'top_p'"):
+        load_params(write(tmp_path, content))
 
 
 def test_load_params_takes_a_whole_number_for_a_float(
     tmp_path: Path, content: dict[str, Any]
 ) -> None:
     content["generate"]["phrase_bias"] = -2
-    phrase_bias = load_params(write(tmp_path, content)).generate.phrase_bias
+    phrase_bias = load_params(write(tmp_path, content)).generate.decoding.phrase_bias
     assert phrase_bias == -2.0
     assert isinstance(phrase_bias, float)
 

@@ -127,9 +127,7 @@ def command(
     from cog.decoding.session import choose_corpus, open_generator
 
     chosen, active = choose_corpus(paths, given["corpus_id"])
-    defaults = take_defaults(
-        params.generate.decoding, paths.corpus(chosen), given, active=active
-    )
+    defaults = take_defaults(params.generate.decoding, paths.corpus(chosen), given, active=active)
     decoding = take_given(defaults, given)
     names = ("allow_licence", "deny_licence", "exclude_document")
     rule = CopyRule(*(frozenset(given[name]) for name in names))

@@ -6,7 +6,9 @@ Gathered words go in, every admissible phrase, grouped by its surface text, come
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from cog.index.records import GatheredChunks
 from cog.model.words import BARRED, CAN_END, CAN_START
@@ -18,102 +20,141 @@ HASH_BASE = np.uint64(0x9E3779B97F4A7C15)  # odd, so that multiplication loses n
 class Phrases:
     """Every admissible phrase of some chunks, occurrences of one text side by side.
 
-    Texts that occur more than once come first. No phrase is materialised: two word numbers stand
-    for it.
+    Texts that occur more than once come first. No phrase is materialised: where it begins and
+    where it ends among the words that may, two numbers, stand for it.
 
-    :param first: First word of each phrase. *Shape:* ``(num_phrases,)`` int32
-    :param last: Last word of each phrase. *Shape:* ``(num_phrases,)`` int32
+    :param begin_words: Words that begin a phrase, ascending. *Shape:* ``(num_begins,)`` int64
+    :param end_words: Words that end a phrase, ascending. *Shape:* ``(num_ends,)`` int64
+    :param first: Of each phrase, position of its first word in ``begin_words``. *Shape:*
+        ``(num_phrases,)`` int32
+    :param last: Of each phrase, position of its last word in ``end_words``. *Shape:*
+        ``(num_phrases,)`` int32
     :param repeated_text: Text number of each phrase whose text occurs more than once. *Shape:*
         ``(num_repeated,)`` int64
     :param num_repeated_texts: Number of texts that occur more than once.
-    :param num_texts: Number of different texts; text ``num_repeated_texts + i`` is phrase
-        ``num_repeated + i``.
     """
 
-    first: NDArray[np.int32]
-    last: NDArray[np.int32]
-    repeated_text: NDArray[np.int64]
+    begin_words: Tensor
+    end_words: Tensor
+    first: Tensor
+    last: Tensor
+    repeated_text: Tensor
     num_repeated_texts: int
-    num_texts: int
+
+    def __len__(self) -> int:
+        return len(self.first)
 
     @property
     def num_repeated(self) -> int:
-        """Number of phrases whose text occurs more than once.
-
-        :returns: The count.
-        """
+        """Number of phrases whose text occurs more than once."""
         return len(self.repeated_text)
 
-    def occurrences(self, text: int) -> NDArray[np.int64]:
+    @property
+    def num_texts(self) -> int:
+        """Number of different texts.
+
+        Text ``num_repeated_texts + i`` is phrase ``num_repeated + i``.
+        """
+        return self.num_repeated_texts + len(self) - self.num_repeated
+
+    def occurrences(self, text: int) -> range:
         """The phrases that have a text.
 
         :param text: Number of the text.
         :returns: Numbers of its phrases.
         """
         if text >= self.num_repeated_texts:
-            return np.array([text - self.num_repeated_texts + self.num_repeated])
-        low = np.searchsorted(self.repeated_text, text, side="left")
-        high = np.searchsorted(self.repeated_text, text, side="right")
-        return np.arange(low, high)
+            only = text - self.num_repeated_texts + self.num_repeated
+            return range(only, only + 1)
+        low, high = torch.searchsorted(
+            self.repeated_text, torch.tensor([text, text + 1], device=self.first.device)
+        ).tolist()
+        return range(low, high)
+
+    def span(self, phrase: int) -> tuple[int, int]:
+        """First and last word of a phrase.
+
+        :param phrase: Number of the phrase.
+        :returns: Numbers of gathered words.
+        """
+        return (
+            int(self.begin_words[self.first[phrase]]),
+            int(self.end_words[self.last[phrase]]),
+        )
+
+    def score(self, start_scores: Tensor, end_scores: Tensor) -> Tensor:
+        """Score every phrase: ``q_start · S[first] + q_end · E[last]`` (CoG, eq. 1 and 2).
+
+        The paper's phrase table is never built: word scores are added.
+
+        :param start_scores: Of the words that begin a phrase. *Shape:* ``(num_begins,)``
+        :param end_scores: Of the words that end one. *Shape:* ``(num_ends,)``
+        :returns: *Shape:* ``(num_phrases,)``
+        """
+        scores = start_scores.index_select(0, self.first)
+        return scores.add_(end_scores.index_select(0, self.last))
 
 
-@dataclass(frozen=True, slots=True)
-class PhraseList:
-    """Every admissible phrase of some chunks, not yet grouped by text.
-
-    Two phrases have the same text if their keys are the same; a false match among a million
-    phrases has a chance of about ``3e-8``.
-
-    :param first: First word of each phrase. *Shape:* ``(num_phrases,)`` int32
-    :param last: Last word of each phrase. *Shape:* ``(num_phrases,)`` int32
-    :param keys: Hash of the text of each phrase. *Shape:* ``(num_phrases,)`` uint64
-    """
-
-    first: NDArray[np.int32]
-    last: NDArray[np.int32]
-    keys: NDArray[np.uint64]
-
-
-def find_phrases(chunks: GatheredChunks, *, min_words: int, max_words: int) -> Phrases:
+def find_phrases(
+    chunks: GatheredChunks,
+    *,
+    min_words: int,
+    max_words: int,
+    is_informative: NDArray[np.bool_] | None = None,
+    is_summed: bool = True,
+    device: torch.device | None = None,
+) -> Phrases:
     """Find the admissible phrases of chunks, grouped by text.
 
-    :param chunks: The gathered words.
-    :param min_words: Number of words of a phrase, at least.
-    :param max_words: Number of words of a phrase, at most.
-    :returns: The phrases.
-    """
-    return group_phrases(list_phrases(chunks, min_words=min_words, max_words=max_words))
-
-
-def list_phrases(chunks: GatheredChunks, *, min_words: int, max_words: int) -> PhraseList:
-    """List the admissible phrases of chunks.
-
-    A phrase lies in one chunk, holds no barred word, and begins and ends with words that may.
+    A phrase lies in one chunk, holds no barred word, and begins and ends with words that may. Two
+    phrases have the same text if hashes of their words say so; a false match among a million
+    phrases has a chance of about ``3e-8``.
 
     :param chunks: The gathered words.
     :param min_words: Number of words of a phrase, at least.
     :param max_words: Number of words of a phrase, at most.
-    :returns: The phrases.
+    :param is_informative: Words of which a phrase needs one; None if it needs none. *Shape:*
+        ``(num_words,)``
+    :param is_summed: Whether phrases of one text are grouped; else each counts as a text of its
+        own.
+    :param device: Where the phrases are scored; None for the CPU.
+    :returns: The phrases, in an order that depends on their texts and places alone.
     """
     flags = chunks.word_flags
     starts = np.flatnonzero(((flags & CAN_START) != 0) & ((flags & BARRED) == 0))
     stops = _next_stop(chunks)[starts]
     ends_phrase = (flags & CAN_END) != 0
+    needed = np.ones(len(flags), bool) if is_informative is None else is_informative
+    informative_before = np.concatenate([[0], np.cumsum(needed)])
     hashes = chunks.word_hashes * HASH_BASE ^ (chunks.word_hashes >> np.uint64(29))
     keys = np.zeros(len(starts), dtype=np.uint64)
-    found: list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint64]]] = []
+    nothing = np.zeros(0, dtype=np.int64)
+    found = [(nothing, nothing, np.zeros(0, dtype=np.uint64))]
     for num_words in range(1, max_words + 1):
         last = starts + num_words - 1
         inside = last < stops
         starts, stops, last = starts[inside], stops[inside], last[inside]
         keys = keys[inside] * HASH_BASE + hashes[last]
         if num_words >= min_words:
-            ends = ends_phrase[last]
-            found.append((starts[ends], last[ends], keys[ends]))
-    if not found:
-        found.append((starts[:0], starts[:0], keys[:0]))
-    first, last, all_keys = (np.concatenate(parts) for parts in zip(*found, strict=True))
-    return PhraseList(first.astype(np.int32), last.astype(np.int32), all_keys)
+            kept = ends_phrase[last] & (informative_before[last + 1] > informative_before[starts])
+            found.append((starts[kept], last[kept], keys[kept]))
+    firsts, lasts, all_keys = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    order, repeated_text = _group(all_keys) if is_summed else (slice(None), nothing)
+    begin_words, first = np.unique(firsts[order], return_inverse=True)
+    end_words, last = np.unique(lasts[order], return_inverse=True)
+    num_repeated_texts = int(repeated_text[-1]) + 1 if len(repeated_text) else 0
+
+    def place(array: NDArray[np.int64]) -> Tensor:
+        return torch.from_numpy(array).to(device)
+
+    return Phrases(
+        place(begin_words),
+        place(end_words),
+        place(first).int(),
+        place(last).int(),
+        place(repeated_text),
+        num_repeated_texts,
+    )
 
 
 def _next_stop(chunks: GatheredChunks) -> NDArray[np.int64]:
@@ -128,26 +169,14 @@ def _next_stop(chunks: GatheredChunks) -> NDArray[np.int64]:
     return np.minimum(barred_stop, chunk_end)
 
 
-def group_phrases(listed: PhraseList) -> Phrases:
-    """Put phrases of the same text side by side.
-
-    :param listed: The phrases.
-    :returns: The same in another order, which depends on their texts alone.
-    """
-    order = np.argsort(listed.keys)
-    keys = listed.keys[order]
+def _group(keys: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    # an order with phrases of one text side by side, repeated texts first, and the numbers of these
+    # texts; stable, so that of equal scores every machine cites the same place
+    order = np.argsort(keys, kind="stable")
+    keys = keys[order]
     changes = np.ones(len(keys), dtype=bool)
     changes[1:] = keys[1:] != keys[:-1]
     is_single = changes.copy()
     is_single[:-1] &= changes[1:]  # a text of its own, followed by another text
-    repeated, single = order[~is_single], order[is_single]
     repeated_text = np.cumsum(changes[~is_single]) - 1
-    num_repeated_texts = int(repeated_text[-1]) + 1 if len(repeated_text) else 0
-    order = np.concatenate([repeated, single])
-    return Phrases(
-        listed.first[order],
-        listed.last[order],
-        repeated_text,
-        num_repeated_texts,
-        num_repeated_texts + len(single),
-    )
+    return np.concatenate([order[~is_single], order[is_single]]), repeated_text

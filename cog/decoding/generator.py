@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import ClassVar
 
@@ -10,14 +11,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from cog.decoding.candidates import Phrases
+from cog.decoding.choices import score_choices
 from cog.decoding.citations import cite_segment
-from cog.decoding.distribution import NextChoice, PhraseTable, next_choice
-from cog.decoding.plausibility import count_plausible, find_implausible
-from cog.decoding.pool import Pool, PoolSource
+from cog.decoding.distribution import NextChoice, next_choice
+from cog.decoding.draft import Draft
+from cog.decoding.plausibility import verify_draft
+from cog.decoding.pool import PoolSource
 from cog.decoding.request import Request, check_request, encode_prefix
 from cog.decoding.row import Row
 from cog.decoding.text import GrowingText
-from cog.decoding.verbatim import VerbatimLimit
 from cog.decoding.workers import Workers
 from cog.index.union_index import AnyIndex
 from cog.model.cache import PrefixCache
@@ -54,9 +57,6 @@ class CopyGenerator:
         self.pools = self.pool_source(model, index, allowed_chunks=allowed_chunks)
         self.index = index
         self._workers = Workers(model.prefix_encoder.device)
-        self._verbatim = VerbatimLimit(
-            model.splitter, lambda ordinal: index.get_documents([ordinal])[ordinal].text
-        )
         self._special = torch.from_numpy(model.splitter.special_token_ids).to(
             model.prefix_encoder.device
         )
@@ -80,7 +80,10 @@ class CopyGenerator:
         for request in requests:
             check_request(request, self.model.prefix_encoder)
         pools, seconds = self.pools.make_pools(requests)
-        rows = [Row.begin(request, pool) for request, pool in zip(requests, pools, strict=True)]
+        rows = [
+            Row.begin(request, pool, self.prefix_ids(request))
+            for request, pool in zip(requests, pools, strict=True)
+        ]
         began = time.perf_counter()
         self._decode(rows, on_segment=on_segment)
         seconds["decode"] = time.perf_counter() - began
@@ -116,107 +119,127 @@ class CopyGenerator:
     @torch.inference_mode()
     def _decode(self, rows: list[Row], *, on_segment: OnSegment | None) -> None:
         encoder = self.model.prefix_encoder
-        prefixes = [self.prefix_ids(row.request) for row in rows]
-        capacity = max(len(ids) + row.num_left for ids, row in zip(prefixes, rows, strict=True))
+        capacity = max(len(row.token_ids) + row.num_left for row in rows)
         cache = encoder.new_cache(batch=len(rows), capacity=capacity)
         live = held = list(range(len(rows)))  # texts that grow, and texts in the cache
-        states = encoder.append_last(cache, prefixes)
+        states = encoder.append_last(cache, [row.token_ids for row in rows])
         ends = dict(zip(live, zip(states, self._token_logits(states), strict=True), strict=True))
         while live:
-            self._step([rows[i] for i in live], [ends[i] for i in live])
-            pending = [i for i in live if rows[i].num_left > 0 or rows[i].needs_check]
-            unsure = [i for i in pending if rows[i].needs_check]
-            self._report(rows, [i for i in live if i not in unsure], on_segment)
-            if not pending:
-                break
-            if 2 * len(pending) <= len(held):
-                cache.keep([held.index(i) for i in pending])
-                held = pending
-            ends |= self._append(cache, rows, held=held, growing=pending)
-            self._report(rows, unsure, on_segment)
-            live = [i for i in pending if rows[i].num_left > 0]
+            drafts = dict(zip(live, self._draft([(rows[i], ends[i]) for i in live]), strict=True))
+            for i in live:  # what fills a text and needs no check is not read
+                if len(drafts[i].token_ids) == 1 >= rows[i].num_left:
+                    self._write(rows[i], drafts.pop(i), 1, ())
+            if drafts:
+                if 2 * len(drafts) <= len(held):
+                    cache.keep([held.index(i) for i in drafts])
+                    held = list(drafts)
+                ends = self._read(cache, rows, held=held, drafts=drafts)
+            self._report(rows, live, on_segment)
+            live = [i for i in live if rows[i].num_left > 0]
         for row in rows:
             row.text.finish()
         self._report(rows, range(len(rows)), on_segment)
 
-    def _step(self, rows: Sequence[Row], ends: Sequence[TextEnd]) -> None:
-        # score everything and take one choice for each text
-        encoder, splitter = self.model.prefix_encoder, self.model.splitter
-        states = torch.stack([state for state, _ in ends])  # (num_rows, dim)
-        start_queries, end_queries = encoder.phrase_queries(states)
+    def _draft(self, texts: Sequence[tuple[Row, TextEnd]]) -> list[Draft]:
+        # go on with each text, or score everything and take one choice
+        drafts = [row.go_on(logits) for row, (_, logits) in texts]
+        members: dict[int, list[int]] = {}
+        for k, (row, _) in enumerate(texts):
+            if drafts[k] is None:
+                self._look_around(row)
+                members.setdefault(id(row.pool), []).append(k)
 
-        def take(pool: Pool, members: list[int]) -> None:
-            nothing = start_queries.new_full((len(pool.first_tokens),), -torch.inf)
-            found = dict.fromkeys(members, nothing)
-            if copying := [member for member in members if not rows[member].is_refused]:
-                index = torch.tensor(copying, device=states.device)
-                both = pool.scorer.score_words(start_queries[index], end_queries[index])
-                for member, start, end in zip(copying, *both, strict=True):
-                    bias, tail = rows[member].request.decoding.phrase_bias, rows[member].tail
-                    scores = pool.score(start, end, phrase_bias=bias, tail=tail)
-                    found[member] = self._limit_runs(rows[member], scores, pool)
-            for member, scores in found.items():
-                distribution = self._weigh(ends[member][1], scores, row=rows[member])
-                rows[member].take(distribution, vocab_size=encoder.vocab_size, splitter=splitter)
+        def choose(group: list[int]) -> None:
+            # texts that share a pool are scored together
+            pool = texts[group[0]][0].pool
+            states = torch.stack([texts[k][1][0] for k in group])  # (num_members, dim)
+            scored = None
+            if len(pool.phrases):
+                queries = self.model.prefix_encoder.phrase_queries(states)
+                scored = pool.scorer.score_words(*queries)
+            for place, k in enumerate(group):
+                row, (_, logits) = texts[k]
+                of_words = None if scored is None else (scored[0][place], scored[1][place])
+                drafts[k] = self._choose(row, logits, of_words)
 
-        self._workers.run([partial(take, pool, members) for pool, members in _by_pool(rows)])
+        self._workers.run([partial(choose, group) for group in members.values()])
+        return [draft for draft in drafts if draft is not None]
 
-    def _weigh(self, logits: Tensor, scores: Tensor, *, row: Row) -> NextChoice:
-        # the distribution that a text's choice is drawn from
-        decoding, pool = row.request.decoding, row.pool
-        if decoding.is_verified:
-            is_left_out = find_implausible(logits.unsqueeze(0), decoding)[0]
-            logits = logits.masked_fill(is_left_out, -torch.inf)
-            scores.masked_fill_(is_left_out.index_select(0, pool.first_tokens), -torch.inf)
+    def _look_around(self, row: Row) -> None:
+        # retrieve again, or add places of the index where what the text ends with stands
+        decoding = row.request.decoding
+        if not decoding.top_k_documents:
+            return
+        every = decoding.retrieve_every
+        if every and row.num_tokens - row.num_retrieved >= every:
+            row.num_retrieved = row.num_tokens
+            written = "".join(segment.text for segment in row.text.segments)
+            again = replace(row.request, prefix=row.request.prefix + written)
+            row.enter(self.pools.make_pools([again])[0][0])
+        if decoding.context_weight:
+            pool, row.num_added = self.pools.add_places(
+                row.pool, row.token_ids, decoding, num_added=row.num_added
+            )
+            if pool is not row.pool:
+                row.enter(pool)
+
+    def _choose(self, row: Row, logits: Tensor, word_scores: tuple[Tensor, Tensor] | None) -> Draft:
+        decoding = row.request.decoding
+        choices = score_choices(
+            row.pool,
+            logits,
+            word_scores,
+            end=row.end,
+            decoding=decoding,
+            batch_phrases=self.model.config.batch_phrases,
+        )
+        tokens, scores = choices.token_logits, choices.phrase_scores
         if decoding.method != "greedy" and decoding.temperature != 1.0:
-            logits, scores = logits / decoding.temperature, scores / decoding.temperature
-        return self._join(logits, scores, pool.phrases)
+            tokens, scores = tokens / decoding.temperature, scores / decoding.temperature
+        distribution = self._join(tokens, scores, row.pool.phrases)
+        return row.choose(choices, distribution, logits)
 
-    def _join(self, logits: Tensor, scores: Tensor, phrases: PhraseTable) -> NextChoice:
+    def _join(self, logits: Tensor, scores: Tensor, phrases: Phrases) -> NextChoice:
         return next_choice(logits, scores, phrases)
 
-    def _limit_runs(self, row: Row, scores: Tensor, pool: Pool) -> Tensor:
-        limit = row.request.decoding.max_verbatim_words
-        if not limit:
-            return scores
-        return self._verbatim.mask(scores, row.text, pool, max_words=limit)
-
-    def _append(
-        self, cache: PrefixCache, rows: Sequence[Row], *, held: list[int], growing: list[int]
+    def _read(
+        self, cache: PrefixCache, rows: Sequence[Row], *, held: list[int], drafts: dict[int, Draft]
     ) -> dict[int, TextEnd]:
-        # one pass; copies are cut where they stop being plausible; the ends that texts go on from,
-        # but for those that nothing was left of, which go on from where they were
-        new_ids = [rows[i].new_ids if i in growing else [] for i in held]
-        states = self.model.prefix_encoder.append(cache, new_ids)
-        checked = [
-            len(ids) if ids and rows[i].needs_check else 1
-            for i, ids in zip(held, new_ids, strict=True)
-        ]
-        lasts = np.cumsum([len(ids) for ids in new_ids]).tolist()
-        needed = [
-            position
-            for ids, last, count in zip(new_ids, lasts, checked, strict=True)
-            for position in range(last - count, last)
-            if ids
-        ]
-        states = states[torch.tensor(needed, device=states.device)]
+        # one pass reads all drafts; what is accepted is written, the rest forgotten; the ends that
+        # the texts go on from
+        proposed = [drafts[i].token_ids if i in drafts else [] for i in held]
+        states = self.model.prefix_encoder.append(cache, proposed)
         logits = self._token_logits(states)  # once, for checks and for the next choices
         ends: dict[int, TextEnd] = {}
         begin = 0
-        for place, (i, ids, count) in enumerate(zip(held, new_ids, checked, strict=True)):
+        for place, (i, ids) in enumerate(zip(held, proposed, strict=True)):
             if not ids:
                 continue
-            num_kept = count
-            if count > 1:
-                num_plausible = count_plausible(
-                    logits[begin : begin + count - 1], ids, rows[i].request.decoding
+            num_accepted: int = 1
+            probabilities: Sequence[float] = ()
+            if len(ids) > 1:
+                num_accepted, probabilities = verify_draft(
+                    logits[begin : begin + len(ids) - 1],
+                    drafts[i],
+                    rows[i].request.decoding,
+                    first=1,
                 )
-                num_kept = rows[i].cut(num_plausible, splitter=self.model.splitter)
-                cache.cut(place, cache.lengths[place] - (count - num_kept))
-            if num_kept:
-                ends[i] = states[begin + num_kept - 1], logits[begin + num_kept - 1]
-            begin += count
+            num_kept = self._write(rows[i], drafts[i], num_accepted, probabilities)
+            cache.cut(place, cache.lengths[place] - (len(ids) - num_kept))
+            ends[i] = states[begin + num_kept - 1], logits[begin + num_kept - 1]
+            begin += len(ids)
         return ends
+
+    def _write(
+        self, row: Row, draft: Draft, num_accepted: int, probabilities: Sequence[float]
+    ) -> int:
+        return row.write(
+            draft,
+            num_accepted,
+            probabilities,
+            splitter=self.model.splitter,
+            min_words=self.model.config.min_phrase_words,
+        )
 
     def _token_logits(self, states: Tensor) -> Tensor:
         logits = self.model.prefix_encoder.token_logits(states)
@@ -257,11 +280,3 @@ class CopyGenerator:
             seconds=seconds,
             segments=segments,
         )
-
-
-def _by_pool(rows: Sequence[Row]) -> list[tuple[Pool, list[int]]]:
-    # rows that share a pool are scored together
-    members: dict[int, list[int]] = {}
-    for number, row in enumerate(rows):
-        members.setdefault(id(row.pool), []).append(number)
-    return [(rows[numbers[0]].pool, numbers) for numbers in members.values()]

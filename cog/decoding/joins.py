@@ -1,11 +1,13 @@
-"""Joins: the end of what is written goes in, whether a word may follow without a space comes out.
+"""Joins: the end of what is written goes in, how a word may follow comes out.
 
 A word carries its leading space. Where it has none in its document (at the very start, after a
-bracket or a line break), copying it behind a letter would glue two words together.
+bracket or a line break), copying it behind a letter would glue two words together; where it has
+one, copying it behind a space or an opening bracket would leave a gap.
 """
 
 TAIL_BYTES = 4  # as many as the longest character has
 CLOSING = frozenset(".,;:!?)]}%”»…")
+OPENING = frozenset("([{“«‘„‚")
 
 
 def extend_tail(tail: bytes, more: bytes) -> bytes:
@@ -27,3 +29,13 @@ def needs_space(tail: bytes) -> bool:
     """
     last = tail.decode(errors="replace")[-1:]
     return last.isalnum() or last in CLOSING and last != ""
+
+
+def refuses_space(tail: bytes) -> bool:
+    """Whether a word that follows must not bring a space.
+
+    :param tail: The last bytes of the text.
+    :returns: True at the start, behind white space, and behind a mark that opens.
+    """
+    last = tail.decode(errors="replace")[-1:]
+    return not last or last.isspace() or last in OPENING

@@ -6,22 +6,15 @@ the paper, which appends what was chosen.)
 """
 
 from collections.abc import Sequence
-from math import isfinite, sqrt
+from math import sqrt
 
 import torch
 from torch import Tensor
 
+from cog.decoding.draft import Draft
 from cog.records import ABSOLUTE, ENTROPY, RELATIVE, VERIFY_RULES, Decoding
 
-
-def is_usable_threshold(rule: str, threshold: float) -> bool:
-    """Whether a threshold has a meaning under a rule.
-
-    :param rule: One of ``VERIFY_RULES``.
-    :param threshold: The threshold.
-    :returns: True for 0 to 1, and under ``entropy`` for anything finite from 0.
-    """
-    return 0.0 <= threshold <= 1.0 or (rule == ENTROPY and threshold >= 0.0 and isfinite(threshold))
+SURE_TOKENS = 3  # tokens of agreement from which trust grows
 
 
 def get_floor(probabilities: Tensor, decoding: Decoding) -> Tensor:
@@ -48,27 +41,46 @@ def get_floor(probabilities: Tensor, decoding: Decoding) -> Tensor:
     raise ValueError(f"a rule must be one of {', '.join(VERIFY_RULES[1:])}")
 
 
-def find_implausible(token_logits: Tensor, decoding: Decoding) -> Tensor:
-    """Find the tokens that the prefix encoder finds too unlikely.
+def get_probabilities(token_logits: Tensor, token_ids: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """Probabilities of the tokens that follow, and of all.
 
-    :param token_logits: *Shape:* ``(num_prefixes, vocab_size)``
-    :param decoding: Rule and threshold.
-    :returns: Booleans. *Shape:* ``(num_prefixes, vocab_size)``
+    :param token_logits: After each prefix. *Shape:* ``(num_prefixes, vocab_size)``
+    :param token_ids: The token that follows each.
+    :returns: *Shape:* ``(num_prefixes,)`` and ``(num_prefixes, vocab_size)``
     """
     probabilities = token_logits.softmax(1)
-    return probabilities < get_floor(probabilities, decoding)
+    following = torch.tensor(token_ids, device=token_logits.device).unsqueeze(1)
+    return probabilities.gather(1, following).squeeze(1), probabilities
 
 
-def count_plausible(token_logits: Tensor, token_ids: Sequence[int], decoding: Decoding) -> int:
-    """Count the first tokens of a copy before one that is too unlikely.
+def verify_draft(
+    token_logits: Tensor, draft: Draft, decoding: Decoding, *, first: int
+) -> tuple[int, list[float]]:
+    """Count the tokens of a draft before one that may not be written.
 
-    :param token_logits: After each token but the last. *Shape:* ``(num_tokens - 1, vocab_size)``
-    :param token_ids: The tokens of the copy; the first has been found plausible when chosen.
-    :param decoding: Rule and threshold.
-    :returns: Number of tokens, at least one.
+    A token of the chosen phrase must reach the rule's floor, if a rule is on; one after it must
+    also reach ``span_ratio`` times the probability of the best token. What a token needs falls by
+    ``trust`` nats for every token of unbroken agreement with the source beyond three: what agreed
+    before the draft and, in a document about the same thing, what was accepted of it.
+
+    :param token_logits: Before each token but the first ones. *Shape:* ``(num_tokens - first,
+        vocab_size)``
+    :param draft: The draft.
+    :param decoding: Rule, threshold, ratio and trust.
+    :param first: The token to begin with; those before it are accepted.
+    :returns: Number of tokens accepted, and the probability of each that was looked at.
     """
-    following = torch.tensor(token_ids[1:], device=token_logits.device).unsqueeze(1)
-    probabilities = token_logits.softmax(1)
-    floor = get_floor(probabilities, decoding)
-    is_plausible = (probabilities.gather(1, following) >= floor).squeeze(1).long()
-    return 1 + int(is_plausible.cumprod(0).sum())
+    found, probabilities = get_probabilities(token_logits, draft.token_ids[first:])
+    best = probabilities.amax(1)
+    floor = torch.zeros_like(best)
+    if decoding.is_verified:
+        floor = get_floor(probabilities, decoding).squeeze(1)
+    positions = torch.arange(first, len(draft.token_ids), device=best.device)
+    floor = torch.where(
+        positions < draft.num_chosen, floor, torch.maximum(floor, decoding.span_ratio * best)
+    )
+    if decoding.trust:
+        agreed = draft.num_agreed + (positions if draft.is_near else 0 * positions)
+        floor = floor * torch.exp(-decoding.trust * (agreed - SURE_TOKENS).clamp(min=0).float())
+    num_accepted = first + int((found >= floor).long().cumprod(0).sum())
+    return num_accepted, found.tolist()

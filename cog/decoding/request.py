@@ -1,16 +1,25 @@
 """Requests: what is asked for goes in, and is held against what the model can do."""
 
 from dataclasses import dataclass
+from math import isfinite
 
-import numpy as np
-
-from cog.decoding.plausibility import is_usable_threshold
 from cog.errors import GenerationError
 from cog.model.load import CogModel
 from cog.model.prefix_encoder import PrefixEncoder
-from cog.records import VERIFY_RULES, Decoding
+from cog.records import ENTROPY, VERIFY_RULES, Decoding
 
 METHODS = ("greedy", "nucleus")
+_FROM_ZERO = (
+    "top_k_documents",
+    "max_verbatim_words",
+    "span_words",
+    "min_bits",
+    "relevance_weight",
+    "first_token_weight",
+    "context_weight",
+    "trust",
+    "retrieve_every",
+)
 MIN_TEMPERATURE, MAX_TEMPERATURE = 0.01, 100.0
 
 
@@ -40,6 +49,16 @@ def encode_prefix(request: Request, model: CogModel) -> list[int]:
     return begin + ids[max(0, len(ids) - room) :]
 
 
+def is_usable_threshold(rule: str, threshold: float) -> bool:
+    """Whether a threshold has a meaning under a rule.
+
+    :param rule: One of ``VERIFY_RULES``.
+    :param threshold: The threshold.
+    :returns: True for 0 to 1, and under ``entropy`` for anything finite from 0.
+    """
+    return 0.0 <= threshold <= 1.0 or (rule == ENTROPY and threshold >= 0.0 and isfinite(threshold))
+
+
 def check_request(request: Request, encoder: PrefixEncoder) -> None:
     """Refuse a prefix or a setting that cannot be used.
 
@@ -59,12 +78,7 @@ def check_request(request: Request, encoder: PrefixEncoder) -> None:
         (0.0 < decoding.top_p <= 1.0, "top_p must lie above 0 and up to 1", decoding.top_p),
         (decoding.method in METHODS, "decoding must be greedy or nucleus", decoding.method),
         (
-            decoding.top_k_documents >= 0,
-            "top_k_documents must be 0 or more",
-            decoding.top_k_documents,
-        ),
-        (
-            bool(np.isfinite(decoding.phrase_bias)),
+            isfinite(decoding.phrase_bias),
             "phrase_bias must be a finite number",
             decoding.phrase_bias,
         ),
@@ -84,9 +98,23 @@ def check_request(request: Request, encoder: PrefixEncoder) -> None:
             decoding.temperature,
         ),
         (
-            decoding.max_verbatim_words >= 0,
-            "max_verbatim_words must be 0 or more",
-            decoding.max_verbatim_words,
+            0.0 <= decoding.span_ratio <= 1.0,
+            "span_ratio must lie between 0 and 1",
+            decoding.span_ratio,
+        ),
+        (
+            -1.0 <= decoding.relevance_level <= 1.0,
+            "relevance_level must lie between -1 and 1",
+            decoding.relevance_level,
+        ),
+        *(
+            (
+                isfinite(value) and value >= 0,
+                f"{name} must be 0 or more",
+                value,
+            )
+            for name in _FROM_ZERO
+            if (value := getattr(decoding, name)) is not None
         ),
     ]
     for is_met, wanted, found in checks:

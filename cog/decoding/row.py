@@ -1,18 +1,27 @@
-"""A text while it is being written: choices go in, tokens for the cache and cited text come out."""
+"""A text while it is being written: choices go in as drafts, what was accepted of them is written.
 
-from dataclasses import dataclass
+Text, tokens, citations and counts follow from what was accepted, and from nothing else.
+"""
 
-import numpy as np
-import torch
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
 
+from torch import Tensor
+
+from cog.decoding.blocks import Blocks
+from cog.decoding.choices import MAX_CONTEXT_TOKENS, Choices, TextEnd, count_run_words
 from cog.decoding.distribution import NextChoice
+from cog.decoding.draft import Draft, Kept, draft_copy, find_draft_end, keep_draft
 from cog.decoding.joins import extend_tail
+from cog.decoding.plausibility import verify_draft
 from cog.decoding.pool import Pool
 from cog.decoding.request import Request
 from cog.decoding.sampling import Chooser
 from cog.decoding.text import Copy, GrowingText
-from cog.index.records import GatheredChunks
 from cog.model.words import WordSplitter
+
+LEAST_REACH = 4  # words that a draft goes on at least, where it may
 
 
 @dataclass(slots=True)
@@ -22,161 +31,218 @@ class Row:
     :param request: What was asked.
     :param pool: What it may copy from.
     :param chooser: Takes its choices.
-    :param text: What is written.
-    :param num_tokens: Number of tokens appended.
-    :param num_steps: Number of steps taken.
-    :param new_ids: Tokens of the last step, which the cache has not seen.
-    :param num_reported: Number of segments that were reported as final.
+    :param token_ids: Tokens of the prefix and of what was written, as the prefix encoder reads
+        them.
+    :param num_read: Number of tokens of the prefix.
+    :param blocks: What it may not copy any more.
     :param tail: Last bytes of the prefix and what follows it.
-    :param tail_before: The same before the last step.
-    :param word_ends: Number of tokens up to the end of each word of the last copy.
-    :param is_refused: Whether nothing of the last copy was plausible, so that the vocabulary has
-        its turn.
+    :param text: What is written.
+    :param num_steps: Number of passes that it took part in, and of choices that needed none.
+    :param num_reported: Number of segments that were reported as final.
+    :param num_added: Number of chunks that were added to its pool.
+    :param num_retrieved: Number of tokens written when it last retrieved again.
+    :param reach: Number of words that its next draft goes on at its source.
+    :param next_word: The word with which a draft that was accepted whole goes on; -1 for none.
     """
 
     request: Request
     pool: Pool
     chooser: Chooser
-    text: GrowingText
-    num_tokens: int
-    num_steps: int
-    new_ids: list[int]
-    num_reported: int
+    token_ids: list[int]
+    num_read: int
+    blocks: Blocks
     tail: bytes
-    tail_before: bytes
-    word_ends: list[int]
-    is_refused: bool
+    text: GrowingText = field(default_factory=GrowingText)
+    num_steps: int = 0
+    num_reported: int = 0
+    num_added: int = 0
+    num_retrieved: int = 0
+    reach: int = 0
+    next_word: int = -1
 
     @classmethod
-    def begin(cls, request: Request, pool: Pool) -> "Row":
+    def begin(cls, request: Request, pool: Pool, prefix_ids: Sequence[int]) -> "Row":
         """Begin a text.
 
         :param request: What is asked.
         :param pool: What it may copy from.
+        :param prefix_ids: Tokens of the prefix that are read.
         :returns: The row.
         """
-        chooser = Chooser(request.decoding, request.prefix)
-        tail = extend_tail(b"", request.prefix.encode())
-        return cls(
+        row = cls(
             request=request,
             pool=pool,
-            chooser=chooser,
-            text=GrowingText(),
-            num_tokens=0,
-            num_steps=0,
-            new_ids=[],
-            num_reported=0,
-            tail=tail,
-            tail_before=tail,
-            word_ends=[],
-            is_refused=False,
+            chooser=Chooser(request.decoding, request.prefix),
+            token_ids=list(prefix_ids),
+            num_read=len(prefix_ids),
+            blocks=Blocks(request.decoding, request.prefix),
+            tail=extend_tail(b"", request.prefix.encode()),
+            reach=min(2 * LEAST_REACH, request.decoding.span_words),
         )
+        row.blocks.enter(pool)
+        return row
+
+    @property
+    def num_tokens(self) -> int:
+        """Number of tokens written."""
+        return len(self.token_ids) - self.num_read
 
     @property
     def num_left(self) -> int:
-        """Number of tokens still to append.
-
-        :returns: The count.
-        """
+        """Number of tokens still to write."""
         return self.request.decoding.max_new_tokens - self.num_tokens
 
     @property
-    def needs_check(self) -> bool:
-        """Whether the last step copied tokens that the prefix encoder has yet to find plausible.
+    def end(self) -> TextEnd:
+        """Where the text stands."""
+        return TextEnd(self.token_ids, self.num_tokens, self.tail, self.blocks.mask)
 
-        :returns: True if they must be checked.
+    def enter(self, pool: Pool) -> None:
+        """Copy from another pool from now on.
+
+        :param pool: The pool.
         """
-        is_copy = self.text.copies[-1] is not None
-        return self.request.decoding.is_verified and is_copy and len(self.new_ids) > 1
+        self.pool, self.next_word = pool, -1
+        self.blocks.enter(pool)
 
-    def take(self, distribution: NextChoice, *, vocab_size: int, splitter: WordSplitter) -> None:
-        """Take one choice and append it, cut at the last token there is room for.
+    def choose(self, choices: Choices, distribution: NextChoice, token_logits: Tensor) -> Draft:
+        """Take one choice.
 
-        :param distribution: The next-choice distribution.
-        :param vocab_size: Number of choices that are tokens.
-        :param splitter: Spells tokens.
+        :param choices: What may come next.
+        :param distribution: Its distribution.
+        :param token_logits: Of the prefix encoder alone. *Shape:* ``(vocab_size,)``
+        :returns: What is proposed.
         """
-        choice = self.chooser.choose(distribution)
+        choice, vocab_size = self.chooser.choose(distribution), len(choices.token_logits)
         probability = distribution.probability(choice)
         if choice < vocab_size:
-            self.write_token(choice, probability=probability, splitter=splitter)
-        else:
-            best = self._find_best(distribution, choice - vocab_size)
-            phrases, chunks = self.pool.phrases.phrases, self.pool.chunks
-            span = int(phrases.first[best]), int(phrases.last[best])
-            self.write_phrase(chunks, span, probability=probability, splitter=splitter)
+            return Draft([choice], 1, probability, probability)
+        occurrences = self.pool.phrases.occurrences(choice - vocab_size)
+        scores = choices.phrase_scores[occurrences.start : occurrences.stop]
+        best = occurrences[int(scores.argmax())]  # of the places where the text stands
+        first, last = self.pool.phrases.span(best)
+        first_token = int(self.pool.chunks.token_ids[self.pool.chunks.word_tokens[first, 0]])
+        return self._draft_words(
+            first,
+            num_chosen=last + 1 - first,
+            probability=probability,
+            first_probability=float(token_logits.softmax(0)[first_token]),
+            num_agreed=choices.agreement.at(first),
+        )
 
-    def write_token(self, token_id: int, *, probability: float, splitter: WordSplitter) -> None:
-        """Append a token of the vocabulary.
+    def go_on(self, token_logits: Tensor) -> Draft | None:
+        """Go on where a draft that was accepted whole ended, without a choice.
 
-        :param token_id: The token.
-        :param probability: Probability of the choice.
-        :param splitter: Spells tokens.
+        :param token_logits: Of the prefix encoder. *Shape:* ``(vocab_size,)``
+        :returns: What is proposed; None if there is nothing, or its first token is not accepted.
         """
-        self.new_ids = [token_id]
-        written = splitter.token_bytes[token_id]
-        self.text.append_token(written, probability=probability)
-        self._count(written)
+        first = self.next_word
+        if first < 0:
+            return None
+        agreement = self.pool.find_agreement(self.token_ids[-MAX_CONTEXT_TOKENS:])
+        draft = self._draft_words(first, num_chosen=0, num_agreed=agreement.at(first))
+        if not draft.token_ids:
+            return None
+        one = replace(draft, token_ids=draft.token_ids[:1])
+        accepted, found = verify_draft(
+            token_logits.unsqueeze(0), one, self.request.decoding, first=0
+        )
+        return replace(draft, first_probability=found[0]) if accepted else None
 
-    def write_phrase(
+    def _draft_words(
         self,
-        chunks: GatheredChunks,
-        span: tuple[int, int],
+        first: int,
         *,
-        probability: float,
+        num_chosen: int,
+        num_agreed: int,
+        probability: float = 1.0,
+        first_probability: float = 1.0,
+    ) -> Draft:
+        decoding, pool = self.request.decoding, self.pool
+        room = self.reach
+        if decoding.max_verbatim_words:
+            words, num_words = count_run_words(pool, self.end)
+            run = int(num_words[words == first].sum())
+            room = min(room, decoding.max_verbatim_words - run - num_chosen)
+        end = find_draft_end(
+            pool, first + num_chosen, max_words=max(0, room), blocked=self.blocks.mask
+        )
+        return draft_copy(
+            pool,
+            (first, end),
+            num_chosen_words=num_chosen,
+            max_tokens=self.num_left,
+            probability=probability,
+            first_probability=first_probability,
+            num_agreed=num_agreed,
+            is_near=first < pool.num_words
+            and bool(pool.similarities[first] >= decoding.relevance_level),
+        )
+
+    def write(
+        self,
+        draft: Draft,
+        num_accepted: int,
+        probabilities: Sequence[float],
+        *,
         splitter: WordSplitter,
-    ) -> None:
-        """Append a phrase, cut at the last token there is room for.
+        min_words: int,
+    ) -> int:
+        """Write what was accepted of a draft.
 
-        :param chunks: The gathered words.
-        :param span: First and last word of the phrase.
-        :param probability: Probability of the choice.
+        :param draft: The draft.
+        :param num_accepted: Number of its first tokens that were accepted.
+        :param probabilities: Of its tokens but the first, under the prefix encoder; as many as were
+            looked at.
         :param splitter: Spells tokens.
+        :param min_words: Number of words of a copy, at least.
+        :returns: Number of tokens written.
         """
-        first, last = span
-        chunk = int(np.searchsorted(chunks.word_offsets, first, side="right")) - 1
-        copy = Copy(int(chunks.document_ordinals[chunk]), int(chunks.word_chars[first, 0]))
-        begin, end = chunks.word_tokens[first, 0], chunks.word_tokens[last, 1]
-        self.word_ends = (chunks.word_tokens[first : last + 1, 1] - begin).tolist()
-        token_ids = chunks.token_ids[begin:end][: self.num_left]
-        self.new_ids = token_ids.tolist()
-        written = splitter.decode(token_ids)
-        self.text.append_copy(written, copy, probability=probability)
-        self._count(written)
-
-    def _count(self, written: bytes) -> None:
-        self.tail_before, self.tail = self.tail, extend_tail(self.tail, written)
-        self.is_refused = False
-        self.num_tokens += len(self.new_ids)
-        self.num_steps += 1
-
-    def cut(self, num_plausible: int, *, splitter: WordSplitter) -> int:
-        """Keep the words of the last copy before its first implausible token, and cut its citation.
-
-        If no word is left, the copy is taken back.
-
-        :param num_plausible: Number of its tokens that are plausible.
-        :param splitter: Spells tokens.
-        :returns: Number of tokens kept.
-        """
-        num_new = len(self.new_ids)
-        if num_plausible >= num_new:
-            return num_new
-        num_kept = max((end for end in self.word_ends if end <= num_plausible), default=0)
-        self.new_ids = self.new_ids[:num_kept]
-        self.num_tokens -= num_new - num_kept
-        kept = splitter.decode(np.array(self.new_ids, dtype=np.int32))
-        self.tail = extend_tail(self.tail_before, kept)
-        self.is_refused = not num_kept
-        if self.is_refused:
-            self.text.drop_copy()
-            self.num_steps -= 1
+        kept = keep_draft(
+            draft,
+            num_accepted,
+            pool=self.pool,
+            min_words=min_words,
+            min_bits=self.request.decoding.min_bits,
+        )
+        token_ids = list(draft.token_ids[: kept.num_tokens])
+        spelled = [splitter.token_bytes[token_id] for token_id in token_ids]
+        of_tokens = [draft.first_probability, *probabilities]
+        if kept.num_words:
+            first, end = draft.first_word, draft.first_word + kept.num_words
+            is_whole = kept.num_words >= draft.num_chosen_words
+            written = b"".join(spelled).decode(errors="replace")
+            self.text.append_copy(
+                written,
+                Copy(*self.pool.get_place(first)),
+                # of a phrase that was cut, what the prefix encoder gives to its words
+                probability=draft.probability if is_whole else prod(of_tokens[: kept.num_tokens]),
+                information=float(self.pool.word_bits[first:end].sum()),
+            )
+            self.blocks.add_copy(self.pool, first, end)
         else:
-            self.text.cut_copy(kept)
-        return num_kept
+            written = "".join(
+                self.text.append_token(each, probability=probability)
+                for each, probability in zip(spelled, of_tokens, strict=False)
+            )
+        self.blocks.add_text(self.pool, written)
+        self.token_ids += token_ids
+        self.tail = extend_tail(self.tail, b"".join(spelled))
+        self.num_steps += 1
+        self._reach_on(draft, kept)
+        return kept.num_tokens
 
-    def _find_best(self, distribution: NextChoice, text: int) -> int:
-        # the best-scored of the places where the text stands
-        occurrences = self.pool.phrases.phrases.occurrences(text)
-        scores = distribution.scores[torch.from_numpy(occurrences).to(distribution.scores.device)]
-        return int(occurrences[int(scores.argmax())])
+    def _reach_on(self, draft: Draft, kept: Kept) -> None:
+        # drafts are as long as the last ones were worth: tokens that are read and thrown away cost
+        # as much as those that are kept
+        span_words = self.request.decoding.span_words
+        self.next_word = -1
+        if not draft.is_copy or not span_words:
+            return
+        num_words = len(draft.word_ends)
+        if kept.num_words == num_words:
+            self.next_word = draft.first_word + num_words
+            self.reach = min(span_words, 2 * self.reach)
+        else:
+            brought = max(0, kept.num_words - draft.num_chosen_words)
+            self.reach = min(span_words, max(LEAST_REACH, brought + 2))

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from cog.index.quantise import StoredVectors
 from cog.index.records import GatheredChunks
 
 NUM_DIGITS = 3  # int8 digits of a query: 7 + 8 + 8 bits, as many as float32 holds
@@ -24,27 +25,30 @@ class WordScorer(Protocol):
 
         :param start_queries: *Shape:* ``(num_queries, dim)`` float32
         :param end_queries: *Shape:* ``(num_queries, dim)`` float32
-        :returns: Start and end scores, each of *Shape:* ``(num_queries, num_words)`` float32
+        :returns: Start and end scores, of *Shape:* ``(num_queries, num_begins)`` and
+            ``(num_queries, num_ends)``, float32
         """
 
 
 class FloatScorer:
     """Scores with vectors restored to float32; runs on any device.
 
-    :param chunks: The gathered words.
+    :param start: Start vectors.
+    :param end: End vectors.
     :param device: Where to score.
     """
 
-    def __init__(self, chunks: GatheredChunks, *, device: torch.device) -> None:
-        self._start = _restore(chunks.start_vectors, chunks.start_scales, device)
-        self._end = _restore(chunks.end_vectors, chunks.end_scales, device)
+    def __init__(self, start: StoredVectors, end: StoredVectors, *, device: torch.device) -> None:
+        self._start = _restore(start, device)
+        self._end = _restore(end, device)
 
     def score_words(self, start_queries: Tensor, end_queries: Tensor) -> tuple[Tensor, Tensor]:
         """Multiply queries with all start vectors and all end vectors.
 
         :param start_queries: *Shape:* ``(num_queries, dim)`` float32
         :param end_queries: *Shape:* ``(num_queries, dim)`` float32
-        :returns: Start and end scores, each of *Shape:* ``(num_queries, num_words)`` float32
+        :returns: Start and end scores, of *Shape:* ``(num_queries, num_begins)`` and
+            ``(num_queries, num_ends)``, float32
         """
         return start_queries @ self._start.T, end_queries @ self._end.T
 
@@ -55,21 +59,23 @@ class IntegerScorer:
     A query is written as a sum of three int8 vectors with falling scales, which together hold it to
     float32's precision; products of int8 vectors are exact in int32.
 
-    :param chunks: The gathered words, stored as int8.
+    :param start: Start vectors, stored as int8.
+    :param end: End vectors, stored as int8.
     """
 
-    def __init__(self, chunks: GatheredChunks) -> None:
-        self._start = _tensor(chunks.start_vectors).T
-        self._end = _tensor(chunks.end_vectors).T
-        self._start_scales = _tensor(chunks.start_scales)
-        self._end_scales = _tensor(chunks.end_scales)
+    def __init__(self, start: StoredVectors, end: StoredVectors) -> None:
+        self._start = _tensor(start.vectors).T
+        self._end = _tensor(end.vectors).T
+        self._start_scales = _tensor(start.scales)
+        self._end_scales = _tensor(end.scales)
 
     def score_words(self, start_queries: Tensor, end_queries: Tensor) -> tuple[Tensor, Tensor]:
         """Multiply queries with all start vectors and all end vectors.
 
         :param start_queries: *Shape:* ``(num_queries, dim)`` float32
         :param end_queries: *Shape:* ``(num_queries, dim)`` float32
-        :returns: Start and end scores, each of *Shape:* ``(num_queries, num_words)`` float32
+        :returns: Start and end scores, of *Shape:* ``(num_queries, num_begins)`` and
+            ``(num_queries, num_ends)``, float32
         """
         return (
             _multiply(start_queries, self._start, self._start_scales),
@@ -77,17 +83,30 @@ class IntegerScorer:
         )
 
 
-def make_scorer(chunks: GatheredChunks, *, device: torch.device) -> WordScorer:
+def make_scorer(
+    chunks: GatheredChunks,
+    *,
+    device: torch.device,
+    begin_words: NDArray[np.int64] | None = None,
+    end_words: NDArray[np.int64] | None = None,
+) -> WordScorer:
     """Choose how gathered words are scored.
 
     :param chunks: The gathered words.
     :param device: Where the prefix encoder runs.
+    :param begin_words: Words whose start vectors are scored; None for all. *Shape:*
+        ``(num_begins,)``
+    :param end_words: Words whose end vectors are scored; None for all. *Shape:* ``(num_ends,)``
     :returns: Integers on a CPU with int8 dot products, float32 elsewhere.
     """
+    begins = slice(None) if begin_words is None else begin_words
+    ends = slice(None) if end_words is None else end_words
+    start = StoredVectors(chunks.start_vectors[begins], chunks.start_scales[begins])
+    end = StoredVectors(chunks.end_vectors[ends], chunks.end_scales[ends])
     is_integer = chunks.start_vectors.dtype == np.int8
     if is_integer and device.type == "cpu" and has_int8_dot_products():
-        return IntegerScorer(chunks)
-    return FloatScorer(chunks, device=device)
+        return IntegerScorer(start, end)
+    return FloatScorer(start, end, device=device)
 
 
 def has_int8_dot_products() -> bool:
@@ -129,12 +148,9 @@ def _multiply(queries: Tensor, vectors: Tensor, word_scales: Tensor) -> Tensor:
     return scores.mul_(word_scales)
 
 
-def _restore(
-    vectors: "NDArray[np.int8] | NDArray[np.float16]",
-    scales: "NDArray[np.float32]",
-    device: torch.device,
-) -> Tensor:
-    return _tensor(vectors).to(device).float() * _tensor(scales).to(device).unsqueeze(1)
+def _restore(stored: StoredVectors, device: torch.device) -> Tensor:
+    vectors = _tensor(stored.vectors).to(device).float()
+    return vectors * _tensor(stored.scales).to(device).unsqueeze(1)
 
 
 def _tensor(array: "NDArray[np.generic]") -> Tensor:

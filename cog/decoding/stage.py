@@ -58,4 +58,3 @@ def generate_corpus(paths: ProjectPaths, corpus_id: str, params: Params, progres
     finally:
         unfinished.unlink(missing_ok=True)
     return len(prompts)
-

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from cog.corpus.documents import load_prompts
 from cog.decoding.candidates import find_phrases
-from cog.decoding.distribution import PhraseTable, next_choice
-from cog.decoding.scoring import FloatScorer, WordScorer, make_scorer
+from cog.decoding.distribution import next_choice
+from cog.decoding.scoring import WordScorer, make_scorer
 from cog.index.reader import PhraseIndex
 from cog.index.records import GatheredChunks, StorageCost
 from cog.model.load import CogModel, IndexModel, load_index_model, load_model
@@ -68,11 +68,17 @@ def measure_storage(
     chunks = index.gather_chunks(chunk_ids)
     config, encoder = model.config, model.prefix_encoder
     phrases = find_phrases(
-        chunks, min_words=config.min_phrase_words, max_words=config.max_phrase_words
+        chunks,
+        min_words=config.min_phrase_words,
+        max_words=config.max_phrase_words,
+        device=encoder.device,
     )
-    table = PhraseTable.from_phrases(phrases, device=encoder.device)
-    stored = make_scorer(chunks, device=encoder.device)
-    exact = FloatScorer(_encode_exactly(index, chunks, index_model), device=encoder.device)
+    words = {
+        "begin_words": phrases.begin_words.cpu().numpy(),
+        "end_words": phrases.end_words.cpu().numpy(),
+    }
+    stored = make_scorer(chunks, device=encoder.device, **words)
+    exact = make_scorer(_encode_exactly(index, chunks, index_model), device=encoder.device, **words)
 
     begin = [] if encoder.begin_token_id is None else [encoder.begin_token_id]
     ids = [begin + model.splitter.encode(prefix).tolist() for prefix in prefixes]
@@ -81,8 +87,8 @@ def measure_storage(
 
     def probabilities(scorer: WordScorer, row: int) -> torch.Tensor:
         start, end = scorer.score_words(queries[0][row : row + 1], queries[1][row : row + 1])
-        scores = table.score(start[0], end[0], phrase_bias=0.0)
-        distribution = next_choice(logits[row], scores, table)
+        scores = phrases.score(start[0], end[0])
+        distribution = next_choice(logits[row], scores, phrases)
         return distribution.weights.double() / distribution.total
 
     variations = [

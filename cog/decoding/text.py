@@ -1,6 +1,6 @@
 """The text that grows.
 
-Token bytes and copied phrases go in, segments whose texts join to the continuation come out.
+Token bytes and copied words go in, segments whose texts join to the continuation come out.
 """
 
 import codecs
@@ -11,7 +11,7 @@ from cog.records import CORPUS, VOCABULARY, Segment
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """Where a copied phrase stands.
+    """Where a copy stands.
 
     :param document_ordinal: Position of the document in the index.
     :param char_start: First character of the copy.
@@ -22,7 +22,7 @@ class Copy:
 
 
 class GrowingText:
-    """Collects what each step appended, as text.
+    """Collects what was written, as text; nothing that was written is taken back.
 
     A token may be a part of a character. Its bytes wait for the rest, which is written to the
     segment that completes the character; bytes that never become one are written as U+FFFD where
@@ -31,69 +31,79 @@ class GrowingText:
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        self._is_finished = False
         self.segments: list[Segment] = []
         self.copies: list[Copy | None] = []
-        self._before: tuple[list[Segment], tuple[bytes, int]] = ([], (b"", 0))
 
-    def append_token(self, token_bytes: bytes, *, probability: float) -> None:
+    def append_token(self, token_bytes: bytes, *, probability: float) -> str:
         """Append a vocabulary token.
 
         :param token_bytes: Its bytes.
         :param probability: Probability of the choice.
+        :returns: What it added to the text.
         """
         text = self._decoder.decode(token_bytes)
         self.segments.append(Segment(text, VOCABULARY, probability))
         self.copies.append(None)
+        return text
 
-    def append_copy(self, phrase_bytes: bytes, copy: Copy, *, probability: float) -> None:
-        """Append a phrase, or as many of its first tokens as there is room for.
+    def append_copy(
+        self, text: str, copy: Copy, *, probability: float, information: float | None = None
+    ) -> None:
+        """Append copied words; where they go on from the last copy, the two become one.
 
-        :param phrase_bytes: The bytes of its tokens; a last character that is cut in two is left
-            out.
-        :param copy: Where it stands.
-        :param probability: Probability of the choice.
+        :param text: The words.
+        :param copy: Where they stand.
+        :param probability: Probability of the choice; of two, their product.
+        :param information: Bits of the words.
         """
-        self._before = (self.segments[-1:], self._decoder.getstate())
-        self.finish()
-        text = phrase_bytes.decode(errors="ignore")
-        segment = Segment(
-            text,
-            CORPUS,
-            probability,
-            char_start=copy.char_start,
-            char_end=copy.char_start + len(text),
+        self._flush()
+        end = copy.char_start + len(text)
+        before = self.copies[-1] if self.copies else None
+        last = self.segments[-1] if self.segments else None
+        if (
+            before is not None
+            and last is not None
+            and before.document_ordinal == copy.document_ordinal
+            and last.char_end == copy.char_start
+        ):
+            self.segments[-1] = replace(
+                last,
+                text=last.text + text,
+                probability=last.probability * probability,
+                char_end=end,
+                information=(last.information or 0.0) + (information or 0.0),
+            )
+            return
+        self.segments.append(
+            Segment(
+                text,
+                CORPUS,
+                probability,
+                char_start=copy.char_start,
+                char_end=end,
+                information=information,
+            )
         )
-        self.segments.append(segment)
         self.copies.append(copy)
 
     @property
     def num_final(self) -> int:
         """Number of segments that nothing can change any more.
 
-        :returns: All of them, or all but the last if that one waits for the rest of a character.
+        All of them, but for a last one that waits for the rest of a character, or may go on.
         """
-        is_waiting = bool(self._decoder.getstate()[0])
-        return len(self.segments) - is_waiting
-
-    def cut_copy(self, phrase_bytes: bytes) -> None:
-        """Keep only the first bytes of the copy that was appended last.
-
-        :param phrase_bytes: What is kept; a last character that is cut in two is left out.
-        """
-        copy, last = self.copies[-1], self.segments[-1]
-        assert copy is not None
-        text = phrase_bytes.decode(errors="ignore")
-        self.segments[-1] = replace(last, text=text, char_end=copy.char_start + len(text))
-
-    def drop_copy(self) -> None:
-        """Take back the copy that was appended last, as if it had never been chosen."""
-        last, waiting = self._before
-        self.segments[-2:] = last
-        self.copies.pop()
-        self._decoder.setstate(waiting)
+        if self._is_finished or not self.segments:
+            return len(self.segments)
+        is_open = bool(self._decoder.getstate()[0]) or self.copies[-1] is not None
+        return len(self.segments) - is_open
 
     def finish(self) -> None:
-        """Write bytes that still wait for the rest of their character."""
+        """Write bytes that still wait for the rest of their character; the text is whole."""
+        self._flush()
+        self._is_finished = True
+
+    def _flush(self) -> None:
         rest = self._decoder.decode(b"", final=True)
         self._decoder.reset()
         if rest:

@@ -119,22 +119,22 @@ def study_ablations(
     :param paths: The project.
     :param params: Its parameters.
     :param plan: How, and on which corpora; its system is not looked at.
-    :param systems: The ablations; none for all. One that retrieves as many chunks as the protocol
-        is CoG itself, and left out.
+    :param systems: The ablations; none for all. One whose settings are the protocol's is CoG
+        itself, and left out.
     :param open_progress: Shows the progress.
     :returns: The study; every evaluation is logged to one experiment, and so is a picture.
     :raises EvaluationError: If there is no ablation to evaluate.
     """
-    count = plan.protocol.decoding.top_k_documents
+    decoding = plan.protocol.decoding
     chosen = [
         name
         for name in dict.fromkeys(systems or ABLATIONS)
-        if ABLATIONS[name].top_k_documents != count
+        if not (settings := ABLATIONS[name].settings) or replace(decoding, **settings) != decoding
     ]
     if not chosen:
         raise EvaluationError(
             "a study of ablations needs one that differs from cog",
-            found=f"cog retrieves {count} chunks too",
+            found=f"cog has these settings too: {', '.join(dict.fromkeys(systems))}",
             run="pass --system with another, or leave it out",
         )
     plans = [replace(plan, system=system) for system in (COG, *chosen)]

@@ -178,7 +178,7 @@ def score_copies(seeds: Sequence[SeedResult], *, count_tokens: CountTokens) -> l
         "copies/sources-per-text": _each(copies, lambda text: len(text.sources)),
         "copies/longest-run": _each(copies, lambda text: text.longest_run),
         "copies/tokens-per-step": _each(
-            copies, lambda text: text.num_tokens / max(1, len(text.step_tokens))
+            copies, lambda text: text.num_tokens / max(1, text.num_steps)
         ),
     }
     summaries = [summarise_copies(texts) for texts in copies]
@@ -189,6 +189,7 @@ def score_copies(seeds: Sequence[SeedResult], *, count_tokens: CountTokens) -> l
         },
         "copies/longer": [each.share_longer for each in summaries],
         "copies/phrase-length": [each.mean_length for each in summaries],
+        "copies/words": [each.mean_words for each in summaries],
         "copies/phrase-length-variance": [each.variance_of_length for each in summaries],
         "copies/sources": [float(each.num_sources) for each in summaries],
     }

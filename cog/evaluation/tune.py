@@ -144,9 +144,7 @@ def tune(
 
 def _plan(params: Params, corpus_id: str, num_prompts: int, method: str, *, device: str) -> Plan:
     rules = make_protocol("default", params.evaluate, params.generate.decoding)
-    protocol = replace(
-        rules.with_decoding(method=method), part=TUNING, num_prompts=num_prompts
-    )
+    protocol = replace(rules.with_decoding(method=method), part=TUNING, num_prompts=num_prompts)
     return Plan(
         corpus_id=corpus_id,
         prompt_corpus_id=corpus_id,

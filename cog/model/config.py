@@ -14,6 +14,7 @@ from cog.errors import CheckpointError
 
 CONFIG_FILE = "config.yaml"
 FORMAT_VERSION = 1
+BATCH_PHRASES = 80_000  # what models hold whose config does not say it
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,8 @@ class ModelConfig:
     :param min_chunk_tokens: Number of tokens of a chunk, at least, where its document has as many.
     :param min_phrase_words: Number of words of a phrase, at least.
     :param max_phrase_words: Number of words of a phrase, at most.
+    :param batch_phrases: Number of phrases that a training batch held, at which ``phrase_bias``
+        says what it says.
     """
 
     format_version: int
@@ -79,6 +82,7 @@ class ModelConfig:
     min_chunk_tokens: int
     min_phrase_words: int
     max_phrase_words: int
+    batch_phrases: int = BATCH_PHRASES
 
 
 def load_config(folder: Path) -> ModelConfig:
@@ -106,6 +110,7 @@ def load_config(folder: Path) -> ModelConfig:
         raise CheckpointError(
             f"{CONFIG_FILE} must be a mapping", found=type(content).__name__, about=str(path)
         )
+    content.setdefault("batch_phrases", BATCH_PHRASES)
     _check_keys(content, known=[field.name for field in fields(ModelConfig)])
     if content["format_version"] != FORMAT_VERSION:
         raise CheckpointError(

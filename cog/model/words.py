@@ -18,6 +18,7 @@ from cog.model.tokens import TokenEncoder
 BARRED = np.uint8(1)  # may not lie in a phrase
 CAN_START = np.uint8(2)  # a phrase may begin with it
 CAN_END = np.uint8(4)  # a phrase may end with it
+SPECIFIC = np.uint8(8)  # a name or a number: begins with a capital or holds a digit
 
 SENTENCE_MARKS = frozenset(".!?;:")
 UNKNOWN = re.compile(r"<unk>")

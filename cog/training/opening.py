@@ -119,7 +119,9 @@ def _make_config(recipe: Recipe, out: Path, *, text: TrainingText, seed: int) ->
         min_chunk_tokens=model.min_chunk_tokens,
         min_phrase_words=model.min_phrase_words,
         max_phrase_words=model.max_phrase_words,
-        **bases,
+        prefix_base=bases["prefix_base"],
+        phrase_base=bases["phrase_base"],
+        retriever_base=bases["retriever_base"],
     )
 
 

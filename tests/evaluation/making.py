@@ -1,6 +1,7 @@
 """Evaluation results made by hand, whose texts copy from sources that do not exist."""
 
 from collections.abc import Sequence
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -16,10 +17,11 @@ DECODING = Decoding("nucleus", 0.95, 0, 16, 16, 0.0)
 
 
 def protocol(**changes: Any) -> Protocol:  # noqa: ANN401
-    """The default protocol, with changes."""
-    from dataclasses import replace
-
-    return replace(make_protocol("default", SETTINGS, DECODING), **changes)
+    """The default protocol, with changes of its rules and of its decoding."""
+    of_decoding = {each.name for each in fields(Decoding)} & set(changes)
+    made = make_protocol("default", SETTINGS, DECODING)
+    made = made.with_decoding(**{name: changes.pop(name) for name in of_decoding})
+    return replace(made, **changes)
 
 
 def metric(

@@ -1,5 +1,6 @@
 import dataclasses
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -12,10 +13,11 @@ from cog.evaluation.protocol import (
     parse_protocol,
 )
 from cog.params import Params
+from cog.records import Decoding
 
 
 def test_every_rule_changes_the_digest_and_the_name_does_not(protocol: Protocol) -> None:
-    changed = {
+    changed: dict[type, Any] = {
         str: lambda value: value + "x",
         int: lambda value: value + 1,
         float: lambda value: value + 1.0,
@@ -24,8 +26,14 @@ def test_every_rule_changes_the_digest_and_the_name_does_not(protocol: Protocol)
     }
     for field in dataclasses.fields(Protocol):
         value = getattr(protocol, field.name)
-        other = replace(protocol, **{field.name: changed[type(value)](value)})
-        assert (other.digest == protocol.digest) == (field.name == "name"), field.name
+        if field.name != "decoding":
+            other = replace(protocol, **{field.name: changed[type(value)](value)})
+            assert (other.digest == protocol.digest) == (field.name == "name"), field.name
+    for field in dataclasses.fields(Decoding):
+        value = getattr(protocol.decoding, field.name)
+        other = protocol.with_decoding(**{field.name: changed[type(value)](value)})
+        is_told_apart = field.name in ("seed", "max_new_tokens")  # seeds and generation_tokens
+        assert (other.digest == protocol.digest) == is_told_apart, field.name
 
 
 def test_stored_protocol_is_the_same_again(protocol: Protocol) -> None:
@@ -39,8 +47,13 @@ def test_stored_protocol_is_the_same_again(protocol: Protocol) -> None:
 def test_presets_are_what_paper_and_script_did(params: Params) -> None:
     paper = make_protocol("paper-iclr2023", params.evaluate, params.generate.decoding)
     assert (paper.prompt_tokens, paper.generation_tokens, paper.reference_tokens) == (32, 128, 128)
-    assert (paper.method, paper.top_p, paper.mauve_scale) == ("nucleus", 0.95, 2.0)
+    assert (paper.decoding.method, paper.decoding.top_p, paper.mauve_scale) == (
+        "nucleus",
+        0.95,
+        2.0,
+    )
     assert paper.featuriser == "gpt2-large"
+    assert paper.decoding == Decoding("nucleus", 0.95, 0, 128, 1024, 0.0)
     script = make_protocol("authors-script", params.evaluate, params.generate.decoding)
     assert differing_fields(paper, script) == ["reference_tokens", "has_prefix"]
     assert script.has_prefix
@@ -49,11 +62,11 @@ def test_presets_are_what_paper_and_script_did(params: Params) -> None:
 
 
 def test_mixed_protocols_are_refused_naming_the_rule(protocol: Protocol) -> None:
-    greedy = replace(protocol, method="greedy")
+    greedy = protocol.with_decoding(method="greedy")
     check_one_protocol([("a", protocol), ("b", replace(protocol, name="other"))])
     with pytest.raises(ProtocolError, match="method 'nucleus' for a, 'greedy' for c"):
         check_one_protocol([("a", protocol), ("b", protocol), ("c", greedy)])
     check_one_protocol([("a", protocol), ("c", greedy)], across=["method"])
-    both = replace(greedy, top_p=0.5)
+    both = greedy.with_decoding(top_p=0.5)
     with pytest.raises(ProtocolError, match="top_p"):
         check_one_protocol([("a", protocol), ("c", both)], across=["method"])

@@ -1,30 +1,29 @@
 """Ablations of a few lines: settings, the vocabulary, and the sum over occurrences."""
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from cog.baselines.ablations.catalogue import Ablation
-from cog.decoding.candidates import PhraseList, Phrases, list_phrases
-from cog.decoding.distribution import NextChoice, PhraseTable
+from cog.decoding.candidates import Phrases
+from cog.decoding.distribution import NextChoice
 from cog.decoding.generator import CopyGenerator
 from cog.decoding.pool import PoolSource
 from cog.decoding.request import Request
-from cog.index.records import GatheredChunks
 from cog.index.union_index import AnyIndex
 from cog.model.load import CogModel
-from cog.records import OFF
 
 
-class ReachGenerator(CopyGenerator):
-    """CoG that retrieves another number of chunks than asked; none is the vocabulary alone.
+class SettingsGenerator(CopyGenerator):
+    """CoG that decodes with other settings than asked.
 
     :param model: The model.
     :param index: The open index.
-    :param ablation: Says how many.
+    :param settings: The settings that differ.
     :param allowed_chunks: Chunks that may be copied from; None for all. *Shape:*
         ``(num_chunks,)``
     """
@@ -34,45 +33,30 @@ class ReachGenerator(CopyGenerator):
         model: CogModel,
         index: AnyIndex,
         *,
-        ablation: Ablation,
+        settings: Mapping[str, Any],
         allowed_chunks: NDArray[np.bool_] | None = None,
     ) -> None:
         super().__init__(model, index, allowed_chunks=allowed_chunks)
-        assert ablation.top_k_documents is not None
-        self._top_k = ablation.top_k_documents
+        self._settings = dict(settings)
 
     def adapt(self, request: Request) -> Request:
-        """The same request with the ablation's number of chunks.
+        """The same request with the ablation's settings.
 
         :param request: What is asked.
         :returns: What is done.
         """
-        decoding = replace(request.decoding, top_k_documents=self._top_k)
-        return replace(request, decoding=decoding)
-
-
-class UnverifiedGenerator(CopyGenerator):
-    """CoG that writes what was chosen, as in the paper."""
-
-    def adapt(self, request: Request) -> Request:
-        """The same request without verification.
-
-        :param request: What is asked.
-        :returns: What is done.
-        """
-        decoding = replace(request.decoding, verify=OFF, verify_threshold=0.0)
-        return replace(request, decoding=decoding)
+        return replace(request, decoding=replace(request.decoding, **self._settings))
 
 
 class PhrasesGenerator(CopyGenerator):
     """CoG that copies wherever it can.
 
     The vocabulary has its turn only where no phrase is admissible: nothing was retrieved, or every
-    phrase would be glued to the word before, begins with a token that verification finds too
-    unlikely, or has just been refused by it.
+    phrase would be glued to the word before, is left out by a rule, or begins with a token that
+    verification finds too unlikely.
     """
 
-    def _join(self, logits: Tensor, scores: Tensor, phrases: PhraseTable) -> NextChoice:
+    def _join(self, logits: Tensor, scores: Tensor, phrases: Phrases) -> NextChoice:
         if bool(torch.isfinite(scores).any()):
             logits = torch.full_like(logits, -torch.inf)
         return super()._join(logits, scores, phrases)
@@ -81,37 +65,10 @@ class PhrasesGenerator(CopyGenerator):
 class UnsummedPools(PoolSource):
     """Pools in which every phrase counts as a text of its own."""
 
-    def find_phrases(self, chunks: GatheredChunks) -> Phrases:
-        """Find the admissible phrases of gathered words, none beside another.
-
-        :param chunks: The gathered words.
-        :returns: The phrases.
-        """
-        return separate_phrases(self.list_phrases(chunks))
-
-    def list_phrases(self, chunks: GatheredChunks) -> PhraseList:
-        """List the admissible phrases of gathered words.
-
-        :param chunks: The gathered words.
-        :returns: The phrases with the keys of their texts.
-        """
-        config = self.model.config
-        return list_phrases(
-            chunks, min_words=config.min_phrase_words, max_words=config.max_phrase_words
-        )
+    is_summed = False
 
 
 class UnsummedGenerator(CopyGenerator):
     """CoG for which every occurrence of a phrase is a choice of its own (CoG, section 3)."""
 
     pool_source = UnsummedPools
-
-
-def separate_phrases(listed: PhraseList) -> Phrases:
-    """Say of every phrase that its text occurs once.
-
-    :param listed: The phrases.
-    :returns: The same in the same order.
-    """
-    nothing = np.zeros(0, dtype=np.int64)
-    return Phrases(listed.first, listed.last, nothing, 0, len(listed.first))

@@ -4,22 +4,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 
-from cog.baselines.ablations.catalogue import (
-    ABLATIONS,
-    PHRASES,
-    PROMPT_PHRASES,
-    UNSUMMED,
-    UNVERIFIED,
-    WHOLE_TABLE,
-)
+from cog.baselines.ablations.catalogue import ABLATIONS, PHRASES, PROMPT_PHRASES, UNSUMMED
 from cog.baselines.ablations.generators import (
     PhrasesGenerator,
-    ReachGenerator,
+    SettingsGenerator,
     UnsummedGenerator,
-    UnverifiedGenerator,
 )
 from cog.baselines.ablations.prompt_phrases import PromptPhrasesGenerator
-from cog.baselines.ablations.whole_table import WholeTableGenerator
 from cog.decoding.generator import CopyGenerator
 from cog.decoding.session import MakeGenerator, open_generator
 from cog.index.activation import get_model_folder
@@ -27,12 +18,7 @@ from cog.model.load import load_index_model
 from cog.params import Params
 from cog.paths import ProjectPaths
 
-KINDS: dict[str, MakeGenerator] = {
-    PHRASES: PhrasesGenerator,
-    UNSUMMED: UnsummedGenerator,
-    UNVERIFIED: UnverifiedGenerator,
-    WHOLE_TABLE: WholeTableGenerator,
-}
+KINDS: dict[str, MakeGenerator] = {PHRASES: PhrasesGenerator, UNSUMMED: UnsummedGenerator}
 
 
 @contextmanager
@@ -55,6 +41,6 @@ def open_ablation(
     elif system in KINDS:
         make = KINDS[system]
     else:
-        make = partial(ReachGenerator, ablation=ABLATIONS[system])
+        make = partial(SettingsGenerator, settings=ABLATIONS[system].settings)
     with open_generator(paths, params, corpus_id=corpus_id, device=device, make=make) as generator:
         yield generator

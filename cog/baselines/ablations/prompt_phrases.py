@@ -15,7 +15,6 @@ from cog.decoding.generator import CopyGenerator
 from cog.decoding.pool import Pool, PoolSource
 from cog.decoding.request import Request
 from cog.decoding.text import Copy, GrowingText
-from cog.decoding.verbatim import VerbatimLimit
 from cog.errors import IndexMismatchError
 from cog.index.chunking import Chunk, chunk_document, hash_words
 from cog.index.quantise import StoredVectors, quantise
@@ -118,12 +117,6 @@ class PromptPhrasesGenerator(CopyGenerator):
         )
         self.pools = pools
         self._prompts: Mapping[int, str] = pools.prompts
-        self._verbatim = VerbatimLimit(model.splitter, self._read_text)
-
-    def _read_text(self, ordinal: int) -> str:
-        if ordinal < 0:
-            return self._prompts[ordinal]
-        return self.index.get_documents([ordinal])[ordinal].text
 
     def _cite(self, text: GrowingText, *, first: int = 0) -> tuple[Segment, ...]:
         ordinals = text.document_ordinals(first=first)

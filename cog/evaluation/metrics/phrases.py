@@ -16,12 +16,13 @@ CountTokens = Callable[[str], int]
 class PhraseStatistics:
     """Lengths and sources of what decoding steps appended.
 
-    :param share_by_length: Share of all steps by number of tokens, 1 to 6 (CoG, table 2).
-    :param share_longer: Share of steps of more than 6 tokens.
-    :param mean_length: Mean number of tokens of a copied phrase; 0 if nothing was copied.
+    :param share_by_length: Share of all segments by number of tokens, 1 to 6 (CoG, table 2).
+    :param share_longer: Share of segments of more than 6 tokens.
+    :param mean_length: Mean number of tokens of a copy; 0 if nothing was copied.
+    :param mean_words: Mean number of its words.
     :param variance_of_length: Its variance.
     :param copied_tokens: Share of tokens that were copied.
-    :param copied_steps: Share of steps that copied.
+    :param copied_steps: Share of segments that were copied.
     :param sources_per_text: Mean number of distinct documents copied from in a text.
     :param num_sources: Number of distinct documents copied from in all texts.
     :param longest_run: Most tokens copied from one place in one go, over adjacent copies that
@@ -32,6 +33,7 @@ class PhraseStatistics:
     share_by_length: dict[int, float]
     share_longer: float
     mean_length: float
+    mean_words: float
     variance_of_length: float
     copied_tokens: float
     copied_steps: float
@@ -45,16 +47,21 @@ class PhraseStatistics:
 class TextCopies:
     """The copies of one text.
 
-    :param step_tokens: Number of tokens of each step.
-    :param is_copy: Whether each step copied.
+    :param step_tokens: Number of tokens of each segment; copies that follow each other in their
+        document are one.
+    :param is_copy: Whether each segment was copied.
     :param sources: Documents that were copied from.
     :param longest_run: Most tokens copied from one place in one go.
+    :param copy_words: Number of white-space separated words of each copy.
+    :param num_steps: Number of decoding steps.
     """
 
     step_tokens: tuple[int, ...]
     is_copy: tuple[bool, ...]
     sources: frozenset[tuple[str, str]]
     longest_run: int
+    copy_words: tuple[int, ...]
+    num_steps: int
 
     @property
     def num_tokens(self) -> int:
@@ -93,7 +100,9 @@ def read_copies(generation: Generation, *, count_tokens: CountTokens) -> TextCop
         for segment in segments
         if segment.origin == CORPUS
     }
-    return TextCopies(tokens, is_copy, frozenset(sources), _longest_run(segments, tokens))
+    words = tuple(len(s.text.split()) for s in segments if s.origin != VOCABULARY)
+    longest_run = _longest_run(segments, tokens)
+    return TextCopies(tokens, is_copy, frozenset(sources), longest_run, words, generation.num_steps)
 
 
 def summarise_copies(texts: Sequence[TextCopies]) -> PhraseStatistics:
@@ -108,11 +117,13 @@ def summarise_copies(texts: Sequence[TextCopies]) -> PhraseStatistics:
     if not len(tokens):
         raise ValueError("phrase statistics need at least one decoding step")
     copied = tokens[is_copy]
+    words = np.array([count for text in texts for count in text.copy_words], dtype=np.int64)
     lengths = range(1, MAX_ORDER + 1)
     return PhraseStatistics(
         share_by_length={n: float((tokens == n).mean()) for n in lengths},
         share_longer=float((tokens > MAX_ORDER).mean()),
         mean_length=float(copied.mean()) if len(copied) else 0.0,
+        mean_words=float(words.mean()) if len(words) else 0.0,
         variance_of_length=float(copied.var()) if len(copied) else 0.0,
         copied_tokens=float(copied.sum() / tokens.sum()),
         copied_steps=float(is_copy.mean()),

@@ -6,7 +6,7 @@ cut them into phrases and vocabulary tokens, and a forward pass over positions a
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import exp
 
 import numpy as np
@@ -14,11 +14,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from cog.decoding.choices import Choices, TextEnd, score_choices
 from cog.decoding.generator import CopyGenerator
 from cog.decoding.joins import extend_tail
 from cog.decoding.pool import Pool
 from cog.decoding.request import Request
 from cog.index.records import GatheredChunks
+from cog.records import OFF
 
 STATES_PER_BLOCK = 16  # positions scored at once; bounds memory to one block of word scores
 
@@ -79,10 +81,12 @@ class PhraseMatcher:
 
     def __init__(self, pool: Pool) -> None:
         chunks: GatheredChunks = pool.chunks
-        phrases = pool.phrases.phrases
+        phrases = pool.phrases
+        firsts = phrases.begin_words[phrases.first].cpu().numpy()
+        lasts = phrases.end_words[phrases.last].cpu().numpy()
         self._token_ids = chunks.token_ids
-        self._begins = chunks.word_tokens[phrases.first, 0]
-        self._lengths = chunks.word_tokens[phrases.last, 1] - self._begins
+        self._begins = chunks.word_tokens[firsts, 0]
+        self._lengths = chunks.word_tokens[lasts, 1] - self._begins
         first_tokens = self._token_ids[self._begins]
         self._order = np.argsort(first_tokens, kind="stable")
         self._sorted_tokens = first_tokens[self._order]
@@ -121,8 +125,9 @@ def score_reference(
     only. Phrases are found in the chunks that generation would retrieve.
 
     :param generator: The model and its index.
-    :param request: The prefix and the decoding; of it only ``top_k_documents``, ``phrase_bias``
-        and ``max_new_tokens`` (how much of a long prefix is read) matter, since nothing is drawn.
+    :param request: The prefix and the decoding; of it what is added to scores matters, and
+        ``max_new_tokens`` (how much of a long prefix is read), since nothing is drawn. Nothing is
+        verified, and what may be copied once only does not count.
     :param reference: The text that really follows.
     :param pool: What may be copied, if it is at hand; else it is retrieved.
     :returns: Its likelihood.
@@ -152,7 +157,9 @@ def score_token_ids(
     if not len(token_ids):
         raise ValueError("a reference needs at least one token")
     request = generator.adapt(request)
-    pool = generator.pools.make_pool(generator.pools.gather(request)) if pool is None else pool
+    if pool is None:
+        pool = generator.pools.make_pools([request])[0][0]
+    decoding = replace(request.decoding, verify=OFF, max_verbatim_words=0)
     encoder = generator.model.prefix_encoder
     prefix = generator.prefix_ids(request)
     read = [prefix + token_ids[:-1].tolist()]
@@ -169,13 +176,19 @@ def score_token_ids(
         for k in range(len(block)):
             position = begin + k
             before = generator.model.splitter.decode(token_ids[max(0, position - 4) : position])
-            scores = pool.score(
-                starts[k],
-                ends[k],
-                phrase_bias=request.decoding.phrase_bias,
-                tail=extend_tail(request.prefix.encode(), before),
+            choices = score_choices(
+                pool,
+                logits[k],
+                (starts[k], ends[k]),
+                end=TextEnd(
+                    read[0][: len(prefix) + position],
+                    position,
+                    extend_tail(request.prefix.encode(), before),
+                ),
+                decoding=decoding,
+                batch_phrases=generator.model.config.batch_phrases,
             )
-            steps.append(_step(logits[k], scores, token_ids[position:], position, matcher))
+            steps.append(_step(logits[k], choices, token_ids[position:], position, matcher))
     joint = sum_segmentations([step.token for step in steps], [step.arc for step in steps])
     return ReferenceLikelihood(joint, sum(step.token_alone for step in steps), len(token_ids))
 
@@ -204,13 +217,17 @@ class _Step:
 
 
 def _step(
-    logits: Tensor, scores: Tensor, rest: NDArray[np.int32], position: int, matcher: PhraseMatcher
+    logits: Tensor, choices: Choices, rest: NDArray[np.int32], position: int, matcher: PhraseMatcher
 ) -> _Step:
-    tokens, scores = logits.double(), scores.double()
+    tokens, scores = choices.token_logits.double(), choices.phrase_scores.double()
     of_tokens = tokens.logsumexp(dim=0)
     total = torch.logaddexp(of_tokens, scores.logsumexp(dim=0)) if len(scores) else of_tokens
-    gold = tokens[int(rest[0])]
+    alone = logits.double()
     found, covered = matcher.find(rest)
     chosen = scores[torch.from_numpy(found).to(scores.device)] - total
     arc = Arc(position + covered, chosen.cpu().numpy())
-    return _Step(float(gold - total), float(gold - of_tokens), arc)
+    return _Step(
+        float(tokens[int(rest[0])] - total),
+        float(alone[int(rest[0])] - alone.logsumexp(dim=0)),
+        arc,
+    )
