@@ -99,10 +99,10 @@ def plain_nucleus(distribution: NextChoice, top_p: float) -> list[int]:
 @pytest.mark.parametrize("top_p", [0.05, 0.5, 0.9, 0.95, 1.0])
 def test_draws_reach_exactly_the_nucleus(seed: int, top_p: float) -> None:
     distribution, *_ = distribution_of(seed)
-    grid = np.linspace(0, 1, 20_000, endpoint=False)
+    grid = np.linspace(0, 1, 3_000, endpoint=False)
     reached = {choose_nucleus(distribution, top_p=top_p, draw=float(draw)) for draw in grid}
     expected = plain_nucleus(distribution, top_p)
-    certain = {choice for choice in expected if distribution.probability(choice) > 1e-3}
+    certain = {choice for choice in expected if distribution.probability(choice) > 2e-3}
     assert certain <= reached <= set(expected)
 
 
@@ -122,7 +122,7 @@ def test_sampled_frequencies_follow_the_distribution(top_p: float) -> None:
     nucleus = plain_nucleus(distribution, top_p)
     mass = sum(distribution.probability(choice) for choice in nucleus)
     chooser = Chooser(decoding("nucleus", top_p=top_p, seed=7), "prefix")
-    num_draws = 20_000
+    num_draws = 6_000
     counts = np.bincount(
         [chooser.choose(distribution) for _ in range(num_draws)],
         minlength=len(distribution.weights),
