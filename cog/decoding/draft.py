@@ -70,13 +70,15 @@ def find_draft_end(
     """Find how far a draft may go on at its source.
 
     :param pool: What is copied from.
-    :param word: The word with which it would go on.
+    :param word: The word with which it would go on, behind the last one.
     :param max_words: Number of words, at most.
     :param blocked: Words that may not be copied; None if all may. *Shape:* ``(num_words,)``
     :returns: One past the last word: before the end of the run, and before a word that is barred or
         blocked.
     """
-    end = word if word >= pool.num_words else min(word + max_words, int(pool.run_ends[word]))
+    if word >= pool.num_words or pool.run_starts[word] == word:
+        return word  # the last word was the last of its run
+    end = min(word + max_words, int(pool.run_ends[word]))
     stops = (pool.chunks.word_flags[word:end] & BARRED) != 0
     if blocked is not None:
         stops |= blocked[word:end]
