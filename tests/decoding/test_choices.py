@@ -102,7 +102,7 @@ def plain_run_words(pool: Pool, end: TextEnd) -> dict[int, int]:
     return found
 
 
-def plain_choices(
+def plain_choices(  # noqa: C901 - the definition in one place
     case: Case, pool: Pool, decoding: Decoding, end: TextEnd
 ) -> tuple[list[float], dict[tuple[int, int], float]]:
     """Scores of tokens, and of phrases by first and last word."""
