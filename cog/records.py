@@ -201,6 +201,7 @@ class Segment:
     :param licence: Licence of the source document.
     :param url: Address of the source document.
     :param corpus: Corpus id of the source document.
+    :param information: Bits of the copied words; None where that is not counted.
     """
 
     text: str
@@ -213,6 +214,7 @@ class Segment:
     licence: str | None = None
     url: str | None = None
     corpus: str | None = None
+    information: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The segment as the command line writes it.
@@ -240,6 +242,7 @@ class Segment:
             "licence": self.licence,
             "url": self.url,
             "probability": self.probability,
+            "information": None if self.information is None else round(self.information, 1),
         }
 
 
