@@ -274,6 +274,7 @@ class Segment:
             "licence": self.licence,
             "url": self.url,
             "probability": self.probability,
+            "information": None if self.information is None else round(self.information, 1),
         }
 
 
