@@ -20,6 +20,7 @@ from cog.model.words import BARRED, SPECIFIC, WordSplitter
 from cog.records import Decoding
 
 MIN_PLACE_TOKENS = 4  # of the text's last ones that a place outside the pool must agree with
+MAX_PLACE_TOKENS = 16  # as many as are compared
 MAX_PLACES = 8  # such places that are looked at in a step
 MAX_FOUND_CHUNKS = 64  # chunks that a text may add to its pool by such places
 
@@ -231,12 +232,15 @@ class PoolSource:
         """
         if num_added >= MAX_FOUND_CHUNKS:
             return pool, num_added
+        tail = token_ids[-MAX_PLACE_TOKENS:]
         places = self.index.find_places(
-            np.array(token_ids[-16:], dtype=np.int32),
+            np.array(tail, dtype=np.int32),
             min_tokens=MIN_PLACE_TOKENS,
             max_places=MAX_PLACES,
             allowed=self._allowed_chunks,
         )
+        if places.num_tokens <= pool.find_agreement(tail).num_tokens.max(initial=0):
+            return pool, num_added  # the pool has as good a place
         missing = np.setdiff1d(places.chunk_ids, pool.chunks.chunk_ids)
         if not len(missing):
             return pool, num_added
@@ -269,7 +273,7 @@ class PoolSource:
         word_bits = self.index.get_word_bits(chunks.word_hashes)
         phrases = find_phrases(
             chunks,
-            min_words=config.min_phrase_words,
+            min_words=max(config.min_phrase_words, decoding.min_words),
             max_words=config.max_phrase_words,
             is_informative=word_bits >= decoding.min_bits if decoding.min_bits else None,
             is_summed=self.is_summed,

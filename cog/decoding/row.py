@@ -195,14 +195,14 @@ class Row:
         :param probabilities: Of its tokens but the first, under the prefix encoder; as many as were
             looked at.
         :param splitter: Spells tokens.
-        :param min_words: Number of words of a copy, at least.
+        :param min_words: Number of words of a phrase, at least.
         :returns: Number of tokens written.
         """
         kept = keep_draft(
             draft,
             num_accepted,
             pool=self.pool,
-            min_words=min_words,
+            min_words=max(min_words, self.request.decoding.min_words),
             min_bits=self.request.decoding.min_bits,
         )
         token_ids = list(draft.token_ids[: kept.num_tokens])
@@ -240,7 +240,7 @@ class Row:
         if not draft.is_copy or not span_words:
             return
         num_words = len(draft.word_ends)
-        if kept.num_words == num_words:
+        if kept.num_words and kept.num_words == num_words:
             self.next_word = draft.first_word + num_words
             self.reach = min(span_words, 2 * self.reach)
         else:
