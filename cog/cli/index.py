@@ -123,6 +123,8 @@ def _format(manifest: Manifest) -> str:
         "vectors": f"{manifest.vectors.dtype}, {manifest.vectors.bytes_per_word:.0f} bytes a word",
         "search": f"{search.kind}, recall@{search.recall_at} {search.recall:.3f}",
         "size": f"{manifest.sizes['total'] / 1e6:.1f} MB in {len(manifest.files)} files",
+        "contexts": _format_share(manifest, "contexts"),
+        "counts": _format_share(manifest, "word_counts"),
         "built in": f"{manifest.seconds['total']:.1f} s "
         f"({manifest.seconds['words_per_second']:.0f} words a second)",
     }
@@ -132,6 +134,11 @@ def _format(manifest: Manifest) -> str:
             f"{cost.total_variation_max:.4f} at most, of {cost.num_prefixes} prefixes"
         )
     return "\n".join(f"{name:<10} {value}" for name, value in lines.items())
+
+
+def _format_share(manifest: Manifest, part: str) -> str:
+    size = manifest.sizes[part]
+    return f"{size / 1e6:.1f} MB, {size / manifest.num_words:.1f} bytes a word"
 
 
 @command.command("push")

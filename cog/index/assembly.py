@@ -10,11 +10,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
+import numpy as np
+
 from cog import __version__
 from cog.corpus.report import PrepareReport
 from cog.errors import IndexingError
 from cog.index.chunking import ChunkLimits, Splitter, hash_content
-from cog.index.digest import make_index_digest
+from cog.index.contexts import COLUMNS, CONTEXTS, iter_blocks, save_blocks
+from cog.index.digest import get_binary_buffers, make_index_digest
 from cog.index.encoding import EncodedChunk, Encoders, encode_window, is_batch_proof
 from cog.index.quantise import get_bytes_per_word
 from cog.index.reader import PhraseIndex
@@ -33,6 +36,7 @@ from cog.index.searcher import FLAT
 from cog.index.store import CHUNKS, DOCUMENTS, WORDS, StoreWriter, get_schemas
 from cog.index.versions import get_folder_bytes, list_files
 from cog.index.windows import Window, WindowReader
+from cog.index.word_counts import WORD_COUNTS, WordCounter, save_counts
 from cog.model.protocols import ChunkEncoder, Retriever
 from cog.params import IndexParams
 from cog.paths import CorpusPaths
@@ -125,6 +129,7 @@ class Assembly:
             vectors=self._vectors,
             retriever_dim=model.retriever.dim,
         )
+        self._counter = WordCounter()
         self._num_words = 0
         self._num_tokens = 0
         self._num_encoded = 0
@@ -171,6 +176,8 @@ class Assembly:
         with self._timed("compact"):
             self._store.compact()
         manifest = self._state(sizes | {"after_compaction": get_folder_bytes(self._folder)})
+        with self._timed("contexts"):
+            self._derive(manifest)
         with self._timed("measure"):
             manifest = self._measure(manifest, measure_storage, before)
         with self._timed("hash"):
@@ -179,6 +186,10 @@ class Assembly:
         seconds["total"] = round(time.perf_counter() - started, 3)
         seconds["words_per_second"] = round(self._num_words / seconds["total"], 1)
         sizes = manifest.sizes | self._store.get_sizes()
+        for part, start in (("contexts", CONTEXTS), ("word_counts", WORD_COUNTS)):
+            sizes[part] = sum(
+                each.size_bytes for name, each in files.items() if name.startswith(start)
+            )
         sizes["total"] = sum(entry.size_bytes for entry in files.values())
         return replace(manifest, sizes=sizes, files=files, seconds=seconds)
 
@@ -260,6 +271,10 @@ class Assembly:
             for table, batch in batches.items():
                 self._digest.update(table, batch)
                 self._store.write(table, batch)
+            offsets, hashes = get_binary_buffers(batches[WORDS].column("word_hashes"))
+            words = np.split(hashes.view(np.uint64), offsets[1:-1] // 8)
+            for item, word_hashes in zip(encoded, words, strict=True):
+                self._counter.add(word_hashes, item.chunk.text, item.chunk.word_chars)
             self._num_words += sum(item.chunk.num_words for item in encoded)
             self._num_tokens += sum(len(item.chunk.token_ids) for item in encoded)
 
@@ -301,6 +316,12 @@ class Assembly:
             files={},
             seconds={},
         )
+
+    def _derive(self, manifest: Manifest) -> None:
+        # from rows, so that it is the same whatever was encoded by this build
+        with PhraseIndex(self._folder, manifest) as index:
+            save_blocks(self._folder, iter_blocks(index.iter_rows(WORDS, columns=COLUMNS)))
+        save_counts(self._folder, self._counter.get_counts())
 
     def _measure(
         self, manifest: Manifest, measure_storage: MeasureStorage | None, before: Manifest | None

@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cog.corpus.documents import DocumentStore
-from cog.errors import IndexingError
+from cog.errors import IndexingError, IndexMismatchError, IndexNotBuiltError
 from cog.index.assembly import Assembly, BuildInput, BuildModel, MeasureStorage
 from cog.index.kept import Keep, iter_kept, keep_version, prune_versions
 from cog.index.locks import hold_versions_lock, hold_writer_lock
 from cog.index.manifest import check_index, load_manifest, save_manifest
 from cog.index.quantise import INT8
-from cog.index.records import Manifest
+from cog.index.records import FORMAT_VERSION, VECTORS_VERSION, Manifest
 from cog.index.reuse import StoredChunks, make_vectors_key
 from cog.index.versions import find_parts, make_building_folder, place_version, remove_leftovers
 from cog.params import IndexParams
@@ -114,6 +114,7 @@ def _build(
         model_fingerprint=model.fingerprint, vector_dtype=dtype, numerics=model.numerics
     )
     before = _load_manifest(corpus_paths)
+    _say_format(corpus_paths, before, progress=progress, force=force)
     parts = None if force else find_parts(corpus_paths, key)
     if before is not None:
         # what an unreadable manifest served is unknown: nothing goes before a new one is in place
@@ -163,9 +164,26 @@ def find_current(build_input: BuildInput) -> Manifest | None:
 
 def _load_manifest(corpus_paths: CorpusPaths) -> Manifest | None:
     try:
-        return load_manifest(corpus_paths)
+        return load_manifest(corpus_paths, oldest=VECTORS_VERSION)
     except IndexingError:
         return None
+
+
+def _say_format(
+    corpus_paths: CorpusPaths, before: Manifest | None, *, progress: Progress, force: bool
+) -> None:
+    # why all is built though nothing seems to have changed
+    found = f"format {before.format_version}" if before else ""
+    try:
+        load_manifest(corpus_paths)
+    except IndexNotBuiltError:
+        return
+    except IndexMismatchError as error:
+        vectors = "stored vectors are taken over" if before and not force else "nothing can be kept"
+        progress.say(
+            f"the index of {corpus_paths.root.name} has {found or error.found}, cog reads format"
+            f" {FORMAT_VERSION}: all of it is built anew; {vectors}"
+        )
 
 
 def _find_stored(corpus_paths: CorpusPaths, key: str, parts: Path | None) -> list[Path]:

@@ -206,7 +206,7 @@ def hash_words(text: str, bounds: NDArray[np.int32]) -> NDArray[np.uint64]:
     :returns: Hashes. *Shape:* ``(num_words,)``
     """
     ends = bounds.tolist()
-    hashes = [_hash_word(text[a:b]) for a, b in zip(ends, ends[1:], strict=False)]
+    hashes = [hash_word(text[a:b]) for a, b in zip(ends, ends[1:], strict=False)]
     return np.array(hashes, dtype=np.uint64)
 
 
@@ -224,6 +224,11 @@ def hash_content(text: str, word_chars: NDArray[np.int32]) -> bytes:
 
 
 @lru_cache(maxsize=1 << 17)
-def _hash_word(word: str) -> int:
+def hash_word(word: str) -> int:
+    """Hash a word.
+
+    :param word: Its text.
+    :returns: 64 bits.
+    """
     digest = blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "little")

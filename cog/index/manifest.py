@@ -46,13 +46,15 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def load_manifest(corpus_paths: CorpusPaths) -> Manifest:
+def load_manifest(corpus_paths: CorpusPaths, *, oldest: int = FORMAT_VERSION) -> Manifest:
     """Read a corpus's manifest.
 
     :param corpus_paths: The corpus.
+    :param oldest: The oldest format that is taken; an older one than that of today can be opened
+        for nothing but its vectors.
     :returns: The manifest.
     :raises IndexNotBuiltError: If there is none.
-    :raises IndexMismatchError: If it is damaged, or of another version.
+    :raises IndexMismatchError: If it is damaged, or of another format.
     """
     corpus_id = corpus_paths.root.name
     try:
@@ -67,9 +69,10 @@ def load_manifest(corpus_paths: CorpusPaths) -> Manifest:
     except (ValueError, OSError) as error:
         raise mismatch(corpus_id, "a readable manifest", str(error), force=True) from error
     version = content.get("format_version") if isinstance(content, dict) else None
-    if version != FORMAT_VERSION:
-        found = f"version {version!r}"
-        raise mismatch(corpus_id, f"a manifest of version {FORMAT_VERSION}", found, force=True)
+    if type(version) is not int or not oldest <= version <= FORMAT_VERSION:
+        is_older = type(version) is int and version < FORMAT_VERSION
+        wanted = f"an index of format {FORMAT_VERSION}"
+        raise mismatch(corpus_id, wanted, f"format {version!r}", force=not is_older)
     try:
         manifest = _read(Manifest, content)
     except (KeyError, TypeError, ValueError) as error:

@@ -12,24 +12,28 @@ from numpy.typing import NDArray
 
 from cog.errors import IndexMismatchError
 from cog.index.chunk_search import ChunkSearch
+from cog.index.contexts import CONTEXTS, Contexts, load_blocks
 from cog.index.gather import WordArrays
 from cog.index.kept import find_version
 from cog.index.locks import ReaderLock
 from cog.index.manifest import check_index, get_index_uri, load_manifest, mismatch
 from cog.index.records import ChunkRange, GatheredChunks, Manifest
-from cog.index.remote import fetch_searcher
+from cog.index.remote import fetch_files
 from cog.index.searcher import (
     FLAT,
+    SEARCHER,
     Neighbours,
     Searcher,
     load_ivf_searcher,
     make_flat_searcher,
 )
 from cog.index.store import CHUNKS, DOCUMENTS, WORDS, StoreReader
+from cog.index.word_counts import WORD_COUNTS, WordCounts, load_counts
 from cog.paths import CorpusPaths
 from cog.records import Document
 
 NUM_TAKES = 2  # LanceDB reads one take mostly on one core
+UNREADABLE = (OSError, ValueError, EOFError)  # what NumPy raises for a damaged file
 MIN_SPLIT_CHUNKS = 64  # below this a second take costs more than it saves
 
 
@@ -271,6 +275,37 @@ class PhraseIndex(ChunkSearch):
         rows = self._store.take(CHUNKS, chunk_ids, columns=columns).to_pylist()
         return [ChunkRange(**{name: row[name] for name in columns}) for row in rows]
 
+    def load_contexts(self) -> Contexts:
+        """Open what tokens are looked up in.
+
+        :returns: The contexts.
+        """
+        try:
+            contexts = Contexts(load_blocks(self._get_folder(CONTEXTS)))
+        except UNREADABLE as error:
+            raise self._refuse("readable contexts", str(error)) from error
+        if contexts.num_chunks != self.num_chunks:
+            found = f"{contexts.num_chunks} chunks"
+            raise self._refuse(f"contexts of {self.num_chunks} chunks", found)
+        return contexts
+
+    def load_word_counts(self) -> WordCounts:
+        """Read how often each word stands in the index.
+
+        :returns: The counts.
+        """
+        try:
+            counts = load_counts(self._get_folder(WORD_COUNTS))
+        except UNREADABLE as error:
+            raise self._refuse("readable word counts", str(error)) from error
+        if counts.num_words != self.manifest.num_words:
+            found = f"{counts.num_words} words"
+            raise self._refuse(f"counts of {self.manifest.num_words} words", found)
+        return counts
+
+    def _refuse(self, wanted: str, found: str) -> IndexMismatchError:
+        return mismatch(self.manifest.corpus, wanted, found, force=True)
+
     def iter_vectors(self) -> Iterator[NDArray[np.float32]]:
         """Stream the retriever vectors of all chunks.
 
@@ -296,12 +331,13 @@ class PhraseIndex(ChunkSearch):
         try:
             if quality.kind == FLAT:
                 return make_flat_searcher(self.iter_vectors(), quality)
-            is_remote = self._store.is_remote
-            folder = fetch_searcher(self.manifest, self._uri) if is_remote else self.folder
-            return load_ivf_searcher(folder, quality)
+            return load_ivf_searcher(self._get_folder(SEARCHER), quality)
         except RuntimeError as error:  # what FAISS raises for a file it cannot read
-            corpus_id = self.manifest.corpus
-            raise mismatch(corpus_id, "a readable searcher", str(error), force=True) from error
+            raise self._refuse("a readable searcher", str(error)) from error
+
+    def _get_folder(self, start: str) -> Path:
+        # where files lie that are no tables
+        return fetch_files(self.manifest, self._uri, start) if self.is_remote else self.folder
 
     def _gather_part(self, arrays: WordArrays, slots: NDArray[np.int64]) -> None:
         if not len(slots):
@@ -310,5 +346,4 @@ class PhraseIndex(ChunkSearch):
         try:
             arrays.fill(rows, slots)
         except ValueError as error:
-            corpus_id, wanted = self.manifest.corpus, "words that fit its chunks"
-            raise mismatch(corpus_id, wanted, str(error), force=True) from error
+            raise self._refuse("words that fit its chunks", str(error)) from error

@@ -7,7 +7,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
+VECTORS_VERSION = 2  # format since which a chunk's vectors are stored as they are now
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +114,8 @@ class Manifest:
     :param vectors: How vectors are stored.
     :param storage_cost: What that costs; None if it was not measured.
     :param search: How chunks are searched.
-    :param sizes: Bytes on disk by table and in all, and before and after compaction.
+    :param sizes: Bytes on disk by table, of contexts and word counts, in all, and before and after
+        compaction.
     :param files: Every file of the version folder, by relative path.
     :param seconds: Seconds per part of the build, and ``words_per_second``.
     """
@@ -178,7 +180,7 @@ class GatheredChunks:
         *Shape:* ``(num_words,)`` float32
     :param end_scales: What a stored end vector is multiplied by.
         *Shape:* ``(num_words,)`` float32
-    :param word_flags: Bits of ``cog.model.words``: barred, can start, can end.
+    :param word_flags: Bits of ``cog.model.words``: barred, can start, can end, specific.
         *Shape:* ``(num_words,)`` uint8
     :param word_hashes: Hash of each word's text with its leading space.
         *Shape:* ``(num_words,)`` uint64
@@ -201,3 +203,16 @@ class GatheredChunks:
     word_chars: "NDArray[np.int32]"
     word_tokens: "NDArray[np.int64]"
     token_ids: "NDArray[np.int32]"
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where the last tokens of a text stand in an index, with a token behind them.
+
+    :param num_tokens: How many of the last tokens stand, unbroken, before each place; 0 if too few.
+    :param chunk_ids: Chunks of the tokens that follow, and of those before that are the same; in
+        ascending order, each once. *Shape:* ``(num_chunks,)`` int64
+    """
+
+    num_tokens: int
+    chunk_ids: "NDArray[np.int64]"

@@ -35,7 +35,6 @@ FIRST_WAIT_SECONDS = 0.2
 TIMEOUT_SECONDS = 20
 DATA_FOLDER = "data"  # of a Lance table; the names of the files in it are random
 VERSIONS_FOLDER = "_versions"  # what says of a table which files it has
-SEARCHER = "search."  # how files of the searcher begin
 Result = TypeVar("Result")
 
 
@@ -193,18 +192,19 @@ def _find_own(corpus: CorpusPaths, digest: str) -> Manifest | None:
     return own if own.digest == digest and is_here else None
 
 
-def fetch_searcher(manifest: Manifest, uri: str) -> Path:
-    """Bring the files of a searcher here, once: they are mapped into memory.
+def fetch_files(manifest: Manifest, uri: str, start: str) -> Path:
+    """Bring files that are no tables here, once: they are mapped into memory.
 
     :param manifest: The index.
     :param uri: Its address.
+    :param start: How the names of the files begin.
     :returns: The folder that holds them, in the cache.
     """
     folder = get_cache_folder() / "indexes" / manifest.digest
     store = _ObjectStore(uri, manifest.corpus, None)
     for name, entry in manifest.files.items():
         path = folder / name
-        if name.startswith(SEARCHER) and not path.is_file():
+        if name.startswith(start) and not path.is_file():
             store.get(f"{manifest.folder}/{name}", path, sha256=entry.sha256)
     return folder
 

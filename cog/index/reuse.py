@@ -18,7 +18,7 @@ from cog.index.digest import get_binary_buffers
 from cog.index.encoding import EncodedChunk
 from cog.index.locks import ReaderLock
 from cog.index.quantise import StoredVectors
-from cog.index.records import FORMAT_VERSION
+from cog.index.records import VECTORS_VERSION
 from cog.index.rows import hash_vectors
 from cog.index.store import CHUNKS, WORDS, StoreReader
 from cog.index.versions import BUILDING
@@ -36,7 +36,7 @@ def make_vectors_key(*, model_fingerprint: str, vector_dtype: str, numerics: str
     :param numerics: What decides the last bits of a vector: device, instruction set, library.
     :returns: 16 hexadecimal digits.
     """
-    parts = (str(FORMAT_VERSION), model_fingerprint, vector_dtype, numerics)
+    parts = (str(VECTORS_VERSION), model_fingerprint, vector_dtype, numerics)
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 

@@ -13,6 +13,7 @@ from cog.index.records import SearchQuality
 
 FLAT = "flat"
 IVF = "ivf"
+SEARCHER = "search."  # how its files begin
 SEARCHER_FILE = "search.faiss"
 LISTS_FILE = "search.ivfdata"
 MAX_PROBED_SHARE = 0.25  # reading more lists than this is no faster than reading all

@@ -13,10 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cog.index.chunk_search import ChunkSearch
+from cog.index.contexts import Contexts
 from cog.index.reader import PhraseIndex, open_index
 from cog.index.records import GatheredChunks, Manifest
 from cog.index.searcher import Neighbours
 from cog.index.unions import DigestOf, join_manifests, split_union
+from cog.index.word_counts import WordCounts, join_counts
 from cog.paths import ProjectPaths
 from cog.records import Document
 
@@ -72,6 +74,20 @@ class UnionIndex(ChunkSearch):
             rows.append(found.rows + first)
             scores.append(found.scores)
         return _merge(np.concatenate(rows, axis=1), np.concatenate(scores, axis=1), top_k)
+
+    def load_contexts(self) -> Contexts:
+        """Open what tokens are looked up in.
+
+        :returns: The contexts of all parts; chunks count on.
+        """
+        return Contexts([block for part in self.parts for block in part.load_contexts().blocks])
+
+    def load_word_counts(self) -> WordCounts:
+        """Read how often each word stands in the parts.
+
+        :returns: The counts, added up.
+        """
+        return join_counts([part.load_word_counts() for part in self.parts])
 
     def gather_chunks(self, chunk_ids: NDArray[np.int64]) -> GatheredChunks:
         """Read the words of some chunks.

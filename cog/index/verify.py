@@ -1,7 +1,8 @@
 """Verifying: an index goes in; its files, rows, digest and words are checked."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -9,12 +10,14 @@ import pyarrow as pa
 
 from cog.errors import IndexMismatchError
 from cog.index.chunking import hash_content, hash_words
+from cog.index.contexts import COLUMNS, iter_blocks
 from cog.index.digest import RowDigest, make_index_digest
 from cog.index.manifest import mismatch
 from cog.index.reader import PhraseIndex
 from cog.index.searcher import IVF
 from cog.index.store import CHUNKS, DOCUMENTS, WORDS
 from cog.index.versions import list_files
+from cog.index.word_counts import WordCounter
 from cog.model.words import BARRED, flag_words
 from cog.progress import Progress
 
@@ -55,7 +58,7 @@ def verify_index(index: PhraseIndex, *, progress: Progress) -> VerifyReport:
         vectors=manifest.vectors,
         retriever_dim=manifest.search.dim,
     )
-    num_words = 0
+    num_words, counter = 0, WordCounter()
     texts = _iter_texts(index, digest)
     chunks = _iter_chunk_rows(index, digest)
     ordinal, text = -1, ""
@@ -71,6 +74,7 @@ def verify_index(index: PhraseIndex, *, progress: Progress) -> VerifyReport:
             if problem:
                 raise _refuse(index, f"chunk {words['chunk_id']} to match its document", problem)
             num_words += len(words["word_flags"])
+            _count(counter, words, text)
         progress.advance(num_words - before)
     for _ in texts:
         pass
@@ -79,6 +83,9 @@ def verify_index(index: PhraseIndex, *, progress: Progress) -> VerifyReport:
     if digest.hexdigest() != manifest.digest:
         raise _refuse(index, f"rows of digest {manifest.digest[:16]}", digest.hexdigest()[:16])
     _verify_search(index)
+    _verify_equal(index, "word counts", [index.load_word_counts()], [counter.get_counts()])
+    blocks = iter_blocks(index.iter_rows(WORDS, columns=COLUMNS))
+    _verify_equal(index, "contexts", index.load_contexts().blocks, blocks)
     return VerifyReport(
         corpus=manifest.corpus,
         digest=manifest.digest,
@@ -130,6 +137,25 @@ def _verify_search(index: PhraseIndex) -> None:
         found = index.search_chunks(vectors, top_k=1)
         if found.shape != (1, 1) or not 0 <= found[0, 0] < index.num_chunks:
             raise _refuse(index, "a searcher that finds a chunk", str(found.tolist()))
+
+
+def _count(counter: WordCounter, words: dict[str, Any], text: str) -> None:
+    chars = np.frombuffer(words["word_chars"], dtype=np.int32)
+    hashes = np.frombuffer(words["word_hashes"], dtype=np.uint64)
+    counter.add(hashes, text[chars[0] : chars[-1]], chars)
+
+
+def _verify_equal(
+    index: PhraseIndex, what: str, found: Iterable[Any], wanted: Iterable[Any]
+) -> None:
+    # records of arrays that are stored, against those that the rows give
+    for one, other in zip_longest(found, wanted):
+        if one is None or other is None:
+            raise _refuse(index, f"{what} of its rows", "another number of blocks")
+        for each in fields(one):
+            stored, made = getattr(one, each.name), getattr(other, each.name)
+            if stored.dtype != made.dtype or not np.array_equal(stored, made):
+                raise _refuse(index, f"{what} of its rows", f"other {each.name}")
 
 
 def _iter_texts(index: PhraseIndex, digest: RowDigest) -> Iterator[tuple[int, str]]:

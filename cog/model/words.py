@@ -18,7 +18,7 @@ from cog.model.tokens import TokenEncoder
 BARRED = np.uint8(1)  # may not lie in a phrase
 CAN_START = np.uint8(2)  # a phrase may begin with it
 CAN_END = np.uint8(4)  # a phrase may end with it
-SPECIFIC = np.uint8(8)  # a name or a number: begins with a capital or holds a digit
+SPECIFIC = np.uint8(8)  # begins with a capital or holds a digit: a name, a number
 
 SENTENCE_MARKS = frozenset(".!?;:")
 UNKNOWN = re.compile(r"<unk>")
@@ -175,14 +175,14 @@ def load_tokenizer(folder: Path) -> Tokenizer:
 
 
 def flag_words(text: str, word_chars: NDArray[np.int32]) -> NDArray[np.uint8]:
-    """Say what each word may do in a phrase.
+    """Say what each word may do in a phrase, and whether it is a name or a number.
 
     No word of a phrase is ``.``, ``!``, ``?``, ``;``, ``:``, holds a line feed or lies in
     ``<unk>``; its first character (after the space) and its last one are letters or digits.
 
     :param text: The text the words tile.
     :param word_chars: As in :class:`Words`. *Shape:* ``(num_words + 1,)``
-    :returns: Bits ``BARRED``, ``CAN_START``, ``CAN_END``. *Shape:* ``(num_words,)``
+    :returns: Bits ``BARRED``, ``CAN_START``, ``CAN_END``, ``SPECIFIC``. *Shape:* ``(num_words,)``
     """
     bounds = word_chars.tolist()
     flags = np.array(
@@ -204,6 +204,8 @@ def _flag(word: str) -> int:
         flag |= int(CAN_START)
     if core[-1:].isalnum():
         flag |= int(CAN_END)
+    if core[:1].isupper() or any(map(str.isdigit, core)):
+        flag |= int(SPECIFIC)
     return flag
 
 

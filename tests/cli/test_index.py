@@ -1,6 +1,7 @@
 """``cog index build|info|verify``: what is printed, and what is refused."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -45,6 +46,8 @@ def test_build_info_and_verify_agree(prepared: ProjectPaths) -> None:
     assert built.pop("built") is True
     assert built["documents"]["num_indexed"] == 8
     assert built["storage_cost"]["num_prefixes"] == 2
+    assert built["sizes"]["contexts"] > 6 * built["num_tokens"]
+    assert built["sizes"]["word_counts"] > 0
     shown = json.loads(call(prepared, "info", "village", "--json").stdout)
     assert shown == built | {"tuning": None}
     verified = json.loads(call(prepared, "verify", "village", "--json").stdout)
@@ -60,6 +63,8 @@ def test_texts_name_the_index(prepared: ProjectPaths) -> None:
     info = call(prepared, "info", "village").stdout
     assert "8 of 8" in info
     assert "int8" in info
+    assert re.search(r"^contexts +0\.0 MB, \d+\.\d bytes a word$", info, re.MULTILINE)
+    assert re.search(r"^counts +0\.0 MB, \d+\.\d bytes a word$", info, re.MULTILINE)
     assert "village is intact" in call(prepared, "verify", "village").stdout
 
 

@@ -136,6 +136,20 @@ def test_status_of_a_broken_index_exits_1_with_the_command(built: ProjectPaths) 
     assert "intact   no: " in text.stdout
 
 
+def test_status_of_an_index_of_an_older_format_names_the_build(built: ProjectPaths) -> None:
+    call(built, "switch", "--corpus", "village")
+    manifest = built.corpus("village").manifest
+    manifest.write_text(manifest.read_text().replace('"format_version": 3', '"format_version": 2'))
+    status = call_json(built, "status")
+    assert status["intact"] is False
+    assert status["problem"].endswith("needs an index of format 3 (found: format 2)")
+    assert status["next"] == "cog index build village"
+    assert "intact   no: corpus village needs" in call(built, "status").stdout
+    assert refusal(built, "switch", "--corpus", "village").run == "cog index build village"
+    rebuild(built, "village")
+    assert call_json(built, "status")["next"] is None  # the same digest again
+
+
 def test_rebuild_leaves_what_is_active_in_use_until_a_switch(built: ProjectPaths) -> None:
     old = call_json(built, "switch", "--corpus", "village")["to"]["index"]
     write_corpus(built.corpus("village"), make_documents(7))

@@ -30,7 +30,7 @@ from tests.index.hash_model import (
     write_corpus,
 )
 
-MAX_FILES = 13  # per table a data file, a version, a transaction and a hint
+MAX_FILES = 17  # per table a data file, a version, a transaction, a hint; contexts, word counts
 
 
 class Messages(SilentProgress):

@@ -36,7 +36,7 @@ def test_missing_manifest_names_the_command(corpus: CorpusPaths) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"{", b"[]", b"null", b"\xff\xfe", b'{"format_version": 1}', b"\x00" * 100]
+    "content", [b"", b"{", b"[]", b"null", b"\xff\xfe", b'{"format_version": "1"}', b"\x00" * 100]
 )
 @pytest.mark.usefixtures("built")
 def test_corrupt_manifest_is_refused(corpus: CorpusPaths, content: bytes) -> None:
@@ -46,6 +46,15 @@ def test_corrupt_manifest_is_refused(corpus: CorpusPaths, content: bytes) -> Non
     assert caught.value.run == "cog index build tiny --force"
 
 
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.usefixtures("built")
+def test_older_format_names_the_build_that_may_reuse(corpus: CorpusPaths, version: int) -> None:
+    corpus.manifest.write_text(json.dumps({"format_version": version}))
+    with pytest.raises(IndexMismatchError, match=f"format 3.*found: format {version}") as caught:
+        check(corpus)
+    assert caught.value.run == "cog index build tiny"
+
+
 def set_key(key: str, value: object) -> Callable[[dict[str, Any]], object]:
     return lambda content: content.__setitem__(key, value)
 
@@ -53,7 +62,7 @@ def set_key(key: str, value: object) -> Callable[[dict[str, Any]], object]:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (set_key("format_version", 99), "version 99"),
+        (set_key("format_version", 99), "format 99"),
         (set_key("num_chunks", "many"), "must be of type int"),
         (set_key("vectors", None), "needs exactly"),
         (set_key("folder", "../../elsewhere"), "named by a digest"),

@@ -12,14 +12,18 @@ from dataclasses import replace
 from pathlib import Path
 
 import boto3
+import numpy as np
 import pytest
 import yaml
 from moto.server import ThreadedMotoServer
 
 from cog.corpus.documents import DocumentStore
+from cog.index.contexts import CONTEXTS
 from cog.index.manifest import load_manifest
 from cog.index.project import build_corpus_index
+from cog.index.reader import open_index
 from cog.index.searcher import LISTS_FILE, SEARCHER_FILE
+from cog.index.word_counts import WORD_COUNTS
 from cog.params import load_params
 from cog.paths import ProjectPaths
 from cog.progress import SilentProgress
@@ -193,7 +197,36 @@ def test_lists_of_a_searcher_are_fetched_once(
     call_json(there, "index", "pull", "hamlet")
     call_json(there, "index", "verify", "hamlet")  # searches once
     folder = tmp_path / "cache" / "indexes" / report.manifest.digest
-    assert {path.name for path in folder.iterdir()} == {SEARCHER_FILE, LISTS_FILE}
+    names = {SEARCHER_FILE, LISTS_FILE, WORD_COUNTS, CONTEXTS.rstrip("/")}
+    assert {path.name for path in folder.iterdir()} == names
+
+
+def test_contexts_and_word_counts_are_fetched_once(
+    here: ProjectPaths, there: ProjectPaths, tmp_path: Path
+) -> None:
+    call_json(here, "index", "push", "village")
+    call_json(there, "index", "pull", "village")
+    found = []
+    for paths in (here, there, there):
+        with open_index(
+            paths.corpus("village"),
+            locks=paths.locks,
+            corpus_id="village",
+            model_fingerprint=None,
+            documents_digest=None,
+        ) as index:
+            chunks = index.gather_chunks(np.arange(index.num_chunks))
+            places = index.find_places(chunks.token_ids[1:5], min_tokens=2, max_places=9)
+            bits = index.get_word_bits(chunks.word_hashes)
+            found.append(
+                (index.is_remote, places.num_tokens, places.chunk_ids.tolist(), bits.sum())
+            )
+        (cached,) = (tmp_path / "cache" / "indexes").iterdir() if index.is_remote else [None]
+    assert [each[0] for each in found] == [False, True, True]
+    assert found[0][1:] == found[1][1:] == found[2][1:]
+    assert found[0][1] == 4
+    assert cached is not None
+    assert {path.name for path in cached.iterdir()} == {WORD_COUNTS, CONTEXTS.rstrip("/")}
 
 
 def test_what_is_not_there_or_not_named_is_refused(

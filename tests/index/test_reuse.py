@@ -8,9 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from cog.errors import IndexMismatchError
+from cog.index.manifest import load_manifest, save_manifest
 from cog.index.reader import open_index
 from cog.index.records import Manifest, StorageCost
 from cog.index.verify import verify_index
+from cog.model.words import SPECIFIC
 from cog.paths import CorpusPaths
 from cog.progress import SilentProgress
 from cog.records import Document
@@ -61,11 +64,64 @@ def test_changed_corpus_encodes_what_changed_and_equals_a_build_from_nothing(
     whole = build_from_nothing(corpus, tmp_path)
     assert second.digest == whole.digest != first.digest
     assert whole.num_encoded == whole.num_chunks
+    derived = [name for name in second.files if name.endswith(".npy")]
+    assert len(derived) == 4  # contexts and word counts, byte for byte
+    assert all(second.files[name] == whole.files[name] for name in derived)
     verify(corpus, locks)
     write_corpus(corpus, make_documents(40))
     third = build(corpus, locks=locks).manifest
     assert 0 < third.num_encoded < 10
     assert third.digest == first.digest
+
+
+def build_in_format_2(corpus: CorpusPaths, locks: Path, patch: pytest.MonkeyPatch) -> Manifest:
+    """Build an index as it was before there were contexts, word counts and the flag SPECIFIC."""
+    with patch.context() as context:
+        for module in ("assembly", "digest"):
+            context.setattr(f"cog.index.{module}.FORMAT_VERSION", 2)
+        context.setattr("cog.index.manifest.FORMAT_VERSION", 2)
+        context.setattr("cog.model.words.SPECIFIC", np.uint8(0))
+        manifest = build(corpus, locks=locks).manifest
+    folder = corpus.index / manifest.folder
+    shutil.rmtree(folder / "contexts")
+    (folder / "word_counts.npy").unlink()
+    files = {name: each for name, each in manifest.files.items() if not name.endswith(".npy")}
+    save_manifest(corpus.manifest, replace(manifest, files=files))
+    return load_manifest(corpus, oldest=2)
+
+
+class Messages(SilentProgress):
+    def __init__(self) -> None:
+        self.messages: list[str] = []
+
+    def say(self, message: str) -> None:
+        self.messages.append(message)
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_vectors_of_an_older_format_are_taken_over_unless_forced(
+    corpus: CorpusPaths,
+    locks: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    force: bool,
+) -> None:
+    old = build_in_format_2(corpus, locks, monkeypatch)
+    with pytest.raises(IndexMismatchError, match="format 3.*found: format 2.*cog index build tiny"):
+        verify(corpus, locks)
+    progress = Messages()
+    new = build(corpus, locks=locks, force=force, progress=progress).manifest
+    assert new.num_encoded == (new.num_chunks if force else 0)
+    end = "nothing can be kept" if force else "stored vectors are taken over"
+    said = "the index of tiny has format 2, cog reads format 3: all of it is built anew; "
+    assert progress.messages[0] == said + end
+    assert new.digest == build_from_nothing(corpus, tmp_path).digest != old.digest
+    assert [path.name for path in corpus.index.iterdir()] == [new.folder]
+    verify(corpus, locks)
+    with open_index(
+        corpus, locks=locks, corpus_id="tiny", model_fingerprint=None, documents_digest=None
+    ) as index:
+        assert (index.gather_chunks(np.arange(9)).word_flags & SPECIFIC).any()
 
 
 def test_removed_documents_cost_no_encoding(corpus: CorpusPaths, locks: Path) -> None:

@@ -72,12 +72,38 @@ def rewrite(corpus: CorpusPaths, built: Manifest, table: str, column: str, value
     rows = rows.set_column(index, field, pa.array(values, field.type))
     shutil.rmtree(folder / f"{table}.lance")
     database.create_table(table, rows)
+    restate(corpus, folder)
+
+
+def restate(corpus: CorpusPaths, folder: Path) -> None:
+    """Make the manifest agree with the files there are."""
     content = json.loads(corpus.manifest.read_text())
     content["files"] = {
         name: {"size_bytes": entry.size_bytes, "sha256": entry.sha256}
         for name, entry in list_files(folder).items()
     }
     corpus.manifest.write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("contexts/00000-tokens.npy", "contexts of its rows.*other tokens"),
+        ("contexts/00000-order.npy", "contexts of its rows.*other order"),
+        ("contexts/00000-chunk_starts.npy", "contexts of its rows.*other chunk_starts"),
+        ("word_counts.npy", "word counts of its rows.*other (word_hashes|counts)"),
+    ],
+)
+def test_derived_files_that_do_not_fit_their_rows_are_found(
+    corpus: CorpusPaths, locks: Path, built: Manifest, name: str, message: str
+) -> None:
+    folder = corpus.index / built.folder
+    values = np.load(folder / name)
+    values[[20, 21]] = values[[21, 20]]
+    np.save(folder / name, values)
+    restate(corpus, folder)
+    with pytest.raises(IndexMismatchError, match=message):
+        verify(corpus, locks)
 
 
 def shift(blob: bytes) -> bytes:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cog.errors import CheckpointError
-from cog.model.words import BARRED, CAN_END, CAN_START, WordSplitter, flag_words
+from cog.model.words import BARRED, CAN_END, CAN_START, SPECIFIC, WordSplitter, flag_words
 
 
 @pytest.fixture(scope="module")
@@ -85,10 +85,23 @@ def test_flags_follow_the_rule_of_admissible_phrases(splitter: WordSplitter) -> 
         zip(words_of(splitter, text), flag_words(text, words.word_chars).tolist(), strict=True)
     )
     free, start, end, barred = 0, int(CAN_START), int(CAN_END), int(BARRED)
-    assert flags["The"] == flags[" mill"] == flags[" 7"] == flags[" end"] == start | end
+    assert flags[" mill"] == flags[" end"] == start | end
+    assert flags["The"] == flags[" 7"] == start | end | int(SPECIFIC)
     assert flags[","] == flags["%"] == flags["("] == flags[")"] == free
     assert flags["."] == flags["\n"] == barred
     assert all(flags[word] & barred for word in ("<", "unk", ">"))
+
+
+@pytest.mark.parametrize(
+    ("word", "is_specific"),
+    [
+        *((w, True) for w in (" Berlin", "EU", " Élan", " Ж", " 7", " x2", "٣", " B")),
+        *((w, False) for w in (" mill", "iPhone", "-", " ", " (", "\n", " 東京", "é")),
+    ],
+)
+def test_names_and_numbers_are_specific(word: str, is_specific: bool) -> None:
+    (flag,) = flag_words(word, np.array([0, len(word)], dtype=np.int32))
+    assert bool(flag & SPECIFIC) == is_specific
 
 
 def test_flags_of_no_words_are_none() -> None:
