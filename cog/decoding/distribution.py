@@ -68,14 +68,11 @@ class NextChoice:
         num_texts,)`` float32
     :param total: Their sum.
     :param scores: Phrase scores. *Shape:* ``(num_phrases,)``
-    :param num_left_out: Number of choices that count in ``total`` and are too unlikely to be taken,
-        so that they are not among the weights.
     """
 
     weights: Tensor
     total: float
     scores: Tensor
-    num_left_out: int = 0
 
     def probability(self, choice: int) -> float:
         """Probability of a choice.

@@ -54,8 +54,7 @@ def choose_nucleus(distribution: NextChoice, *, top_p: float, draw: float) -> in
     weights, total = distribution.weights, distribution.total
     if top_p >= 1.0:
         return _pick(weights.double().cumsum(0).cpu().numpy(), draw)
-    num_choices = len(weights) + distribution.num_left_out
-    kept = (weights >= (1.0 - top_p) * total / num_choices).nonzero().squeeze(1)
+    kept = (weights >= (1.0 - top_p) * total / len(weights)).nonzero().squeeze(1)
     values = weights[kept].cpu().numpy()
     inside = _nucleus(values, mass=top_p * total)
     return int(kept[int(inside[_pick(values[inside].cumsum(dtype=np.float64), draw)])])

@@ -6,7 +6,6 @@ TOKENS = "cog-tokens"
 PHRASES = "cog-phrases"
 UNSUMMED = "cog-unsummed"
 UNVERIFIED = "cog-unverified"
-WHOLE_TABLE = "cog-whole-table"
 PROMPT_PHRASES = "cog-prompt-phrases"
 NUMBERS_OF_CHUNKS = (1, 4, 16, 64, 256, 1024)
 
@@ -39,5 +38,4 @@ _NUMBERS = tuple(
     Ablation(f"cog-k{count}", f"{count} chunk{'s' * (count > 1)} retrieved", True, count)
     for count in NUMBERS_OF_CHUNKS
 )
-_WHOLE = Ablation(WHOLE_TABLE, "every phrase of the index is a candidate", False)
-ABLATIONS = {ablation.name: ablation for ablation in (*_OTHERS, *_NUMBERS, _WHOLE)}
+ABLATIONS = {ablation.name: ablation for ablation in (*_OTHERS, *_NUMBERS)}

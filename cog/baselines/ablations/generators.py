@@ -87,18 +87,11 @@ class UnsummedPools(PoolSource):
         :param chunks: The gathered words.
         :returns: The phrases.
         """
-        return separate_phrases(self.list_phrases(chunks))
-
-    def list_phrases(self, chunks: GatheredChunks) -> PhraseList:
-        """List the admissible phrases of gathered words.
-
-        :param chunks: The gathered words.
-        :returns: The phrases with the keys of their texts.
-        """
         config = self.model.config
-        return list_phrases(
+        listed = list_phrases(
             chunks, min_words=config.min_phrase_words, max_words=config.max_phrase_words
         )
+        return separate_phrases(listed)
 
 
 class UnsummedGenerator(CopyGenerator):

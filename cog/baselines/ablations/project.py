@@ -10,7 +10,6 @@ from cog.baselines.ablations.catalogue import (
     PROMPT_PHRASES,
     UNSUMMED,
     UNVERIFIED,
-    WHOLE_TABLE,
 )
 from cog.baselines.ablations.generators import (
     PhrasesGenerator,
@@ -19,7 +18,6 @@ from cog.baselines.ablations.generators import (
     UnverifiedGenerator,
 )
 from cog.baselines.ablations.prompt_phrases import PromptPhrasesGenerator
-from cog.baselines.ablations.whole_table import WholeTableGenerator
 from cog.decoding.generator import CopyGenerator
 from cog.decoding.session import MakeGenerator, open_generator
 from cog.index.activation import get_model_folder
@@ -31,7 +29,6 @@ KINDS: dict[str, MakeGenerator] = {
     PHRASES: PhrasesGenerator,
     UNSUMMED: UnsummedGenerator,
     UNVERIFIED: UnverifiedGenerator,
-    WHOLE_TABLE: WholeTableGenerator,
 }
 
 
