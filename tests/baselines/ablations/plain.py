@@ -15,6 +15,7 @@ from cog.model.words import BARRED, CAN_END, CAN_START, flag_words
 from cog.records import Decoding
 
 Plain = tuple[str, list[int], np.ndarray]  # text, tokens, vector
+MARGIN = 1.001  # best over second best: what is nearer may fall otherwise on another processor
 GREEDY = Decoding("greedy", 0.95, 0, 12, 16, 0.0)
 
 
@@ -101,6 +102,9 @@ def plain_greedy(
             for token, logit in enumerate(logits.tolist()):
                 weights[("token", token)] = math.exp(logit)
                 tokens[("token", token)] = [token]
-        ids = [*ids, *tokens[max(weights, key=lambda key: weights[key])]]
+        best = max(weights, key=lambda key: weights[key])
+        others = [weights[key] for key, spelled in tokens.items() if spelled != tokens[best]]
+        assert weights[best] > MARGIN * max(others), f"{prefix!r} must have clear choices"
+        ids = [*ids, *tokens[best]]
     spelled = np.array(ids[length : length + num_tokens])
     return model.splitter.decode(spelled).decode(errors="replace")
