@@ -164,8 +164,15 @@ class Row:
             words, num_words = count_run_words(pool, self.end)
             run = int(num_words[words == first].sum())
             room = min(room, decoding.max_verbatim_words - run - num_chosen)
+        is_near = first < pool.num_words and bool(
+            pool.similarities[first] >= decoding.relevance_level
+        )
         end = find_draft_end(
-            pool, first + num_chosen, max_words=max(0, room), blocked=self.blocks.mask
+            pool,
+            first + num_chosen,
+            max_words=max(0, room),
+            blocked=self.blocks.mask,
+            is_near=is_near,
         )
         return draft_copy(
             pool,
@@ -175,8 +182,7 @@ class Row:
             probability=probability,
             first_probability=first_probability,
             num_agreed=num_agreed,
-            is_near=first < pool.num_words
-            and bool(pool.similarities[first] >= decoding.relevance_level),
+            is_near=is_near,
         )
 
     def write(
