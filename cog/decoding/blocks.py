@@ -65,6 +65,11 @@ class Blocks:
             return
         ordinal, begin = pool.get_place(first)
         copy = ordinal, begin, int(pool.chunks.word_chars[end - 1, 1])
+        # a copy that goes on makes passages with the one before
+        if self.copied and self.copied[-1][::2] == (ordinal, begin):
+            copy = ordinal, self.copied.pop()[1], copy[2]
+            chars = pool.chunks.word_chars[int(pool.run_starts[first]) : first, 0]
+            first -= min(TWIN_WORDS - 1, int((chars >= copy[1]).sum()))
         passages = set(_hash_passages(pool.chunks.word_hashes[first:end]).tolist())
         self.copied.append(copy)
         self.passages |= passages

@@ -374,6 +374,7 @@ def _find_names(
     is_name = (chunks.word_flags & SPECIFIC) != 0
     is_start = np.ones(len(is_far), dtype=bool)
     is_start[1:] = (chunks.word_flags[:-1] & BARRED) != 0
+    is_start |= chunks.word_chars[:, 0] == 0  # of a document, whatever lies before it here
     hashes = chunks.word_hashes
     of_near = np.unique(hashes[is_name & ~is_far])
     guarded = np.flatnonzero(is_name & is_far & ~is_start & ~np.isin(hashes, of_near))

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from cog.decoding.candidates import find_phrases
-from cog.decoding.distribution import PhraseTable
+from cog.decoding.candidates import Phrases, find_phrases
 from cog.decoding.scoring import (
     FloatScorer,
     IntegerScorer,
@@ -14,6 +13,7 @@ from cog.decoding.scoring import (
     make_scorer,
     split_digits,
 )
+from cog.index.quantise import StoredVectors
 from cog.index.records import GatheredChunks
 from tests.decoding.synthetic import DIM, make_chunks
 
@@ -26,36 +26,45 @@ def restored(chunks: GatheredChunks) -> tuple[np.ndarray, np.ndarray]:
     return starts, ends
 
 
-def phrase_scores(
-    scorer: WordScorer, chunks: GatheredChunks, query: torch.Tensor, bias: float
-) -> np.ndarray:
-    phrases = find_phrases(chunks, min_words=2, max_words=8)
-    table = PhraseTable.from_phrases(phrases, device=CPU)
-    start, end = scorer.score_words(query[:, :DIM], query[:, DIM:])
-    return np.stack(
-        [table.score(s, e, phrase_bias=bias).numpy() for s, e in zip(start, end, strict=True)]
-    )
-
-
-def scorers(chunks: GatheredChunks) -> list[WordScorer]:
+def scorers(chunks: GatheredChunks, phrases: Phrases | None = None) -> list[WordScorer]:
+    """Scorers of all words, or of those that begin and end a phrase."""
+    begins, ends = slice(None), slice(None)
+    if phrases is not None:
+        begins, ends = phrases.begin_words.numpy(), phrases.end_words.numpy()
+    start = StoredVectors(chunks.start_vectors[begins], chunks.start_scales[begins])
+    end = StoredVectors(chunks.end_vectors[ends], chunks.end_scales[ends])
+    is_integer = chunks.start_vectors.dtype == np.int8
     return [
-        FloatScorer(chunks, device=CPU),
-        *([IntegerScorer(chunks)] if chunks.start_vectors.dtype == np.int8 else []),
+        FloatScorer(start, end, device=CPU),
+        *([IntegerScorer(start, end)] if is_integer else []),
     ]
 
 
 @pytest.mark.parametrize("dtype", ["int8", "float16"])
-@pytest.mark.parametrize("bias", [0.0, -1.5])
-def test_banded_sum_equals_the_materialised_table(dtype: str, bias: float) -> None:
+def test_banded_sum_equals_the_materialised_table(dtype: str) -> None:
     chunks, _ = make_chunks(1, lengths=(40, 25, 60), dtype=dtype)
     phrases = find_phrases(chunks, min_words=2, max_words=8)
+    spans = np.array([phrases.span(i) for i in range(len(phrases))])
     starts, ends = restored(chunks)
     # (num_phrases, 2 * dim): what the paper stores, and what is never built here
-    table = np.concatenate([starts[phrases.first], ends[phrases.last]], axis=1)
+    table = np.concatenate([starts[spans[:, 0]], ends[spans[:, 1]]], axis=1)
     query = torch.randn(3, 2 * DIM, generator=torch.Generator().manual_seed(0)) * 3
-    expected = query.numpy().astype(np.float64) @ table.T + bias
-    for scorer in scorers(chunks):
-        np.testing.assert_allclose(phrase_scores(scorer, chunks, query, bias), expected, atol=2e-5)
+    expected = query.numpy().astype(np.float64) @ table.T
+    words = phrases.begin_words.numpy(), phrases.end_words.numpy()
+    chosen = make_scorer(chunks, device=CPU, begin_words=words[0], end_words=words[1])
+    for scorer in [*scorers(chunks, phrases), chosen]:
+        start, end = scorer.score_words(query[:, :DIM], query[:, DIM:])
+        assert (start.shape[1], end.shape[1]) == (len(words[0]), len(words[1]))
+        scores = [phrases.score(s, e).numpy() for s, e in zip(start, end, strict=True)]
+        np.testing.assert_allclose(np.stack(scores), expected, atol=2e-5)
+
+
+def test_without_words_all_are_scored() -> None:
+    chunks, _ = make_chunks(5)
+    query = torch.randn(2, DIM, generator=torch.Generator().manual_seed(0))
+    found = make_scorer(chunks, device=CPU).score_words(query, query)
+    for scores, vectors in zip(found, restored(chunks), strict=True):
+        np.testing.assert_allclose(scores.numpy(), query.numpy() @ vectors.T, atol=1e-5)
 
 
 def test_digits_hold_a_query_to_float32(subtests: pytest.Subtests) -> None:
@@ -81,10 +90,10 @@ def test_extreme_vectors_do_not_saturate() -> None:
     chunks, _ = make_chunks(4, lengths=(64,))
     chunks.start_vectors[:] = 127
     chunks.start_vectors[::2] = -127
-    scorer = IntegerScorer(chunks)
-    start, _ = scorer.score_words(torch.full((1, DIM), 5.0), torch.zeros(1, DIM))
     expected = restored(chunks)[0].sum(1) * 5.0
-    np.testing.assert_allclose(start[0].numpy(), expected, rtol=1e-6)
+    for scorer in scorers(chunks):
+        start, _ = scorer.score_words(torch.full((1, DIM), 5.0), torch.zeros(1, DIM))
+        np.testing.assert_allclose(start[0].numpy(), expected, rtol=1e-6)
 
 
 def test_scorer_fits_what_is_stored() -> None:

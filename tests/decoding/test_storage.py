@@ -1,11 +1,13 @@
 """What storing in int8 costs, against vectors encoded again."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from cog.decoding import storage
 from cog.decoding.generator import CopyGenerator
-from cog.decoding.scoring import FloatScorer
+from cog.decoding.scoring import WordScorer, make_scorer
 from cog.index.records import GatheredChunks
 from cog.model.load import load_index_model
 from cog.params import load_params
@@ -34,9 +36,9 @@ def test_cost_is_small_and_grows_with_coarser_storage(
     assert fine.num_prefixes == 3
     assert 0.0 < fine.total_variation_mean <= fine.total_variation_max < 0.02
 
-    def coarse(chunks: GatheredChunks, **settings: object) -> FloatScorer:
+    def coarse(chunks: GatheredChunks, **settings: Any) -> WordScorer:  # noqa: ANN401
         chunks.start_vectors[:] = chunks.start_vectors // 32 * 32  # three bits
-        return FloatScorer(chunks, **settings)  # type: ignore[arg-type]
+        return make_scorer(chunks, **settings)
 
     monkeypatch.setattr(storage, "make_scorer", coarse)
     rough = storage.measure_storage(generator.index, PREFIXES, generator.model, model)
@@ -49,8 +51,8 @@ def test_exact_storage_costs_nothing(
     model = load_index_model(village.root / load_params(village.params).model)
     index = generator.index
 
-    def exact(chunks: GatheredChunks, **settings: object) -> FloatScorer:
-        return FloatScorer(storage._encode_exactly(index, chunks, model), **settings)  # type: ignore[arg-type]
+    def exact(chunks: GatheredChunks, **settings: Any) -> WordScorer:  # noqa: ANN401
+        return make_scorer(storage._encode_exactly(index, chunks, model), **settings)
 
     monkeypatch.setattr(storage, "make_scorer", exact)
     cost = storage.measure_storage(index, PREFIXES, generator.model, model)

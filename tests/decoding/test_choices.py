@@ -1,0 +1,215 @@
+"""What may come next, against a plain loop over tokens and phrases, on random pools."""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from cog.decoding.choices import Choices, TextEnd, count_run_words, score_choices
+from cog.decoding.pool import Pool
+from cog.records import Decoding
+from tests.decoding.plain import fits, plain_floor
+from tests.decoding.synthetic import (
+    DIM,
+    PAPER,
+    TOKENS,
+    lay_out,
+    make_chunks,
+    make_pool,
+    plain_agreement,
+    plain_phrases,
+)
+
+LENGTHS = (14, 9, 20, 5, 11, 11)
+BATCH_PHRASES = 1000
+ALL: dict[str, Any] = {
+    "phrase_bias": 1.5,
+    "pool_bias": True,
+    "min_bits": 5.0,
+    "first_token_weight": 0.7,
+    "relevance_weight": 3.0,
+    "relevance_level": 0.4,
+    "context_weight": 0.8,
+    "trust": 0.6,
+    "verify": "absolute",
+    "verify_threshold": 0.04,
+    "max_verbatim_words": 6,
+}
+SETTINGS: list[dict[str, Any]] = [
+    {},
+    {"phrase_bias": -2.5},
+    {"phrase_bias": 1.0, "pool_bias": True},
+    {"first_token_weight": 0.7},
+    {"relevance_weight": 3.0, "relevance_level": 0.4},
+    {"context_weight": 0.8},
+    {"context_weight": 0.8, "min_bits": 7.0},
+    {"verify": "absolute", "verify_threshold": 0.04},
+    {"verify": "relative", "verify_threshold": 0.1, "trust": 0.6},
+    {"verify": "entropy", "verify_threshold": 0.05, "trust": 2.0, "context_weight": 1.0},
+    {"max_verbatim_words": 3},
+    ALL,
+]
+
+
+class Case:
+    """A random pool, and a text that ends as a place of it does."""
+
+    def __init__(self, seed: int, decoding: Decoding) -> None:
+        random = np.random.default_rng(seed)
+        chunks, _ = make_chunks(seed, lengths=LENGTHS, gap=seed % 2)
+        self.similarities = dict(enumerate(random.random(len(LENGTHS)).tolist()))
+        self.decoding = decoding
+        self.pool = make_pool(chunks, decoding, similarities=self.similarities)
+        noise = torch.Generator().manual_seed(seed)
+        self.logits = torch.randn(len(TOKENS), generator=noise) * 2
+        self.logits[3] = -torch.inf
+        self.queries = torch.randn(2, 1, DIM, generator=noise)
+        place = int(random.integers(2, len(chunks.token_ids)))
+        ids = chunks.token_ids[max(0, place - 14) : place].tolist()
+        tail = "".join(TOKENS[i] for i in ids) if seed % 3 else ["mill (", "mill ", ""][seed % 9 // 3]
+        blocked = random.random(self.pool.num_words) < 0.1 if seed % 4 == 0 else None
+        num_written = int(random.integers(0, len(ids) + 1))
+        self.end = TextEnd(ids, num_written, tail.encode()[-4:], blocked)
+
+    def score(self) -> Choices:
+        start, end = self.pool.scorer.score_words(*self.queries)
+        return score_choices(
+            self.pool,
+            self.logits,
+            (start[0], end[0]),
+            end=self.end,
+            decoding=self.decoding,
+            batch_phrases=BATCH_PHRASES,
+        )
+
+
+def plain_run_words(pool: Pool, end: TextEnd) -> dict[int, int]:
+    """Whole words before each word that what was written ends with."""
+    chunks, found = pool.chunks, {}
+    written = list(end.token_ids[len(end.token_ids) - end.num_written :])
+    for word, num_tokens in plain_agreement(chunks, written).items():
+        begin, count = int(chunks.word_tokens[word, 0]) - num_tokens, 0
+        while word - 1 - count >= 0 and chunks.word_tokens[word - 1 - count, 0] >= begin:
+            count += 1
+        if count:
+            found[word] = count
+    return found
+
+
+def plain_choices(
+    case: Case, pool: Pool, decoding: Decoding, end: TextEnd
+) -> tuple[list[float], dict[tuple[int, int], float]]:
+    """Scores of tokens, and of phrases by first and last word."""
+    chunks, logits = pool.chunks, case.logits.double()
+    probabilities = logits.softmax(0)
+    floor = plain_floor(probabilities, decoding.verify, decoding.verify_threshold)
+    agreed = {w: n for w, n in plain_agreement(chunks, list(end.token_ids[-10:])).items() if n > 2}
+    first_of = chunks.token_ids[chunks.word_tokens[:, 0]].tolist()
+    informative = pool.word_bits >= decoding.min_bits
+    spans = plain_phrases(chunks, min_words=2, max_words=4, is_informative=informative)
+    begins = {first for first, _ in spans}
+
+    def is_plausible(token: int) -> bool:
+        sure = max([0, *(n - 3 for w, n in agreed.items() if first_of[w] == token)])
+        return bool(probabilities[token] >= floor * math.exp(-decoding.trust * sure))
+
+    tokens = []
+    for token, logit in enumerate(logits.tolist()):
+        evidence = [
+            decoding.context_weight * (n - 2)
+            for w, n in agreed.items()
+            if first_of[w] == token and w not in begins
+        ]
+        tokens.append(logit + max([0.0, *evidence]) if is_plausible(token) else -math.inf)
+
+    def word_of(word: int) -> str:
+        return "".join(TOKENS[i] for i in chunks.token_ids[slice(*chunks.word_tokens[word])])
+
+    bias = decoding.phrase_bias
+    if decoding.pool_bias:
+        bias -= math.log(len(spans) / BATCH_PHRASES)
+    runs = plain_run_words(pool, end)
+    written = end.tail.decode()
+    start_query, end_query = (query[0].double().numpy() for query in case.queries)
+    scores = {}
+    for first, last in spans:
+        score = bias
+        score += start_query @ (chunks.start_vectors[first] * float(chunks.start_scales[first]))
+        score += end_query @ (chunks.end_vectors[last] * float(chunks.end_scales[last]))
+        token = first_of[first]
+        if decoding.first_token_weight:
+            score += decoding.first_token_weight * math.log(max(float(probabilities[token]), 1e-99))
+        document = int(chunks.document_ordinals[np.searchsorted(chunks.word_offsets, first, "right") - 1])
+        of_document = [case.similarities[k] for k in range(len(LENGTHS)) if k // 2 == document]
+        score += decoding.relevance_weight * (max(of_document) - decoding.relevance_level)
+        score += decoding.context_weight * (agreed.get(first, 2) - 2)
+        num_words = last + 1 - first
+        if (
+            not fits(written, word_of(first))
+            or not is_plausible(token)
+            or (end.blocked is not None and end.blocked[first : last + 1].any())
+            or (decoding.max_verbatim_words and runs.get(first, 0) + num_words > decoding.max_verbatim_words)
+        ):
+            score = -math.inf
+        scores[(first, last)] = score
+    return tokens, scores
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=lambda each: "-".join(each) or "paper")
+@pytest.mark.parametrize("seed", range(18))
+def test_scores_equal_a_plain_loop(settings: dict[str, Any], seed: int) -> None:
+    case = Case(seed, replace(PAPER, **settings))
+    found = case.score()
+    tokens, scores = plain_choices(case, case.pool, case.decoding, case.end)
+    np.testing.assert_allclose(found.token_logits.numpy(), tokens, rtol=1e-4, atol=1e-4)
+    wanted = [scores[case.pool.phrases.span(i)] for i in range(len(case.pool.phrases))]
+    assert len(wanted) == len(scores)
+    is_open = np.isfinite(wanted) & (np.array(wanted) > -50.0)  # the first token may be a special
+    np.testing.assert_allclose(
+        found.phrase_scores.numpy()[is_open], np.array(wanted)[is_open], rtol=1e-4, atol=1e-4
+    )
+    assert (found.phrase_scores.numpy()[~is_open] < -50.0).all()
+
+
+@pytest.mark.parametrize("seed", range(18))
+def test_words_of_a_run_equal_a_plain_count(seed: int) -> None:
+    case = Case(seed, PAPER)
+    words, counts = count_run_words(case.pool, case.end)
+    found = dict(zip(words.tolist(), counts.tolist(), strict=True))
+    assert found == plain_run_words(case.pool, case.end)
+
+
+def pool_end(written: list[int], blocked: NDArray[np.bool_] | None = None) -> TextEnd:
+    return TextEnd(written, len(written), b"x", blocked)
+
+
+def test_context_raises_the_phrase_or_the_token_that_followed() -> None:
+    before = [" the", " mill", " (a", " mist"]  # six tokens
+    pool = make_pool(lay_out([[[*before, " river", " Ada"]], [[*before, ",", " the", " the"]]]))
+    decoding = replace(PAPER, context_weight=2.0)
+    written = pool.chunks.token_ids[:6].tolist()
+    logits = torch.zeros(len(TOKENS))
+    words = torch.zeros(len(pool.phrases.begin_words)), torch.zeros(len(pool.phrases.end_words))
+    found = score_choices(
+        pool, logits, words, end=pool_end(written), decoding=decoding, batch_phrases=1
+    )
+    raised = [TOKENS[i] for i in found.token_logits.nonzero().squeeze(1).tolist()]
+    assert raised == [","]  # the comma begins no phrase, so that it is a token's turn
+    assert float(found.token_logits.max()) == 2.0 * 4
+    firsts = {pool.phrases.span(i)[0] for i in found.phrase_scores.nonzero().squeeze(1).tolist()}
+    assert firsts == {4}
+    assert found.agreement.at(4) == found.agreement.at(10) == 6
+
+
+def test_without_phrases_the_vocabulary_is_left() -> None:
+    pool = make_pool(make_chunks(0, lengths=())[0])
+    logits = torch.arange(4.0)
+    found = score_choices(
+        pool, logits, None, end=pool_end([1]), decoding=replace(PAPER, **ALL), batch_phrases=1
+    )
+    assert not len(found.phrase_scores)
+    assert found.token_logits[3] == 3.0
