@@ -4,7 +4,7 @@ import json
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -18,29 +18,12 @@ from cog.cards import (
     format_card,
 )
 from cog.cli.corpus_duplicates import show_duplicates
+from cog.cli.corpus_stats import echo_nested, show_stats
 from cog.cli.corpus_versions import diff, versions
 from cog.cli.main import get_project
-from cog.errors import (
-    AssetError,
-    CheckpointError,
-    CogError,
-    CorpusError,
-    IndexingError,
-    IndexNotBuiltError,
-    RegistryError,
-)
+from cog.errors import CogError, CorpusError, RegistryError
 from cog.paths import ProjectPaths
 from cog.registry import iter_corpus_ids, load_active, load_card, load_resolved_card
-
-if TYPE_CHECKING:
-    from cog.corpus.suitability import CountPieces
-    from cog.index.information import Information
-
-STATED = {
-    "frequent_words": "most frequent words",
-    "most": "most informative of the frequent phrases",
-    "least": "least informative of the frequent phrases",
-}
 
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON to stdout.")
 
@@ -116,7 +99,7 @@ def show_corpus(ctx: click.Context, corpus_id: str, document_id: str | None, as_
     if as_json:
         _echo_json(description)
         return
-    _echo_nested(description["card"])
+    echo_nested(description["card"])
     report = description["prepared"]
     if report is None:
         click.echo(f"not prepared; next: dvc repro prepare@{corpus_id}")
@@ -233,63 +216,6 @@ def remove_corpus(ctx: click.Context, corpus_id: str, dry_run: bool, as_json: bo
         click.echo("git's commits, MLflow's runs and registry/history.jsonl stay", err=True)
 
 
-@command.command("stats")
-@click.argument("corpus_id", metavar="ID")
-@as_json_option
-@click.pass_context
-def show_stats(ctx: click.Context, corpus_id: str, as_json: bool) -> None:
-    """Count a prepared corpus: documents, words, what was skipped; and words of its index."""
-    from cog.corpus.stats import measure_corpus
-
-    paths = get_project(ctx)
-    card = load_resolved_card(paths, corpus_id)
-    figures = measure_corpus(paths, card, count_pieces=_load_piece_counter(paths))
-    information = _measure_information(paths, corpus_id)
-    if as_json:
-        _echo_json(figures | {"information": asdict(information) if information else None})
-        return
-    _echo_nested(figures)
-    for name in ("frequent_words", "most", "least") if information else ():
-        click.echo(f"{STATED[name]}:")
-        for phrase in getattr(information, name):
-            click.echo(f"  {phrase.bits:5.1f} bits  {phrase.count:6} x  {phrase.text}")
-    for each in figures["suitability"]["warnings"]:
-        click.echo(f"warning: {each}", err=True)
-
-
-def _measure_information(paths: ProjectPaths, corpus_id: str) -> "Information | None":
-    # of the index in place, whatever documents it was built from
-    from cog.index.information import measure_information
-    from cog.index.reader import open_index
-
-    try:
-        with open_index(
-            paths.corpus(corpus_id),
-            locks=paths.locks,
-            corpus_id=corpus_id,
-            model_fingerprint=None,
-            documents_digest=None,
-        ) as index:
-            return measure_information(index)
-    except IndexNotBuiltError:
-        return None
-    except IndexingError as error:
-        click.echo(f"words of the index are not counted: {error}", err=True)
-        return None
-
-
-def _load_piece_counter(paths: ProjectPaths) -> "CountPieces | None":
-    # Counts are worth having without the model too.
-    from cog.model.piece_counts import load_cutter
-    from cog.params import load_params
-
-    try:
-        return load_cutter(paths.root / load_params(paths.params).model).count
-    except (AssetError, CheckpointError) as error:
-        click.echo(f"tokens are not counted: {error}", err=True)
-        return None
-
-
 @command.command("validate")
 @click.argument("corpus_ids", metavar="[ID]...", nargs=-1)
 @as_json_option
@@ -396,13 +322,5 @@ def _echo_json(value: object) -> None:
     click.echo(json.dumps(value, ensure_ascii=False, indent=2))
 
 
-def _echo_nested(values: dict[str, Any], indent: str = "") -> None:
-    for key, value in values.items():
-        if isinstance(value, dict):
-            click.echo(f"{indent}{key}:")
-            _echo_nested(value, f"{indent}  ")
-        else:
-            click.echo(f"{indent}{key}: {'-' if value is None else value}")
-
-
 command.add_command(show_duplicates)
+command.add_command(show_stats)
