@@ -70,7 +70,7 @@ def find_draft_end(
     """Find how far a draft may go on at its source.
 
     :param pool: What is copied from.
-    :param word: The word with which it would go on.
+    :param word: The word with which it would go on, behind the last one.
     :param max_words: Number of words, at most.
     :param blocked: Words that may not be copied; None if all may. *Shape:* ``(num_words,)``
     :param is_near: Whether the document is about the same thing, so that the draft may go on over
@@ -78,7 +78,9 @@ def find_draft_end(
     :returns: One past the last word: before the end of the run, before a word that is blocked, and
         in documents about other things before one that no phrase may hold.
     """
-    end = word if word >= pool.num_words else min(word + max_words, int(pool.run_ends[word]))
+    if word >= pool.num_words or pool.run_starts[word] == word:
+        return word  # the last word was the last of its run
+    end = min(word + max_words, int(pool.run_ends[word]))
     stops = (pool.chunks.word_flags[word:end] & BARRED) != 0
     if is_near:
         stops[:] = False

@@ -61,11 +61,12 @@ class Names:
     """What documents that are not about the subject may not bring into a text.
 
     :param words_of: Words that are a name or a number, by how they are spelled.
-    :param sentence_starts: Words that begin a sentence.
+    :param barred: Words that begin a sentence, and all of a document's first one, which says what
+        the document is about.
     """
 
     words_of: dict[str, NDArray[np.int64]]
-    sentence_starts: NDArray[np.int64]
+    barred: NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,19 +373,22 @@ def _find_names(
         return None
     is_far = similarities < decoding.relevance_level
     is_name = (chunks.word_flags & SPECIFIC) != 0
-    is_start = np.ones(len(is_far), dtype=bool)
-    is_start[1:] = (chunks.word_flags[:-1] & BARRED) != 0
-    is_start |= chunks.word_chars[:, 0] == 0  # of a document, whatever lies before it here
+    is_end = (chunks.word_flags & BARRED) != 0
+    is_barred = np.ones(len(is_far), dtype=bool)
+    is_barred[1:] = is_end[:-1]
+    for begin in np.flatnonzero(chunks.word_chars[:, 0] == 0):  # of a document
+        ends = np.flatnonzero(is_end[begin:])
+        is_barred[begin : begin + int(ends[0]) + 1 if len(ends) else len(is_end)] = True
     hashes = chunks.word_hashes
     of_near = np.unique(hashes[is_name & ~is_far])
-    guarded = np.flatnonzero(is_name & is_far & ~is_start & ~np.isin(hashes, of_near))
+    guarded = np.flatnonzero(is_name & is_far & ~is_barred & ~np.isin(hashes, of_near))
     words_of: dict[str, NDArray[np.int64]] = {}
     for group in _split_by(guarded, hashes[guarded]):
         begin, end = chunks.word_tokens[group[0]]
         spelled = splitter.decode(chunks.token_ids[begin:end]).decode(errors="replace").strip()
         known = words_of.get(spelled)
         words_of[spelled] = group if known is None else np.concatenate([known, group])
-    return Names(words_of, np.flatnonzero(is_far & is_start))
+    return Names(words_of, np.flatnonzero(is_far & is_barred))
 
 
 def _split_by(values: NDArray[np.int64], keys: NDArray[np.uint64]) -> Iterable[NDArray[np.int64]]:

@@ -10,7 +10,7 @@ from math import prod
 from torch import Tensor
 
 from cog.decoding.blocks import Blocks
-from cog.decoding.choices import MAX_CONTEXT_TOKENS, Choices, TextEnd, count_run_words
+from cog.decoding.choices import MAX_CONTEXT_TOKENS, Choices, TextEnd, count_room
 from cog.decoding.distribution import NextChoice
 from cog.decoding.draft import Draft, Kept, draft_copy, find_draft_end, keep_draft
 from cog.decoding.joins import extend_tail
@@ -161,9 +161,8 @@ class Row:
         decoding, pool = self.request.decoding, self.pool
         room = self.reach
         if decoding.max_verbatim_words:
-            words, num_words = count_run_words(pool, self.end)
-            run = int(num_words[words == first].sum())
-            room = min(room, decoding.max_verbatim_words - run - num_chosen)
+            allowed = count_room(pool, first, self.end, max_words=decoding.max_verbatim_words)
+            room = min(room, allowed - num_chosen)
         is_near = first < pool.num_words and bool(
             pool.similarities[first] >= decoding.relevance_level
         )

@@ -113,6 +113,7 @@ def plain_greedy(
         probabilities = logits.softmax(0)
         floor = ask(probabilities)
         is_far = (probabilities / max(floor, 1e-300)).log().abs() > NEAR
+        is_far |= probabilities == probabilities.max()  # which stays, whatever the floor
         is_possible = (probabilities >= floor).tolist()
         queries = generator.model.prefix_encoder.phrase_queries(state)
         query = torch.cat(queries, dim=1)[0].double().numpy()
@@ -131,13 +132,15 @@ def plain_greedy(
                     found[("token", token)] = PlainPhrase("", [token], [], [], query)
         *_, second, best = sorted([0.0, *weights.values()])
         draft = found[max(weights, key=lambda key: weights[key])]
-        if second > best * math.exp(-NEAR) or not (is_far | (probabilities == 1.0)).all():
+        if second > best * math.exp(-NEAR) or not is_far.all():
             return finish(is_whole=False)
         num_accepted = 1
         for place in range(1, min(len(draft.ids), end - len(ids))):
             _, logits = look(generator, ids + draft.ids[:place])
-            probability, floor = logits.softmax(0)[draft.ids[place]], ask(logits.softmax(0))
-            if abs(math.log(probability / max(floor, 1e-300))) < NEAR < floor:
+            probabilities = logits.softmax(0)
+            probability, floor = float(probabilities[draft.ids[place]]), ask(probabilities)
+            is_near = floor and abs(math.log(probability / floor)) < NEAR
+            if is_near and probability < float(probabilities.max()):
                 return finish(is_whole=False)
             if probability < floor:
                 break

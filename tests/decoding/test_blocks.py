@@ -133,7 +133,9 @@ def test_a_near_document_brings_names_to_all() -> None:
 
 
 def test_every_document_begins_with_a_sentence() -> None:
-    pool = make_pool(lay_out([FAR, [["bread", " the"]]]), GUARDED, similarities=dict.fromkeys(range(3), 0.0))
+    pool = make_pool(
+        lay_out([FAR, [["bread", " the"]]]), GUARDED, similarities=dict.fromkeys(range(3), 0.0)
+    )
     blocks = Blocks(GUARDED, text="Ada")
     blocks.enter(pool)
     assert blocked(blocks) == [0, 4, 8]

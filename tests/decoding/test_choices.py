@@ -9,7 +9,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from cog.decoding.choices import Choices, TextEnd, count_run_words, score_choices
+from cog.decoding.choices import Choices, TextEnd, count_room, count_run_words, score_choices
 from cog.decoding.pool import Pool
 from cog.records import Decoding
 from tests.decoding.plain import fits, plain_floor
@@ -70,7 +70,9 @@ class Case:
         self.queries = torch.randn(2, 1, DIM, generator=noise)
         place = int(random.integers(2, len(chunks.token_ids)))
         ids = chunks.token_ids[max(0, place - 14) : place].tolist()
-        tail = "".join(TOKENS[i] for i in ids) if seed % 3 else ["mill (", "mill ", ""][seed % 9 // 3]
+        tail = (
+            "".join(TOKENS[i] for i in ids) if seed % 3 else ["mill (", "mill ", ""][seed % 9 // 3]
+        )
         blocked = random.random(self.pool.num_words) < 0.1 if seed % 4 == 0 else None
         num_written = int(random.integers(0, len(ids) + 1))
         self.end = TextEnd(ids, num_written, tail.encode()[-4:], blocked)
@@ -132,7 +134,23 @@ def plain_choices(
     bias = decoding.phrase_bias
     if decoding.pool_bias:
         bias -= math.log(len(spans) / BATCH_PHRASES)
-    runs = plain_run_words(pool, end)
+    runs, limit = plain_run_words(pool, end), decoding.max_verbatim_words
+    ends, hashes = pool.run_ends.tolist(), chunks.word_hashes.tolist()
+
+    def is_too_long(first: int, num_words: int) -> bool:
+        # with what was written, at the place itself or where the same words stand
+        found = num_words > limit
+        for word, count in runs.items():
+            same = 0
+            while (
+                same < num_words
+                and word + same < ends[word]
+                and hashes[word + same] == hashes[first + same]
+            ):
+                same += 1
+            found = found or (same > 0 and count + same > limit)
+        return found
+
     written = end.tail.decode()
     start_query, end_query = (query[0].double().numpy() for query in case.queries)
     scores = {}
@@ -143,7 +161,9 @@ def plain_choices(
         token = first_of[first]
         if decoding.first_token_weight:
             score += decoding.first_token_weight * math.log(max(float(probabilities[token]), 1e-99))
-        document = int(chunks.document_ordinals[np.searchsorted(chunks.word_offsets, first, "right") - 1])
+        document = int(
+            chunks.document_ordinals[np.searchsorted(chunks.word_offsets, first, "right") - 1]
+        )
         of_document = [case.similarities[k] for k in range(len(LENGTHS)) if k // 2 == document]
         score += decoding.relevance_weight * (max(of_document) - decoding.relevance_level)
         score += decoding.context_weight * (agreed.get(first, 2) - 2)
@@ -152,7 +172,7 @@ def plain_choices(
             not fits(written, word_of(first))
             or not is_plausible(token)
             or (end.blocked is not None and end.blocked[first : last + 1].any())
-            or (decoding.max_verbatim_words and runs.get(first, 0) + num_words > decoding.max_verbatim_words)
+            or (limit and is_too_long(first, num_words))
         ):
             score = -math.inf
         scores[(first, last)] = score
@@ -181,6 +201,29 @@ def test_words_of_a_run_equal_a_plain_count(seed: int) -> None:
     words, counts = count_run_words(case.pool, case.end)
     found = dict(zip(words.tolist(), counts.tolist(), strict=True))
     assert found == plain_run_words(case.pool, case.end)
+
+
+@pytest.mark.parametrize("max_words", [1, 2, 4, 6])
+def test_room_of_a_draft_equals_a_plain_count(max_words: int) -> None:
+    for seed in range(18):
+        case = Case(seed, PAPER)
+        runs, ends = plain_run_words(case.pool, case.end), case.pool.run_ends.tolist()
+        hashes = case.pool.chunks.word_hashes.tolist()
+        for first in range(case.pool.num_words):
+            rooms = [max_words]
+            for word, count in runs.items():
+                same = 0
+                while (
+                    word + same < ends[word]
+                    and first + same < case.pool.num_words
+                    and hashes[word + same] == hashes[first + same]
+                ):
+                    same += 1
+                    if count + same > max_words:
+                        rooms.append(same - 1)
+                        break
+            room = count_room(case.pool, first, case.end, max_words=max_words)
+            assert room == min(rooms)
 
 
 def pool_end(written: list[int], blocked: NDArray[np.bool_] | None = None) -> TextEnd:

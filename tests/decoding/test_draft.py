@@ -22,13 +22,14 @@ def pool() -> Pool:
 @pytest.mark.parametrize(
     ("word", "max_words", "end"),
     [
-        (0, 3, 3),
-        (0, 0, 0),
+        (1, 3, 4),
+        (1, 0, 1),
         (4, 20, 10),  # into the next chunk, up to the barred word
         (7, 2, 9),
         (10, 5, 10),  # begins with it
         (11, 5, 12),  # the run ends
-        (12, 5, 14),
+        (12, 5, 12),  # of another document: the run had ended before
+        (13, 5, 14),
         (14, 5, 14),  # there is no such word
     ],
 )
@@ -41,13 +42,14 @@ def test_drafts_end_with_the_run_or_before_a_barred_word(
 def test_drafts_end_before_a_blocked_word(pool: Pool) -> None:
     blocked = np.zeros(pool.num_words, dtype=bool)
     blocked[[3, 12]] = True
-    for word, end in ((0, 3), (3, 3), (4, 10), (12, 12), (13, 14)):
+    for word, end in ((1, 3), (3, 3), (4, 10), (12, 12), (13, 14)):
         assert find_draft_end(pool, word, max_words=20, blocked=blocked) == end
 
 
 def test_chunks_that_do_not_touch_are_no_run() -> None:
     apart = make_pool(lay_out([[FIRST, SECOND]], gap=1))
     assert find_draft_end(apart, 6, max_words=20, blocked=None) == 8
+    assert find_draft_end(apart, 8, max_words=20, blocked=None) == 8
 
 
 @pytest.mark.parametrize("max_tokens", range(1, 14))
@@ -55,9 +57,7 @@ def test_chunks_that_do_not_touch_are_no_run() -> None:
 def test_drafts_are_cut_at_the_room_there_is(
     pool: Pool, first: int, end: int, num_chosen_words: int, max_tokens: int
 ) -> None:
-    draft = draft_copy(
-        pool, (first, end), num_chosen_words=num_chosen_words, max_tokens=max_tokens
-    )
+    draft = draft_copy(pool, (first, end), num_chosen_words=num_chosen_words, max_tokens=max_tokens)
     by_word = [pool.chunks.token_ids[slice(*pool.chunks.word_tokens[i])] for i in range(first, end)]
     ids = np.concatenate(by_word).tolist()
     assert draft.token_ids == ids[:max_tokens]

@@ -1,165 +1,26 @@
-"""The copy-generator on a built index: against a plain loop, in batches, and its citations."""
+"""The copy-generator on a built index: lengths, what is copied, and what never is."""
 
 import math
 import re
-from dataclasses import replace
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
-from cog.corpus.documents import DocumentStore
 from cog.decoding.generator import CopyGenerator
 from cog.decoding.request import Request
 from cog.errors import GenerationError
-from cog.model.words import BARRED, CAN_END, CAN_START
-from cog.paths import ProjectPaths
-from cog.records import CORPUS, Decoding, Generation, Segment
-
-PREFIXES = [
-    "The old mill stands",
-    "On market days",
-    " the river",
-    "Bread is made from flour, water and",
-    "A",
-]
+from cog.records import CORPUS, VOCABULARY, Generation
+from tests.decoding.plain import fits
+from tests.decoding.settings import PREFIXES, RULES, SETTINGS, ask, decoding
 
 
-def decoding(**changes: Any) -> Decoding:  # noqa: ANN401
-    return replace(Decoding("nucleus", 0.95, 0, 24, 16, 0.0), **changes)
-
-
-class PlainPhrase(NamedTuple):
-    """A phrase: its text, its tokens, and how many of them end each of its words."""
-
-    text: str
-    ids: list[int]
-    word_ends: list[int]
-
-
-def plain_table(generator: CopyGenerator, prefix: str) -> list[tuple[PlainPhrase, np.ndarray]]:
-    """Every admissible phrase with its vector: what the paper materialises."""
-    chunks = generator.pools.gather(Request(prefix, decoding()))
-    documents = generator.index.get_documents(chunks.document_ordinals.tolist())
-    table: list[tuple[PlainPhrase, np.ndarray]] = []
-    for k, (begin, end) in enumerate(
-        zip(chunks.word_offsets[:-1], chunks.word_offsets[1:], strict=True)
-    ):
-        text = documents[int(chunks.document_ordinals[k])].text
-        for i in range(begin, end):
-            for j in range(i + 1, min(i + 8, end)):
-                flags = chunks.word_flags[i : j + 1]
-                if (flags & BARRED).any() or not flags[0] & CAN_START or not flags[-1] & CAN_END:
-                    continue
-                vector = np.concatenate(
-                    [
-                        chunks.start_vectors[i].astype(np.float64) * chunks.start_scales[i],
-                        chunks.end_vectors[j].astype(np.float64) * chunks.end_scales[j],
-                    ]
-                )
-                begin = chunks.word_tokens[i, 0]
-                phrase = PlainPhrase(
-                    text[chunks.word_chars[i, 0] : chunks.word_chars[j, 1]],
-                    chunks.token_ids[begin : chunks.word_tokens[j, 1]].tolist(),
-                    (chunks.word_tokens[i : j + 1, 1] - begin).tolist(),
-                )
-                table.append((phrase, vector))
-    return table
-
-
-def plain_floor(probabilities: torch.Tensor, rule: str, threshold: float) -> float:
-    """What each rule asks of a token, written out."""
-    best = float(probabilities.max())
-    entropy = -sum(p * math.log(p) for p in probabilities.tolist() if p > 0.0)
-    floors = {
-        "off": 0.0,
-        "absolute": threshold,
-        "relative": threshold * best,
-        "entropy": min(threshold, math.sqrt(threshold) * math.exp(-entropy)),
-    }
-    return min(floors[rule], best)
-
-
-def plain_greedy(  # noqa: C901 - one loop in one place
-    generator: CopyGenerator,
-    prefix: str,
-    *,
-    num_tokens: int,
-    rule: str = "off",
-    threshold: float = 0.0,
-) -> str:
-    """Greedy decoding by definition.
-
-    No cache, a materialised phrase table, probabilities summed by text in a dictionary; under a
-    rule, one forward pass for each token that is checked, and whole words only.
-    """
-    model, encoder = generator.model, generator.model.prefix_encoder
-    table = plain_table(generator, prefix)
-    ids = generator.prefix_ids(Request(prefix, decoding()))
-    length = len(ids)
-
-    def token_logits(token_ids: list[int]) -> torch.Tensor:
-        state = encoder.append_last(encoder.new_cache(batch=1, capacity=8), [token_ids])
-        logits = encoder.token_logits(state)[0].double()
-        logits[generator.model.splitter.special_token_ids] = -math.inf
-        return logits
-
-    def count_kept(phrase: PlainPhrase) -> int:
-        # all that is plausible, but no part of a word
-        for place in range(1, min(len(phrase.ids), length + num_tokens - len(ids))):
-            probabilities = token_logits(ids + phrase.ids[:place]).softmax(0)
-            if probabilities[phrase.ids[place]] < plain_floor(probabilities, rule, threshold):
-                return max((end for end in phrase.word_ends if end <= place), default=0)
-        return len(phrase.ids)
-
-    while len(ids) < length + num_tokens:
-        state = encoder.append_last(encoder.new_cache(batch=1, capacity=8), [ids])
-        logits = token_logits(ids)
-        probabilities = logits.softmax(0)
-        floor = plain_floor(probabilities, rule, threshold)
-        query = torch.cat(encoder.phrase_queries(state), dim=1)[0].double().numpy()
-        weights: dict[tuple[int, ...] | str, float] = {}
-        found: dict[tuple[int, ...] | str, PlainPhrase] = {}
-        for token, logit in enumerate(logits.tolist()):
-            if probabilities[token] >= floor:
-                weights[(token,)], found[(token,)] = math.exp(logit), PlainPhrase("", [token], [1])
-        tokens = dict(weights)
-        written = prefix.encode() + model.splitter.decode(np.array(ids[length:], dtype=np.int32))
-        is_open = not re.search(r"[\w.,;:!?)\]}%]$", written.decode(errors="replace"))
-        for phrase, vector in table:
-            if probabilities[phrase.ids[0]] >= floor and (is_open or phrase.text[0] == " "):
-                weight = math.exp(float(query @ vector))
-                weights[phrase.text] = weights.get(phrase.text, 0.0) + weight
-                found[phrase.text] = phrase
-        best = found[max(weights, key=lambda key: weights[key])]
-        kept = best.ids[: count_kept(best)]
-        ids = [*ids, *(kept or max(tokens, key=lambda key: tokens[key]))]
-    return model.splitter.decode(np.array(ids[length : length + num_tokens])).decode(
-        errors="replace"
-    )
-
-
-def test_greedy_equals_a_plain_loop(generator: CopyGenerator) -> None:
-    requests = [
-        Request(prefix, decoding(method="greedy", max_new_tokens=12)) for prefix in PREFIXES
-    ]
-    for request, generation in zip(requests, generator.generate(requests), strict=True):
-        assert generation.text == plain_greedy(generator, request.prefix, num_tokens=12)
-
-
-def test_text_does_not_depend_on_its_batch(generator: CopyGenerator) -> None:
-    requests = [
-        Request(prefix, decoding(seed=seed, max_new_tokens=10 + 7 * seed))
-        for seed in range(3)
-        for prefix in PREFIXES
-    ]
-    together = generator.generate(requests)
-    alone = [generator.generate([request])[0] for request in requests]
-    assert [g.segments for g in together] == [
-        tuple(replace(s, probability=pytest.approx(s.probability, rel=1e-3)) for s in g.segments)
-        for g in alone
-    ]
+def copied_share(generations: Sequence[Generation]) -> float:
+    """Share of characters that were copied."""
+    segments = [segment for generation in generations for segment in generation.segments]
+    copied = sum(len(segment.text) for segment in segments if segment.origin == CORPUS)
+    return copied / sum(len(segment.text) for segment in segments)
 
 
 def test_seeds_and_prefixes_change_the_text(generator: CopyGenerator) -> None:
@@ -171,69 +32,35 @@ def test_seeds_and_prefixes_change_the_text(generator: CopyGenerator) -> None:
 
 @pytest.mark.parametrize("max_new_tokens", [1, 2, 3, 7, 24, 100])
 def test_exactly_as_many_tokens_as_asked(generator: CopyGenerator, max_new_tokens: int) -> None:
-    bias = 4.0  # many copies, so that some are cut
-    requests = [
-        Request(prefix, decoding(max_new_tokens=max_new_tokens, phrase_bias=bias, seed=seed))
-        for prefix in PREFIXES
-        for seed in range(4)
-    ]
-    for generation in generator.generate(requests):
-        assert generation.num_tokens == max_new_tokens
-        assert generation.num_steps == len(generation.segments) <= max_new_tokens
-
-
-def check_citations(generation: Generation, store: DocumentStore) -> int:
-    assert generation.text == "".join(segment.text for segment in generation.segments)
-    copies = [segment for segment in generation.segments if segment.origin == CORPUS]
-    for segment in copies:
-        document = store.get_document(str(segment.document_id))
-        assert document.text[segment.char_start : segment.char_end] == segment.text
-        assert (segment.title, segment.licence) == (document.title, document.licence)
-    return len(copies)
-
-
-def test_every_copy_is_cited_byte_for_byte(generator: CopyGenerator, village: ProjectPaths) -> None:
-    store = DocumentStore(village.corpus("village").documents)
-    requests = [
-        Request(prefix, decoding(seed=seed, phrase_bias=bias, max_new_tokens=30))
-        for prefix in PREFIXES
-        for seed in range(5)
-        for bias in (0.0, 5.0)
-    ]
-    num_copies = sum(
-        check_citations(generation, store) for generation in generator.generate(requests)
-    )
-    assert num_copies > 100
+    for name in ("biased", "spans", "all"):
+        requests = ask(2, max_new_tokens=max_new_tokens, **SETTINGS[name])
+        for generation in generator.generate(requests):
+            assert generation.num_tokens == max_new_tokens
+            assert 1 <= generation.num_steps <= max_new_tokens
 
 
 def test_phrase_bias_moves_copies(generator: CopyGenerator) -> None:
-    def copied_share(bias: float) -> float:
-        requests = [Request(prefix, decoding(phrase_bias=bias)) for prefix in PREFIXES]
-        segments = [s for g in generator.generate(requests) for s in g.segments]
-        return sum(segment.origin == CORPUS for segment in segments) / len(segments)
-
-    assert copied_share(-1e4) == 0.0
-    assert copied_share(-2.0) < copied_share(2.0) < copied_share(1e4) == 1.0
+    shares = [copied_share(generator.generate(ask(phrase_bias=b))) for b in (-1e4, -2.0, 2.0, 1e4)]
+    assert shares[0] == 0.0
+    assert shares[1] < shares[2] < shares[3]
+    assert shares[3] > 0.9  # the last tokens may have no room for a phrase
 
 
-def test_no_documents_leave_the_vocabulary(generator: CopyGenerator) -> None:
-    requests = [Request(prefix, decoding(top_k_documents=0)) for prefix in PREFIXES]
-    for generation in generator.generate(requests):
-        assert all(segment.origin == "vocabulary" for segment in generation.segments)
-        assert generation.num_steps == 24
+@pytest.mark.parametrize("name", ["biased", "all", "limited"])
+def test_no_documents_leave_the_vocabulary(generator: CopyGenerator, name: str) -> None:
+    for generation in generator.generate(ask(**SETTINGS[name] | {"top_k_documents": 0})):
+        assert all(segment.origin == VOCABULARY for segment in generation.segments)
+        assert generation.num_steps == len(generation.segments) == 24
 
 
+@pytest.mark.parametrize("name", ["paper", "all"])
 @pytest.mark.parametrize(
     "prefix", ["", "x", "   ", "🙂🙂", "שלום עולם", "a\0b", "line\n\n\tline", "word " * 20_000]
 )
-def test_odd_prefixes_are_answered(
-    generator: CopyGenerator, village: ProjectPaths, prefix: str
-) -> None:
-    request = Request(prefix, decoding())
-    generation = generator.generate([request])[0]
-    assert generation.num_tokens == 24
-    assert generation.prefix == prefix
-    check_citations(generation, DocumentStore(village.corpus("village").documents))
+def test_odd_prefixes_are_answered(generator: CopyGenerator, prefix: str, name: str) -> None:
+    request = Request(prefix, decoding(**SETTINGS[name]))
+    (generation,) = generator.generate([request])
+    assert (generation.num_tokens, generation.prefix) == (24, prefix)
     assert (generator.num_unread_tokens(request) > 0) == (len(prefix) > 1000)
 
 
@@ -246,7 +73,7 @@ def test_odd_prefixes_are_answered(
         ("a", {"top_p": 0.0}, "top_p"),
         ("a", {"top_p": 1.5}, "top_p"),
         ("a", {"method": "beam"}, "greedy or nucleus"),
-        ("a", {"top_k_documents": -1}, "top_k_documents"),
+        ("a", {"top_k_documents": -1}, "top_k_documents must be 0 or more"),
         ("a", {"phrase_bias": math.nan}, "phrase_bias"),
         ("a", {"verify": "sometimes"}, "verify must be one of off, absolute, relative, entropy"),
         ("a", {"verify": "absolute", "verify_threshold": 1.5}, "verify_threshold"),
@@ -254,25 +81,43 @@ def test_odd_prefixes_are_answered(
         ("a", {"verify": "entropy", "verify_threshold": math.inf}, "verify_threshold"),
         ("a", {"temperature": 0.0}, "temperature"),
         ("a", {"temperature": math.nan}, "temperature"),
+        ("a", {"span_ratio": 2.0}, "span_ratio must lie between 0 and 1"),
+        ("a", {"span_ratio": math.nan}, "span_ratio must lie between 0 and 1"),
+        ("a", {"span_words": -1}, "span_words must be 0 or more"),
+        ("a", {"max_verbatim_words": -1}, "max_verbatim_words must be 0 or more"),
+        ("a", {"min_bits": -1.0}, "min_bits must be 0 or more"),
+        ("a", {"min_bits": 60.0}, r"min_bits must leave a phrase: \d+\.\d at most here"),
+        ("a", {"relevance_level": 1.5}, "relevance_level must lie between -1 and 1"),
+        ("a", {"relevance_weight": -1.0}, "relevance_weight must be 0 or more"),
+        ("a", {"first_token_weight": math.inf}, "first_token_weight must be 0 or more"),
+        ("a", {"context_weight": math.nan}, "context_weight must be 0 or more"),
+        ("a", {"trust": -0.5}, "trust must be 0 or more"),
+        ("a", {"retrieve_every": -1}, "retrieve_every must be 0 or more"),
     ],
 )
 def test_unusable_requests_are_refused(
     generator: CopyGenerator, prefix: str, changes: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(GenerationError, match=message):
-        generator.generate([Request(prefix, decoding(**changes))])
+    with pytest.raises(GenerationError, match=message) as refused:
+        generator.generate([Request("The", decoding()), Request(prefix, decoding(**changes))])
+    assert "\n" not in str(refused.value)
+
+
+def test_the_highest_useful_information_is_told(generator: CopyGenerator) -> None:
+    def refuse(min_bits: float) -> str:
+        with pytest.raises(GenerationError) as refused:
+            generator.generate([Request("The old mill", decoding(min_bits=min_bits))])
+        return str(refused.value)
+
+    told = re.search(r"([\d.]+) at most", refuse(60.0))
+    assert told
+    highest = float(told[1])
+    assert generator.generate([Request("The old mill", decoding(min_bits=highest - 0.1))])
+    assert "at most" in refuse(highest + 0.1)
 
 
 def test_no_requests_give_no_texts(generator: CopyGenerator) -> None:
     assert generator.generate([]) == []
-
-
-def test_segments_are_reported_as_they_come(generator: CopyGenerator) -> None:
-    heard: dict[int, list[Segment]] = {0: [], 1: []}
-    requests = [Request(prefix, decoding(phrase_bias=3.0)) for prefix in PREFIXES[:2]]
-    generations = generator.generate(requests, on_segment=lambda i, s: heard[i].append(s))
-    for number, generation in enumerate(generations):
-        assert tuple(heard[number]) == generation.segments
 
 
 def test_forbidden_chunks_are_never_copied_from(generator: CopyGenerator) -> None:
@@ -280,30 +125,83 @@ def test_forbidden_chunks_are_never_copied_from(generator: CopyGenerator) -> Non
     documents = index.chunk_documents()
     allowed = documents % 2 == 0
     restricted = CopyGenerator(generator.model, index, allowed_chunks=allowed)
-    titles = {
+    ids = {
         index.get_documents([ordinal])[ordinal].document_id
         for ordinal in documents[allowed].tolist()
     }
-    requests = [
-        Request(prefix, decoding(phrase_bias=6.0, seed=s)) for prefix in PREFIXES for s in range(3)
-    ]
-    cited = {
-        segment.document_id
-        for generation in restricted.generate(requests)
-        for segment in generation.segments
-        if segment.origin == CORPUS
-    }
-    assert cited
-    assert cited <= titles
+    for name in ("biased", "again"):  # places that are added to a pool are allowed ones too
+        cited = {
+            segment.document_id
+            for generation in restricted.generate(ask(3, **SETTINGS[name]))
+            for segment in generation.segments
+            if segment.origin == CORPUS
+        }
+        assert cited
+        assert cited <= ids
 
 
 def test_special_tokens_are_never_written(generator: CopyGenerator) -> None:
-    model = generator.model
-    requests = [
-        Request(prefix, decoding(top_p=1.0, top_k_documents=0, seed=s))
-        for prefix in PREFIXES
-        for s in range(9)
-    ]
-    texts = [generation.text for generation in generator.generate(requests)]
-    assert model.splitter.special_token_ids.tolist() == [0]
+    texts = [g.text for g in generator.generate(ask(9, top_p=1.0, top_k_documents=0))]
+    assert generator.model.splitter.special_token_ids.tolist() == [0]
     assert not any("<|begin|>" in text for text in texts)
+
+
+@pytest.mark.parametrize("method", ["greedy", "nucleus"])
+@pytest.mark.parametrize("rule", ["absolute", "relative", "entropy"])
+def test_threshold_of_zero_is_plain(generator: CopyGenerator, rule: str, method: str) -> None:
+    plain, zero = (
+        generator.generate(ask(method=method, **changes))
+        for changes in ({}, {"verify": rule, "verify_threshold": 0.0})
+    )
+    assert [each.segments for each in plain] == [each.segments for each in zero]
+
+
+def test_joins_neither_glue_words_nor_leave_gaps(generator: CopyGenerator) -> None:
+    num_copies = 0
+    for name in ("biased", "spans", "all"):
+        for generation in generator.generate(ask(3, **SETTINGS[name])):
+            before = generation.prefix
+            for segment in generation.segments:
+                if segment.origin == CORPUS:
+                    assert fits(before, segment.text)
+                    num_copies += 1
+                before += segment.text
+    assert num_copies > 50
+
+
+def test_temperature_sharpens_draws_and_leaves_greedy(generator: CopyGenerator) -> None:
+    def write(**changes: Any) -> list[str]:  # noqa: ANN401
+        return [generation.text for generation in generator.generate(ask(**changes))]
+
+    assert write(method="greedy", temperature=5.0) == write(method="greedy")
+    assert write(temperature=1.0) == write()
+    assert write(temperature=3.0) != write()
+    (cold,) = generator.generate([Request("A", decoding(temperature=0.01, max_new_tokens=1))])
+    assert math.isfinite(cold.segments[0].probability)
+
+
+def test_settings_that_nothing_reaches_change_nothing(generator: CopyGenerator) -> None:
+    plain = generator.generate(ask(method="greedy"))
+    for changes in ({"max_verbatim_words": 10_000}, {"span_ratio": 0.5}, {"trust": 1.0}):
+        assert [g.segments for g in generator.generate(ask(method="greedy", **changes))] == [
+            g.segments for g in plain
+        ]
+
+
+def test_places_of_the_whole_index_join_a_pool(generator: CopyGenerator) -> None:
+    pools, num_grown = generator.pools, 0
+    settings = decoding(**RULES | {"top_k_documents": 1})
+    for ordinal in range(len(generator.index.document_ids())):
+        text = generator.index.get_documents([ordinal])[ordinal].text
+        request = Request("Honey and wax. " + " ".join(text.split()[:8]), settings)
+        (pool,), _ = pools.make_pools([request])
+        ids = generator.prefix_ids(request)
+        grown, num_added = pools.add_places(pool, ids, settings, num_added=0)
+        assert num_added == len(grown.chunks.chunk_ids) - len(pool.chunks.chunk_ids)
+        assert (np.diff(grown.chunks.chunk_ids) > 0).all()
+        assert grown.find_agreement(ids[-10:]).num_tokens.max() >= 4
+        again, num_again = pools.add_places(grown, ids, settings, num_added=num_added)
+        assert (again is grown, num_again) == (True, num_added)
+        assert pools.add_places(pool, ids, settings, num_added=64) == (pool, 64)
+        num_grown += grown is not pool
+    assert num_grown > 4

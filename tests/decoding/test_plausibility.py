@@ -12,7 +12,7 @@ from cog.records import Decoding
 from tests.decoding.plain import plain_floor
 from tests.decoding.synthetic import PAPER
 
-RULES = [("absolute", 0.01), ("absolute", 0.2), ("relative", 0.3), ("entropy", 0.05)]
+RULES = [("absolute", 0.06), ("absolute", 0.2), ("relative", 0.3), ("entropy", 0.05)]
 EXTREMES = [("absolute", 1.0), ("relative", 1.0), ("entropy", 1e12)]
 VOCAB_SIZE, NUM_TOKENS = 12, 8
 
