@@ -10,7 +10,7 @@ from math import prod
 from torch import Tensor
 
 from cog.decoding.blocks import Blocks
-from cog.decoding.choices import MAX_CONTEXT_TOKENS, Choices, TextEnd, count_room
+from cog.decoding.choices import MAX_CONTEXT_TOKENS, Choices, TextEnd
 from cog.decoding.distribution import NextChoice
 from cog.decoding.draft import Draft, Kept, draft_copy, find_draft_end, keep_draft
 from cog.decoding.joins import extend_tail
@@ -19,6 +19,7 @@ from cog.decoding.pool import Pool
 from cog.decoding.request import Request
 from cog.decoding.sampling import Chooser
 from cog.decoding.text import Copy, GrowingText
+from cog.decoding.verbatim import count_room
 from cog.model.words import WordSplitter
 
 LEAST_REACH = 4  # words that a draft goes on at least, where it may
@@ -161,7 +162,12 @@ class Row:
         decoding, pool = self.request.decoding, self.pool
         room = self.reach
         if decoding.max_verbatim_words:
-            allowed = count_room(pool, first, self.end, max_words=decoding.max_verbatim_words)
+            allowed = count_room(
+                pool,
+                first,
+                token_ids=self.end.written_ids,
+                max_words=decoding.max_verbatim_words,
+            )
             room = min(room, allowed - num_chosen)
         is_near = first < pool.num_words and bool(
             pool.similarities[first] >= decoding.relevance_level
