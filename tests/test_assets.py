@@ -271,7 +271,7 @@ def test_two_processes_at_once_build_once(cache: Path, tmp_path: Path) -> None:
         (tmp_path / "go-on").touch()
         for each in (first, second):
             if each is not None:
-                each.communicate(timeout=60)
+                each.communicate(timeout=240)
     assert (tmp_path / "log").read_text() == "built "
     assert (cache / "converted" / "key-v1" / "whole").read_text() == "w"
 
@@ -315,7 +315,7 @@ HUB = """
 
 
 def test_fetch_hub_model_out_of_reach_states_it_in_one_line(cache: Path) -> None:
-    said, _ = start(HUB).communicate(timeout=60)
+    said, _ = start(HUB).communicate(timeout=240)
     assert said.startswith("refused: model somebody/some-model must come from a hub once")
     assert said.count("\n") == 1
 
@@ -328,5 +328,5 @@ def test_fetch_hub_model_works_offline_with_a_warm_cache(cache: Path) -> None:
     (snapshot / "config.json").write_text("{}")
     (model / "refs").mkdir()
     (model / "refs" / "main").write_text(commit)
-    said, _ = start(HUB).communicate(timeout=60)
+    said, _ = start(HUB).communicate(timeout=240)
     assert said == f"{snapshot}\n"

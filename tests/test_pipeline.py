@@ -144,7 +144,7 @@ def test_index_built_again_with_other_bytes_runs_no_later_stage(pipeline: Projec
     assert repro(pipeline, *later) == ["index@village"]
     again = json.loads(manifest.read_text(encoding="utf-8"))
     assert again["digest"] == content["digest"]
-    assert again["seconds"] != content["seconds"]
+    assert again["files"].keys() != content["files"].keys()  # names of its files are random
 
 
 def test_killed_index_stage_leaves_the_old_index_serving(pipeline: ProjectPaths) -> None:

@@ -4,7 +4,7 @@ import json
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -18,14 +18,12 @@ from cog.cards import (
     format_card,
 )
 from cog.cli.corpus_duplicates import show_duplicates
+from cog.cli.corpus_stats import echo_nested, show_stats
 from cog.cli.corpus_versions import diff, versions
 from cog.cli.main import get_project
-from cog.errors import AssetError, CheckpointError, CogError, CorpusError, RegistryError
+from cog.errors import CogError, CorpusError, RegistryError
 from cog.paths import ProjectPaths
 from cog.registry import iter_corpus_ids, load_active, load_card, load_resolved_card
-
-if TYPE_CHECKING:
-    from cog.corpus.suitability import CountPieces
 
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON to stdout.")
 
@@ -101,7 +99,7 @@ def show_corpus(ctx: click.Context, corpus_id: str, document_id: str | None, as_
     if as_json:
         _echo_json(description)
         return
-    _echo_nested(description["card"])
+    echo_nested(description["card"])
     report = description["prepared"]
     if report is None:
         click.echo(f"not prepared; next: dvc repro prepare@{corpus_id}")
@@ -218,37 +216,6 @@ def remove_corpus(ctx: click.Context, corpus_id: str, dry_run: bool, as_json: bo
         click.echo("git's commits, MLflow's runs and registry/history.jsonl stay", err=True)
 
 
-@command.command("stats")
-@click.argument("corpus_id", metavar="ID")
-@as_json_option
-@click.pass_context
-def show_stats(ctx: click.Context, corpus_id: str, as_json: bool) -> None:
-    """Count a prepared corpus: documents, words, what was skipped and why."""
-    from cog.corpus.stats import measure_corpus
-
-    paths = get_project(ctx)
-    card = load_resolved_card(paths, corpus_id)
-    figures = measure_corpus(paths, card, count_pieces=_load_piece_counter(paths))
-    if as_json:
-        _echo_json(figures)
-        return
-    _echo_nested(figures)
-    for each in figures["suitability"]["warnings"]:
-        click.echo(f"warning: {each}", err=True)
-
-
-def _load_piece_counter(paths: ProjectPaths) -> "CountPieces | None":
-    # Counts are worth having without the model too.
-    from cog.model.piece_counts import load_cutter
-    from cog.params import load_params
-
-    try:
-        return load_cutter(paths.root / load_params(paths.params).model).count
-    except (AssetError, CheckpointError) as error:
-        click.echo(f"tokens are not counted: {error}", err=True)
-        return None
-
-
 @command.command("validate")
 @click.argument("corpus_ids", metavar="[ID]...", nargs=-1)
 @as_json_option
@@ -355,13 +322,5 @@ def _echo_json(value: object) -> None:
     click.echo(json.dumps(value, ensure_ascii=False, indent=2))
 
 
-def _echo_nested(values: dict[str, Any], indent: str = "") -> None:
-    for key, value in values.items():
-        if isinstance(value, dict):
-            click.echo(f"{indent}{key}:")
-            _echo_nested(value, f"{indent}  ")
-        else:
-            click.echo(f"{indent}{key}: {'-' if value is None else value}")
-
-
 command.add_command(show_duplicates)
+command.add_command(show_stats)

@@ -32,12 +32,36 @@ class Options:
     :param batch_size: Number of texts decoded together.
     :param is_stream: Print segments as they come.
     :param is_json: Print JSON lines.
+    :param max_sources: Number of documents that are listed; None for as many as fit.
     """
 
     num_return: int
     batch_size: int
     is_stream: bool
     is_json: bool
+    max_sources: int | None
+
+
+class NumberOrAll(click.ParamType[int]):
+    """A number from 0 on, or ``all``, which is as many as a list can hold."""
+
+    name = "N|all"
+
+    def convert(
+        self, value: str | int, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        """Read what was given.
+
+        :param value: The word.
+        :param param: The option.
+        :param ctx: Click's context.
+        :returns: The number.
+        """
+        if value == "all":
+            return sys.maxsize
+        if not str(value).isdecimal():
+            self.fail(f"{value!r} is neither a number from 0 on nor 'all'.", param, ctx)
+        return int(value)
 
 
 @click.command("generate")
@@ -94,6 +118,13 @@ class Options:
     "--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True
 )
 @click.option(
+    "--sources",
+    "max_sources",
+    type=NumberOrAll(),
+    metavar="N|all",
+    help="Documents listed below a text [default: as many as fit].",
+)
+@click.option(
     "--stream", "is_stream", is_flag=True, help="Print segments as they come, one text at a time."
 )
 @click.option("--json", "is_json", is_flag=True, help="Print one JSON object per text.")
@@ -121,6 +152,7 @@ def command(
         given["batch_size"] or params.generate.batch_size,
         given["is_stream"],
         given["is_json"],
+        given["max_sources"],
     )
     prefixes = iter([(prefix, None)]) if prefix is not None else _read_prefixes(str(input_path))
     from cog.decoding.licences import CopyRule
@@ -193,9 +225,11 @@ def _write_batch(
 ) -> None:
     from cog.cli.render import SegmentWriter, write_generation
 
-    writer = (
-        SegmentWriter(requests[0].prefix, is_json=options.is_json) if options.is_stream else None
-    )
+    writer = None
+    if options.is_stream:
+        writer = SegmentWriter(
+            requests[0].prefix, is_json=options.is_json, max_sources=options.max_sources
+        )
     generations = generator.generate(requests, on_segment=writer.write if writer else None)
     for request in requests:
         if unread := generator.num_unread_tokens(request):
@@ -212,4 +246,4 @@ def _write_batch(
             )
             click.echo(json.dumps(content, ensure_ascii=False))
         else:
-            write_generation(generation)
+            write_generation(generation, max_sources=options.max_sources)

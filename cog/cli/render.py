@@ -1,136 +1,197 @@
 """Generations for people.
 
-A cited text goes in, coloured and numbered copies with a source list come out.
+A cited text goes in; the text with its copies in colour comes out, with the documents that are most
+worth looking up and the numbers of their copies.
 """
 
 import json
+import shutil
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import click
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
+from cog.cli.ranking import SourceKey, get_key, rank_documents, weigh_copies
+from cog.cli.source_line import join_numbers, render_source, shorten
 from cog.records import CORPUS, Generation, Segment
 
-COLOURS = (
-    "cyan",
-    "green",
-    "magenta",
-    "yellow",
-    "blue",
-    "red",
-    "bright_cyan",
-    "bright_green",
-    "bright_magenta",
-)
+# of the 256 that terminals agree on: told apart, and read on black and on white
+COLOURS = (37, 172, 134, 71, 33, 167, 142, 169, 74, 137, 108, 103)
+USUAL_SOURCES = 10  # where nothing says how many fit
+FEWEST_SOURCES = 3
+QUOTE_COLUMNS = 40  # where there is no width
 
 
-SourceKey = tuple[str, str]  # corpus id, document id
+@dataclass(frozen=True, slots=True)
+class Screen:
+    """Where generations are shown.
 
+    :param width: Columns; None prints every line in full.
+    :param height: Lines; None where that is not known.
+    :param max_sources: Number of documents that are listed; None for as many as fit.
+    """
 
-class Sources:
-    """Numbers sources in the order they are first copied from."""
+    width: int | None = None
+    height: int | None = None
+    max_sources: int | None = None
 
-    def __init__(self) -> None:
-        self.numbers: dict[SourceKey, int] = {}
-        self.segments: dict[SourceKey, Segment] = {}
+    @property
+    def label_columns(self) -> int | None:
+        """The columns that a label may take at most.
 
-    def number(self, segment: Segment) -> int:
-        """The number of a segment's source.
-
-        :param segment: A corpus segment.
-        :returns: Counting from 1.
+        :returns: Two fifths of the width; None without one.
         """
-        key = (segment.corpus or "", segment.document_id or "")
-        self.segments.setdefault(key, segment)
-        return self.numbers.setdefault(key, len(self.numbers) + 1)
+        return self.width and self.width * 2 // 5
+
+    def count_sources(self, wanted: int, *, besides: Sequence[Text]) -> int:
+        """How many sources are listed.
+
+        :param wanted: How many there are.
+        :param besides: The other lines.
+        :returns: At most as many as there are.
+        """
+        if self.max_sources is not None:
+            return min(wanted, self.max_sources)
+        if self.width is None or self.height is None:
+            return min(wanted, USUAL_SOURCES)
+        lines = [text.wrap(Console(), self.width) for text in besides]
+        # two blank lines between the parts, one after the last, and one to type in
+        room = self.height - 4 - sum(map(len, lines))
+        # a line says how many more there are
+        return wanted if wanted <= room else min(wanted, max(FEWEST_SOURCES, room - 1))
 
 
-def render_segment(segment: Segment, sources: Sources) -> Text:
-    """Colour one segment.
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A document in the list of sources.
 
-    :param segment: The segment.
-    :param sources: Numbers of the sources so far.
-    :returns: Text; a copy is coloured by its source and followed by its number.
+    :param segment: A copy of it.
+    :param label: Numbers of its copies, or a quotation.
+    :param colour: Its colour.
     """
-    if segment.origin != CORPUS:
-        return Text(segment.text)
-    number = sources.number(segment)
-    colour = COLOURS[(number - 1) % len(COLOURS)]
-    return Text.assemble((segment.text, colour), (f"[{number}]", f"dim {colour}"))
+
+    segment: Segment
+    label: str
+    colour: str
 
 
-def render_sources(sources: Sources) -> Text:
-    """List the sources.
+def get_colour(rank: int) -> str:
+    """The colour of a document.
 
-    :param sources: The numbered sources.
-    :returns: One line per source: number, title, document id, licence and address.
+    :param rank: Counted from 0.
+    :returns: A style of rich.
     """
-    lines = []
-    is_union = len({corpus_id for corpus_id, _ in sources.numbers}) > 1
-    for key, number in sources.numbers.items():
-        segment, (corpus_id, document_id) = sources.segments[key], key
-        name = segment.title or document_id
-        known = (
-            corpus_id if is_union else "",
-            document_id if document_id != name else "",
-            segment.licence,
-            segment.url,
-        )
-        details = " · ".join(part for part in known if part)
-        colour = COLOURS[(number - 1) % len(COLOURS)]
-        lines.append(
-            Text.assemble(
-                (f"[{number}] ", colour),
-                (name, ""),
-                (f"  {details}", "dim"),
-            )
-        )
-    return Text("\n").join(lines)
+    return f"color({COLOURS[rank % len(COLOURS)]})"
 
 
-def render_generation(generation: Generation) -> Iterable[Text]:
+def render_generation(generation: Generation, screen: Screen) -> Iterator[Text]:
     """Lay out one generation.
 
     :param generation: The generation.
-    :yields: The text, the sources, and a line of counts.
+    :param screen: Where it is shown.
+    :yields: The text, a line for each source, and a line of counts.
     """
-    sources = Sources()
-    body = Text.assemble((generation.prefix, "bold"))
-    for segment in generation.segments:
-        body.append_text(render_segment(segment, sources))
-    yield body
-    if sources.numbers:
+    segments = generation.segments
+    ranked = rank_documents(segments)
+    # numbers take room: what is left for sources is measured as if every copy had one
+    numbers = {position: len(segments) for copies in ranked for position in copies}
+    besides = [_render_text(generation, {}, numbers), _render_counts(generation, screen)]
+    num_listed = screen.count_sources(len(ranked), besides=besides)
+    in_order = sorted(position for copies in ranked[:num_listed] for position in copies)
+    numbers = {position: number for number, position in enumerate(in_order, start=1)}
+    styles = {
+        position: get_colour(rank) for rank, copies in enumerate(ranked) for position in copies
+    }
+    yield _render_text(generation, styles, numbers)
+    listed = []
+    for copies in ranked[:num_listed]:
+        label = f"[{join_numbers([numbers[position] for position in copies])}]"
+        listed.append(Listed(segments[copies[0]], label, styles[copies[0]]))
+    yield from _render_end(generation, listed, screen)
+
+
+def _render_text(generation: Generation, styles: dict[int, str], numbers: dict[int, int]) -> Text:
+    text = Text.assemble((generation.prefix, "bold"))
+    for position, segment in enumerate(generation.segments):
+        style = styles.get(position, "")
+        text.append(segment.text, style)
+        if position in numbers:
+            text.append(f"[{numbers[position]}]", f"bold {style}")
+    return text
+
+
+def _render_end(generation: Generation, listed: list[Listed], screen: Screen) -> Iterator[Text]:
+    if listed:
         yield Text("")
-        yield render_sources(sources)
+        longest = screen.label_columns or max(cell_len(source.label) for source in listed)
+        labels = [shorten(source.label, longest) for source in listed]
+        columns = max(map(cell_len, labels)) + 1  # titles stand below each other
+        for source, label in zip(listed, labels, strict=True):
+            line = render_source(
+                source.segment,
+                is_union="+" in generation.corpus,
+                width=screen.width and screen.width - columns,
+            )
+            yield Text.assemble((set_cell_size(label, columns), source.colour), line)
+        if num_more := len(rank_documents(generation.segments)) - len(listed):
+            noun = "document" if num_more == 1 else "documents"
+            yield Text(f"and {num_more} more {noun}: --sources all", "dim")
     yield Text("")
-    yield Text(describe(generation), style="dim")
+    yield _render_counts(generation, screen)
+
+
+def _render_counts(generation: Generation, screen: Screen) -> Text:
+    line = describe(generation)
+    if screen.width is not None and len(line) > screen.width:
+        line = line.replace(" · corpus ", "\ncorpus ")
+    return Text(line, "dim")
 
 
 def describe(generation: Generation) -> str:
     """Say in one line what a generation is made of.
 
     :param generation: The generation.
-    :returns: Counts, corpus, index and speed.
+    :returns: Counts, share of characters copied, corpus, index and speed.
     """
-    copied = sum(1 for segment in generation.segments if segment.origin == CORPUS)
-    seconds = sum(generation.seconds.values())
-    short = "+".join(part[:12] for part in generation.index.split("+"))
+    copies = [segment for segment in generation.segments if segment.origin == CORPUS]
+    share = 100 * sum(len(copy.text) for copy in copies) / max(1, len(generation.text))
+    num_documents = len({get_key(segment) for segment in copies})
+    noun = "document" if num_documents == 1 else "documents"
+    index = "+".join(part[:12] for part in generation.index.split("+"))
+    speed = generation.num_tokens / sum(generation.seconds.values())
     return (
-        f"{generation.num_tokens} tokens in {generation.num_steps} steps, {copied} copies "
-        f"· corpus {generation.corpus} · index {short} "
-        f"· seed {generation.decoding.seed} · {generation.num_tokens / seconds:.0f} tokens/s"
+        f"{generation.num_tokens} tokens in {generation.num_steps} steps "
+        f"· {share:.0f} % of the text copied from {num_documents} {noun} "
+        f"· corpus {generation.corpus} · index {index} "
+        f"· seed {generation.decoding.seed} · {speed:.0f} tokens/s"
     )
 
 
-def write_generation(generation: Generation) -> None:
+def find_screen(max_sources: int | None) -> Screen:
+    """Look where standard output goes.
+
+    :param max_sources: As in :class:`Screen`.
+    :returns: The terminal, or what has no width.
+    """
+    if not sys.stdout.isatty():
+        return Screen(max_sources=max_sources)
+    columns, lines = shutil.get_terminal_size(fallback=(80, 0))
+    return Screen(columns, lines or None, max_sources)
+
+
+def write_generation(generation: Generation, *, max_sources: int | None) -> None:
     """Print one generation.
 
     :param generation: The generation.
+    :param max_sources: As in :class:`Screen`.
     """
-    console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
-    for line in render_generation(generation):
+    screen = find_screen(max_sources)
+    console = Console(highlight=False, width=screen.width, soft_wrap=screen.width is None)
+    for line in render_generation(generation, screen):
         console.print(line)
     console.print()
 
@@ -140,11 +201,13 @@ class SegmentWriter:
 
     :param prefix: The text that is continued.
     :param is_json: Print each segment as a JSON line instead of coloured text.
+    :param max_sources: As in :class:`Screen`.
     """
 
-    def __init__(self, prefix: str, *, is_json: bool) -> None:
+    def __init__(self, prefix: str, *, is_json: bool, max_sources: int | None) -> None:
         self._is_json = is_json
-        self._sources = Sources()
+        self._max_sources = max_sources
+        self._colours: dict[SourceKey, str] = {}
         self._console = Console(highlight=False, soft_wrap=True)
         if not is_json:
             self._console.print(Text(prefix, style="bold"), end="")
@@ -158,8 +221,12 @@ class SegmentWriter:
         if self._is_json:
             click.echo(json.dumps(segment.to_json(), ensure_ascii=False))
         else:
-            self._console.print(render_segment(segment, self._sources), end="")
+            style = self._colour(segment) if segment.origin == CORPUS else ""
+            self._console.print(Text(segment.text, style), end="")
         sys.stdout.flush()
+
+    def _colour(self, segment: Segment) -> str:
+        return self._colours.setdefault(get_key(segment), get_colour(len(self._colours)))
 
     def finish(self, generation: Generation) -> None:
         """Print what comes after the last segment: the whole as JSON, or the source list.
@@ -169,7 +236,15 @@ class SegmentWriter:
         if self._is_json:
             click.echo(json.dumps(generation.to_json(), ensure_ascii=False))
             return
-        self._console.print("\n")
-        if self._sources.numbers:
-            self._console.print(render_sources(self._sources))
-        self._console.print(Text("\n" + describe(generation), style="dim"))
+        self._console.print()
+        screen = find_screen(self._max_sources)
+        ranked, weights = rank_documents(generation.segments), weigh_copies(generation.segments)
+        besides = [_render_text(generation, {}, {}), _render_counts(generation, screen)]
+        columns = screen.label_columns or QUOTE_COLUMNS
+        listed = []
+        for copies in ranked[: screen.count_sources(len(ranked), besides=besides)]:
+            best = generation.segments[max(copies, key=lambda position: weights[position])]
+            label = f"“{shorten(' '.join(best.text.split()), columns - 2)}”"
+            listed.append(Listed(best, label, self._colour(best)))
+        for line in _render_end(generation, listed, screen):
+            self._console.print(line)

@@ -54,7 +54,13 @@ command: click.Group = blind  # what cog.cli.study adds
     help="Two corpora, or corpus:system, evaluated on the same prompts.",
 )
 @click.option(
-    "--prompts", "num_prompts", type=click.IntRange(1), default=100, show_default=True, metavar="N"
+    "--prompts",
+    "num_prompts",
+    type=click.IntRange(1),
+    default=100,
+    show_default=True,
+    metavar="N",
+    help="Number of cases.",
 )
 @click.option("--prompts-of", "prompt_corpus", metavar="ID", help="Whose prompts they continued.")
 @click.option("--protocol", metavar="NAME|DIGEST", help="Only evaluations of this protocol.")
@@ -140,16 +146,16 @@ def import_(sheets: tuple[Path, ...], key_path: Path, as_json: bool) -> None:
 def _choose(
     ctx: click.Context, systems: tuple[str, str], given: dict[str, Any]
 ) -> "list[EvaluationResult]":
-    from cog.evaluation.choose import DEFAULT_SYSTEM, Wish, choose_results
+    from cog.evaluation.choose import DEFAULT_SYSTEM, choose_sides
 
-    found = []
-    for name in systems:
-        corpus_id, _, system = name.partition(":")
+    parts = [name.partition(":") for name in systems]
+    return choose_sides(
+        get_project(ctx),
+        [(corpus_id, system or DEFAULT_SYSTEM) for corpus_id, _, system in parts],
         # without --prompts-of, the second system must have continued the first one's prompts
-        prompt_corpus = given["prompt_corpus"] or systems[0].partition(":")[0]
-        wish = Wish((corpus_id,), (system or DEFAULT_SYSTEM,), prompt_corpus, given["protocol"])
-        found += choose_results(get_project(ctx), wish)
-    return found
+        prompt_corpus=given["prompt_corpus"] or parts[0][0],
+        protocol=given["protocol"],
+    )
 
 
 def _read(path: Path) -> str:

@@ -47,7 +47,7 @@ class Blocks:
             self._mark_copies(pool, self.copied, self.passages)
         if pool.names is not None:
             self._is_foreign = np.zeros(pool.num_words, dtype=bool)
-            self._is_foreign[pool.names.sentence_starts] = True
+            self._is_foreign[pool.names.barred] = True
             known = set(_WORD.findall(self.text))
             for name, words in pool.names.words_of.items():
                 if name not in known:

@@ -14,10 +14,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from cog.decoding.candidates import HASH_BASE
 from cog.decoding.joins import needs_space, refuses_space
 from cog.decoding.plausibility import SURE_TOKENS, get_floor
 from cog.decoding.pool import Agreement, Pool
+from cog.decoding.verbatim import limit_runs
 from cog.records import Decoding
 
 FREE_TOKENS = 2  # tokens of agreement that say nothing: " of the"
@@ -39,6 +39,11 @@ class TextEnd:
     num_written: int
     tail: bytes
     blocked: NDArray[np.bool_] | None = None
+
+    @property
+    def written_ids(self) -> Sequence[int]:
+        """The tokens that were written."""
+        return self.token_ids[len(self.token_ids) - self.num_written :]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +112,9 @@ def score_choices(
     if end.blocked is not None:
         scores = _leave_out_blocked(pool, scores, end.blocked)
     if decoding.max_verbatim_words:
-        scores = _limit_runs(pool, scores, end=end, max_words=decoding.max_verbatim_words)
+        scores = limit_runs(
+            pool, scores, token_ids=end.written_ids, max_words=decoding.max_verbatim_words
+        )
     return Choices(tokens + raised, scores, places.agreement)
 
 
@@ -182,77 +189,3 @@ def _leave_out_blocked(pool: Pool, scores: Tensor, blocked: NDArray[np.bool_]) -
     up_to_first = before[phrases.begin_words].index_select(0, phrases.first)
     up_to_last = before[phrases.end_words + 1].index_select(0, phrases.last)
     return scores.masked_fill_(up_to_first != up_to_last, -torch.inf)
-
-
-def count_run_words(pool: Pool, end: TextEnd) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Count the words that the end of what was written shares with what stands before a word.
-
-    :param pool: What may be copied.
-    :param end: Where the text stands.
-    :returns: Words before which a whole word agrees or more, and how many words do; the prefix does
-        not count.
-    """
-    if not end.num_written:
-        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
-    agreement = pool.find_agreement(end.token_ids[-end.num_written :])
-    begins = pool.chunks.word_tokens[:, 0]
-    run_begins = begins[agreement.words] - agreement.num_tokens
-    num_words = agreement.words - np.searchsorted(begins, run_begins, side="left")
-    is_run = num_words > 0
-    return agreement.words[is_run], num_words[is_run]
-
-
-def count_room(pool: Pool, word: int, end: TextEnd, *, max_words: int) -> int:
-    """Count the words that may be copied from a word on before a run is too long.
-
-    :param pool: What may be copied.
-    :param word: The word.
-    :param end: Where the text stands.
-    :param max_words: Number of words that a run may have, wherever it stands.
-    :returns: The count.
-    """
-    hashes = pool.chunks.word_hashes
-    words, num_words = count_run_words(pool, end)
-    for count in range(min(max_words, pool.num_words - word)):
-        is_same = words + count < pool.run_ends[words]
-        words, num_words = words[is_same], num_words[is_same]
-        is_same = hashes[words + count] == hashes[word + count]
-        words, num_words = words[is_same], num_words[is_same]
-        if (num_words + count >= max_words).any():
-            return count
-    return max_words
-
-
-def _limit_runs(pool: Pool, scores: Tensor, *, end: TextEnd, max_words: int) -> Tensor:
-    # no phrase makes a run of more words than allowed, wherever in the pool the run stands
-    phrases = pool.phrases
-    num_left = np.full(pool.num_words, max_words, dtype=np.int64)
-    words, num_words = count_run_words(pool, end)
-    begins = phrases.begin_words.cpu().numpy()
-    for count in np.unique(num_words).tolist():
-        room = max(0, max_words - count)
-        twins = _find_twins(pool, words[num_words == count], begins, num_words=room + 1)
-        num_left[twins] = np.minimum(num_left[twins], room)
-    room_ends = torch.from_numpy(num_left[begins] + begins).to(scores.device)
-    is_too_long = phrases.end_words.index_select(0, phrases.last) >= room_ends.index_select(
-        0, phrases.first
-    )
-    return scores.masked_fill_(is_too_long, -torch.inf)
-
-
-def _find_twins(
-    pool: Pool, words: NDArray[np.int64], begins: NDArray[np.int64], *, num_words: int
-) -> NDArray[np.int64]:
-    # those of some words from which on some words are the same as from one of others on
-    hashes = pool.chunks.word_hashes
-    words = words[words + num_words <= pool.run_ends[words]]
-    begins = begins[begins + num_words <= pool.run_ends[begins]]
-    keys = [np.zeros(len(each), dtype=np.uint64) for each in (words, begins)]
-    for count in range(num_words):
-        keys = [
-            key * HASH_BASE + (hashes[each + count] ^ hashes[each + count] >> np.uint64(31))
-            for key, each in zip(keys, (words, begins), strict=True)
-        ]
-        is_alive = np.isin(keys[1], keys[0])
-        begins, keys[1] = begins[is_alive], keys[1][is_alive]
-    return begins

@@ -65,7 +65,7 @@ class Kept:
 
 
 def find_draft_end(
-    pool: Pool, word: int, *, max_words: int, blocked: NDArray[np.bool_] | None
+    pool: Pool, word: int, *, max_words: int, blocked: NDArray[np.bool_] | None, is_near: bool
 ) -> int:
     """Find how far a draft may go on at its source.
 
@@ -73,13 +73,17 @@ def find_draft_end(
     :param word: The word with which it would go on, behind the last one.
     :param max_words: Number of words, at most.
     :param blocked: Words that may not be copied; None if all may. *Shape:* ``(num_words,)``
-    :returns: One past the last word: before the end of the run, and before a word that is barred or
-        blocked.
+    :param is_near: Whether the document is about the same thing, so that the draft may go on over
+        the end of a sentence.
+    :returns: One past the last word: before the end of the run, before a word that is blocked, and
+        in documents about other things before one that no phrase may hold.
     """
     if word >= pool.num_words or pool.run_starts[word] == word:
         return word  # the last word was the last of its run
     end = min(word + max_words, int(pool.run_ends[word]))
     stops = (pool.chunks.word_flags[word:end] & BARRED) != 0
+    if is_near:
+        stops[:] = False
     if blocked is not None:
         stops |= blocked[word:end]
     found = np.flatnonzero(stops)

@@ -20,6 +20,7 @@ from cog.model.words import BARRED, SPECIFIC, WordSplitter
 from cog.records import Decoding
 
 MIN_PLACE_TOKENS = 4  # of the text's last ones that a place outside the pool must agree with
+MAX_PLACE_TOKENS = 16  # as many as are compared
 MAX_PLACES = 8  # such places that are looked at in a step
 MAX_FOUND_CHUNKS = 64  # chunks that a text may add to its pool by such places
 
@@ -60,11 +61,12 @@ class Names:
     """What documents that are not about the subject may not bring into a text.
 
     :param words_of: Words that are a name or a number, by how they are spelled.
-    :param sentence_starts: Words that begin a sentence.
+    :param barred: Words that begin a sentence, and all of a document's first one, which says what
+        the document is about.
     """
 
     words_of: dict[str, NDArray[np.int64]]
-    sentence_starts: NDArray[np.int64]
+    barred: NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,12 +233,15 @@ class PoolSource:
         """
         if num_added >= MAX_FOUND_CHUNKS:
             return pool, num_added
+        tail = token_ids[-MAX_PLACE_TOKENS:]
         places = self.index.find_places(
-            np.array(token_ids[-16:], dtype=np.int32),
+            np.array(tail, dtype=np.int32),
             min_tokens=MIN_PLACE_TOKENS,
             max_places=MAX_PLACES,
             allowed=self._allowed_chunks,
         )
+        if places.num_tokens <= pool.find_agreement(tail).num_tokens.max(initial=0):
+            return pool, num_added  # the pool has as good a place
         missing = np.setdiff1d(places.chunk_ids, pool.chunks.chunk_ids)
         if not len(missing):
             return pool, num_added
@@ -269,7 +274,7 @@ class PoolSource:
         word_bits = self.index.get_word_bits(chunks.word_hashes)
         phrases = find_phrases(
             chunks,
-            min_words=config.min_phrase_words,
+            min_words=max(config.min_phrase_words, decoding.min_words),
             max_words=config.max_phrase_words,
             is_informative=word_bits >= decoding.min_bits if decoding.min_bits else None,
             is_summed=self.is_summed,
@@ -368,19 +373,22 @@ def _find_names(
         return None
     is_far = similarities < decoding.relevance_level
     is_name = (chunks.word_flags & SPECIFIC) != 0
-    is_start = np.ones(len(is_far), dtype=bool)
-    is_start[1:] = (chunks.word_flags[:-1] & BARRED) != 0
-    is_start |= chunks.word_chars[:, 0] == 0  # of a document, whatever lies before it here
+    is_end = (chunks.word_flags & BARRED) != 0
+    is_barred = np.ones(len(is_far), dtype=bool)
+    is_barred[1:] = is_end[:-1]
+    for begin in np.flatnonzero(chunks.word_chars[:, 0] == 0):  # of a document
+        ends = np.flatnonzero(is_end[begin:])
+        is_barred[begin : begin + int(ends[0]) + 1 if len(ends) else len(is_end)] = True
     hashes = chunks.word_hashes
     of_near = np.unique(hashes[is_name & ~is_far])
-    guarded = np.flatnonzero(is_name & is_far & ~is_start & ~np.isin(hashes, of_near))
+    guarded = np.flatnonzero(is_name & is_far & ~is_barred & ~np.isin(hashes, of_near))
     words_of: dict[str, NDArray[np.int64]] = {}
     for group in _split_by(guarded, hashes[guarded]):
         begin, end = chunks.word_tokens[group[0]]
         spelled = splitter.decode(chunks.token_ids[begin:end]).decode(errors="replace").strip()
         known = words_of.get(spelled)
         words_of[spelled] = group if known is None else np.concatenate([known, group])
-    return Names(words_of, np.flatnonzero(is_far & is_start))
+    return Names(words_of, np.flatnonzero(is_far & is_barred))
 
 
 def _split_by(values: NDArray[np.int64], keys: NDArray[np.uint64]) -> Iterable[NDArray[np.int64]]:

@@ -10,7 +10,7 @@ from math import prod
 from torch import Tensor
 
 from cog.decoding.blocks import Blocks
-from cog.decoding.choices import MAX_CONTEXT_TOKENS, Choices, TextEnd, count_room
+from cog.decoding.choices import MAX_CONTEXT_TOKENS, Choices, TextEnd
 from cog.decoding.distribution import NextChoice
 from cog.decoding.draft import Draft, Kept, draft_copy, find_draft_end, keep_draft
 from cog.decoding.joins import extend_tail
@@ -19,6 +19,7 @@ from cog.decoding.pool import Pool
 from cog.decoding.request import Request
 from cog.decoding.sampling import Chooser
 from cog.decoding.text import Copy, GrowingText
+from cog.decoding.verbatim import count_room
 from cog.model.words import WordSplitter
 
 LEAST_REACH = 4  # words that a draft goes on at least, where it may
@@ -161,10 +162,22 @@ class Row:
         decoding, pool = self.request.decoding, self.pool
         room = self.reach
         if decoding.max_verbatim_words:
-            allowed = count_room(pool, first, self.end, max_words=decoding.max_verbatim_words)
+            allowed = count_room(
+                pool,
+                first,
+                token_ids=self.end.written_ids,
+                max_words=decoding.max_verbatim_words,
+            )
             room = min(room, allowed - num_chosen)
+        is_near = first < pool.num_words and bool(
+            pool.similarities[first] >= decoding.relevance_level
+        )
         end = find_draft_end(
-            pool, first + num_chosen, max_words=max(0, room), blocked=self.blocks.mask
+            pool,
+            first + num_chosen,
+            max_words=max(0, room),
+            blocked=self.blocks.mask,
+            is_near=is_near,
         )
         return draft_copy(
             pool,
@@ -174,8 +187,7 @@ class Row:
             probability=probability,
             first_probability=first_probability,
             num_agreed=num_agreed,
-            is_near=first < pool.num_words
-            and bool(pool.similarities[first] >= decoding.relevance_level),
+            is_near=is_near,
         )
 
     def write(
@@ -194,14 +206,14 @@ class Row:
         :param probabilities: Of its tokens but the first, under the prefix encoder; as many as were
             looked at.
         :param splitter: Spells tokens.
-        :param min_words: Number of words of a copy, at least.
+        :param min_words: Number of words of a phrase, at least.
         :returns: Number of tokens written.
         """
         kept = keep_draft(
             draft,
             num_accepted,
             pool=self.pool,
-            min_words=min_words,
+            min_words=max(min_words, self.request.decoding.min_words),
             min_bits=self.request.decoding.min_bits,
         )
         token_ids = list(draft.token_ids[: kept.num_tokens])
@@ -239,7 +251,7 @@ class Row:
         if not draft.is_copy or not span_words:
             return
         num_words = len(draft.word_ends)
-        if kept.num_words == num_words:
+        if kept.num_words and kept.num_words == num_words:
             self.next_word = draft.first_word + num_words
             self.reach = min(span_words, 2 * self.reach)
         else:

@@ -72,7 +72,7 @@ class GrowingText:
                 text=last.text + text,
                 probability=last.probability * probability,
                 char_end=end,
-                information=(last.information or 0.0) + (information or 0.0),
+                information=round((last.information or 0.0) + (information or 0.0), 1),
             )
             return
         self.segments.append(
@@ -82,7 +82,7 @@ class GrowingText:
                 probability,
                 char_start=copy.char_start,
                 char_end=end,
-                information=information,
+                information=None if information is None else round(information, 1),
             )
         )
         self.copies.append(copy)

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cog.errors import EvaluationError
 from cog.evaluation.compare import have_same_prompts
@@ -127,10 +128,13 @@ def make_study(
 ) -> tuple[list[Item], Key]:
     """Draw prompts, and shuffle the two continuations of each and the order of all.
 
+    Where more cases are asked for than prompts were continued, prompts come again with the texts
+    of the next seed.
+
     :param first: Texts of the first system.
     :param second: Texts of the second, on the same prompts.
     :param systems: Their names, for the key.
-    :param num_prompts: Number of prompts.
+    :param num_prompts: Number of cases.
     :param seed: Seed of the drawing and of the order.
     :returns: The cases in order, and the key.
     :raises EvaluationError: If the two did not continue the same prompts under one protocol, or
@@ -144,15 +148,20 @@ def make_study(
             f"{second.prompt_corpus}, or other prompts of it",
             run="cog evaluate both with --prompts-of the same corpus",
         )
-    pairs = list(zip(first.seeds[0].texts, second.seeds[0].texts, strict=True))
+    pairs = [
+        pair
+        for own, other in zip(first.seeds, second.seeds, strict=True)
+        for pair in zip(own.texts, other.texts, strict=True)
+    ]
     if len(pairs) < num_prompts:
         raise EvaluationError(
-            f"the evaluations must hold {num_prompts} prompts",
+            f"the evaluations must hold {num_prompts} pairs of texts",
             found=f"{len(pairs)}",
-            run=f"pass --prompts {len(pairs)}, or evaluate more",
+            run=f"pass --prompts {len(pairs)}, or cog evaluate both with more --prompts or --seeds",
         )
     random = np.random.default_rng(seed)
-    chosen = random.permutation(len(pairs))[:num_prompts].tolist()
+    order = _draw(len(first.seeds[0].texts), len(first.seeds), num=num_prompts, random=random)
+    chosen = order.tolist()
     sides = random.permutation(np.arange(num_prompts) % 2 == 0).tolist()  # as often left as right
     items, first_is_left, prompt_ids = [], {}, {}
     for number, (position, is_left) in enumerate(zip(chosen, sides, strict=True), start=1):
@@ -164,6 +173,16 @@ def make_study(
         prompt_ids[item] = pairs[position][0].prompt_id
     key = Key(systems, digest_items(items), first_is_left, prompt_ids, first.protocol.digest)
     return items, key
+
+
+def _draw(
+    num_prompts: int, num_seeds: int, *, num: int, random: np.random.Generator
+) -> NDArray[np.int64]:
+    # positions of pairs, seed after seed; every prompt once before any comes again
+    if num <= num_prompts:
+        return random.permutation(num_prompts)[:num]
+    rounds = [k * num_prompts + random.permutation(num_prompts) for k in range(num_seeds)]
+    return random.permutation(np.concatenate(rounds)[:num])
 
 
 def digest_items(items: Sequence[Item]) -> str:

@@ -66,6 +66,32 @@ def choose_results(paths: ProjectPaths, wish: Wish) -> list[EvaluationResult]:
     return _find_common(found, wish.across)
 
 
+def choose_sides(
+    paths: ProjectPaths,
+    sides: Sequence[tuple[str, str]],
+    *,
+    prompt_corpus: str,
+    protocol: str | None,
+) -> list[EvaluationResult]:
+    """Find an evaluation of each of some pairs of corpus and system, all under one protocol.
+
+    :param paths: The project.
+    :param sides: Corpora that were copied from, each with what wrote the texts.
+    :param prompt_corpus: Corpus whose prompts were continued.
+    :param protocol: Name of a preset or the first digits of a digest; None for the newest that all
+        have in common.
+    :returns: One each, in the order asked.
+    :raises EvaluationError: As :func:`choose_results`.
+    """
+    found = []
+    for corpus_id, system in sides:
+        check_cards(paths, corpus_id)
+        wish = Wish((corpus_id,), (system,), prompt_corpus, protocol)
+        known, one = load_results(paths, corpus_id), _One(corpus_id, system, None)
+        found.append(_choose(paths, known, one, wish=wish))
+    return _find_common(found, ())
+
+
 def _find_common(
     found: Sequence[Sequence[EvaluationResult]], across: Sequence[str]
 ) -> list[EvaluationResult]:

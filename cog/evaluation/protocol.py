@@ -117,7 +117,7 @@ class Protocol:
     def with_decoding(self, **changes: Any) -> "Protocol":  # noqa: ANN401
         """The same rules with other settings of decoding.
 
-        :param changes: Settings by name.
+        :param **changes: Settings by name.
         :returns: The protocol.
         """
         return replace(self, decoding=replace(self.decoding, **changes))

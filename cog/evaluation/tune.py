@@ -20,7 +20,7 @@ from cog.paths import ProjectPaths
 from cog.progress import Progress
 from cog.records import ABSOLUTE, ENTROPY, OFF, RELATIVE
 
-GROUPS = (QUALITY, "repetition", "perplexity", "copies", "latency")
+GROUPS = (QUALITY, "repetition", "perplexity", "copies")
 Values = dict[str, Any]
 
 
@@ -195,7 +195,7 @@ def describe_trial(trial: Trial) -> str:
     return (
         f"{trial.rating:7.3f}  {describe_values(trial.values)}: {mauve}"
         f"diversity {scores.diversity:.1f}, perplexity {scores.perplexity:.1f}, "
-        f"{scores.tokens_per_second:.0f} tokens/s, {scores.tokens_per_step:.2f} tokens a step, "
+        f"{scores.tokens_per_step:.2f} tokens a step, "
         f"{100 * scores.copied:.0f} % copied"
     )
 
@@ -211,7 +211,7 @@ def _score_references(run: Evaluation) -> Scores:
             found=str(found["perplexity/generated"]),
             about=run.plan.corpus_id,
         )
-    return Scores(None, found["repetition/diversity"], found["perplexity/generated"], 0.0, 0.0, 0.0)
+    return Scores(None, found["repetition/diversity"], found["perplexity/generated"], 0.0, 0.0)
 
 
 def _read_scores(metrics: list[MetricValue]) -> Scores:
@@ -220,7 +220,6 @@ def _read_scores(metrics: list[MetricValue]) -> Scores:
         mauve=found.get("quality/mauve"),
         diversity=found["repetition/diversity"],
         perplexity=found["perplexity/generated"],
-        tokens_per_second=found["latency/tokens-per-second"],
         tokens_per_step=found["copies/tokens-per-step"],
         copied=found["copies/tokens"],
     )

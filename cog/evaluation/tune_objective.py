@@ -5,7 +5,7 @@ from math import log, log2
 
 PERPLEXITY_WEIGHT = 1.0  # per unit of the logarithm
 DIVERSITY_WEIGHT = 2.0  # per 100 points
-SPEED_WEIGHT = 0.1  # per doubling
+STEP_WEIGHT = 0.1  # per doubling
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +15,6 @@ class Scores:
     :param mauve: MAUVE against the references; None if there are too few texts.
     :param diversity: Percent.
     :param perplexity: Given the prompts, under the protocol's language model.
-    :param tokens_per_second: Tokens of all warm texts over their seconds; 0 for references.
     :param tokens_per_step: Tokens a step; 0 for references.
     :param copied: Share of tokens that were copied.
     """
@@ -23,16 +22,16 @@ class Scores:
     mauve: float | None
     diversity: float
     perplexity: float
-    tokens_per_second: float
     tokens_per_step: float
     copied: float
 
 
 def rate(scores: Scores, *, reference: Scores, plain: Scores) -> float:
-    """Rate a trial: MAUVE, less its distance from the references, plus its speed.
+    """Rate a trial: MAUVE, less its distance from the references, plus how much a step writes.
 
     ``mauve - |ln(perplexity / reference's)| - 2 |diversity - reference's| / 100 +
-    0.1 log2(tokens per second / plain's)``; MAUVE counts only where it was measured.
+    0.1 log2(tokens a step / plain's)``; MAUVE counts only where it was measured. Seconds count
+    nowhere: they are of a machine and its other work, and a choice must not hang on them.
 
     :param scores: Of the trial.
     :param reference: Of the references.
@@ -41,5 +40,5 @@ def rate(scores: Scores, *, reference: Scores, plain: Scores) -> float:
     """
     closeness = PERPLEXITY_WEIGHT * abs(log(scores.perplexity / reference.perplexity))
     closeness += DIVERSITY_WEIGHT * abs(scores.diversity - reference.diversity) / 100.0
-    speed = SPEED_WEIGHT * log2(scores.tokens_per_second / plain.tokens_per_second)
-    return (scores.mauve or 0.0) - closeness + speed
+    steps = STEP_WEIGHT * log2(scores.tokens_per_step / plain.tokens_per_step)
+    return (scores.mauve or 0.0) - closeness + steps

@@ -19,7 +19,7 @@ from cog.index.digest import get_binary_buffers
 from cog.index.records import Places
 
 MAX_CONTEXT = 16  # tokens before a place by which places are sorted
-BLOCK_TOKENS = 1 << 24  # of a block; sorting so many takes about 0.5 GB
+BLOCK_TOKENS = 1 << 23  # of a block; sorting so many takes about 0.6 GB
 CONTEXTS = "contexts/"  # how files of contexts begin
 COLUMNS = ("document_ordinal", "word_chars", "token_ids")  # of the words table
 BREAK = -1  # before it is stored in the block's dtype
@@ -62,16 +62,12 @@ class ContextBlock:
         wanted = list(tail)[::-1]  # the nearest first
         no_token = int(self.tokens[0])
         wanted = wanted[: wanted.index(no_token)] if no_token in wanted else wanted
-        longest = self._get_longest(wanted) if wanted else 0
+        rank, longest = self._get_nearest(wanted) if wanted else (0, 0)
         for num_tokens in range(longest, min_tokens - 1, -1):
-            first, last = self._get_range(wanted[:num_tokens])
-            positions = self.order[first:last]
-            if allowed is not None:
-                positions = positions[allowed[self.get_chunks(positions)]]
-            if len(positions) > max_places:
-                positions = np.partition(positions, max_places)[:max_places]
+            first, last = self._get_range(wanted[:num_tokens], rank)
+            positions = self._take_first(self.order[first:last], max_places, allowed)
             if len(positions):
-                return num_tokens, np.sort(positions)
+                return num_tokens, positions
         return 0, self.order[:0]
 
     def get_chunks(self, positions: NDArray[np.uint32]) -> NDArray[np.int64]:
@@ -88,21 +84,47 @@ class ContextBlock:
         before: list[int] = self.tokens[position - num_tokens : position].tolist()
         return before[::-1]
 
-    def _get_longest(self, wanted: list[int]) -> int:
-        # what is most alike in a sorted list is next to where it would stand itself
+    def _get_nearest(self, wanted: list[int]) -> tuple[int, int]:
+        # What is most alike in a sorted list is next to where it would stand itself: the rank of
+        # such a place, and how many tokens are equal there.
         num_tokens = len(wanted)
         ranks = range(len(self.order))
         rank = bisect_left(ranks, wanted, key=lambda each: self._get_before(each, num_tokens))
-        near = [self._get_before(each, num_tokens) for each in (rank - 1, rank) if each in ranks]
-        return max(_count_equal(wanted, each) for each in near)
+        near = [each for each in (rank, rank - 1) if each in ranks]
+        equal = [_count_equal(wanted, self._get_before(each, num_tokens)) for each in near]
+        return near[int(np.argmax(equal))], max(equal)
 
-    def _get_range(self, wanted: list[int]) -> tuple[int, int]:
-        ranks, num_tokens = range(len(self.order)), len(wanted)
-        first = bisect_left(ranks, wanted, key=lambda each: self._get_before(each, num_tokens))
-        last = bisect_right(
-            ranks, wanted, lo=first, key=lambda each: self._get_before(each, num_tokens)
-        )
+    def _get_range(self, wanted: list[int], rank: int) -> tuple[int, int]:
+        # ranks of the places before which the tokens stand, around one of them: mostly a few, so
+        # that steps which double find the ends sooner than halving the whole would
+        def get(each: int) -> list[int]:
+            return self._get_before(each, len(wanted))
+
+        low = high = 1
+        while rank - low >= 0 and get(rank - low) == wanted:
+            low *= 2
+        while rank + high < len(self.order) and get(rank + high) == wanted:
+            high *= 2
+        ranks = range(len(self.order))
+        first = bisect_left(ranks, wanted, lo=max(0, rank - low), hi=rank, key=get)
+        last = bisect_right(ranks, wanted, lo=rank, hi=min(len(ranks), rank + high), key=get)
         return first, last
+
+    def _take_first(
+        self,
+        positions: NDArray[np.uint32],
+        max_places: int,
+        allowed: NDArray[np.bool_] | None,
+    ) -> NDArray[np.uint32]:
+        # the first in the index that are allowed; most often so are nearly all
+        size = max_places
+        while True:
+            is_all = size >= len(positions)
+            part = positions if is_all else np.partition(positions, size)[:size]
+            kept = part if allowed is None else part[allowed[self.get_chunks(part)]]
+            if is_all or len(kept) >= max_places:
+                return np.sort(kept)[:max_places]
+            size *= 8
 
 
 class Contexts:

@@ -28,6 +28,7 @@ from cog.params import load_params
 from cog.paths import ProjectPaths
 from cog.progress import SilentProgress
 from cog.records import Decoding
+from tests.choices import Choices, assert_same_choices, record_choices
 
 SEARCH = SearchSettings(
     flat_threshold_rows=100, num_probes=8, rerank_factor=2, recall_at=10, min_recall=0.5
@@ -95,15 +96,20 @@ def test_without_weight_it_is_the_transformer_token_for_token(
     knn_village: ProjectPaths, tiny_cog_model: CogModel
 ) -> None:
     params = load_params(knn_village.params).datastore
-    plain = TransformerGenerator(tiny_cog_model, corpus_id="village").generate(REQUESTS)
-    silent = open_knn_lm(
-        knn_village, "village", model=tiny_cog_model, settings=replace(params, weight=0.0)
-    ).generate(REQUESTS)
-    mixed = open_knn_lm(
-        knn_village, "village", model=tiny_cog_model, settings=replace(params, weight=0.9)
-    ).generate(REQUESTS)
-    assert [each.segments for each in silent] == [each.segments for each in plain]
-    assert [each.text for each in mixed] != [each.text for each in plain]
+
+    def choices(weight: float) -> list[Choices]:
+        settings = replace(params, weight=weight)
+        with record_choices() as found:
+            open_knn_lm(knn_village, "village", model=tiny_cog_model, settings=settings).generate(
+                REQUESTS
+            )
+        return found
+
+    with record_choices() as plain:
+        TransformerGenerator(tiny_cog_model, corpus_id="village").generate(REQUESTS)
+    assert_same_choices(choices(0.0), plain)
+    for mixed, alone in zip(choices(0.9), plain, strict=True):
+        assert np.abs(mixed.probabilities[0] - alone.probabilities[0]).max() > 0.05
 
 
 def test_a_known_prefix_is_continued_by_what_followed_it(
@@ -116,7 +122,14 @@ def test_a_known_prefix_is_continued_by_what_followed_it(
     sure = replace(params, weight=1.0, top_k=1)
     generator = open_knn_lm(knn_village, "village", model=tiny_cog_model, settings=sure)
     decoding = replace(NUCLEUS, method="greedy", max_new_tokens=4)
-    assert generator.generate([Request(prefix, decoding)])[0].text == wanted
+    request = Request(prefix, decoding)
+    ids = generator.loop.encode_prefix(request)
+    encoder = tiny_cog_model.prefix_encoder
+    read = ids + tiny_cog_model.splitter.encode(wanted).tolist()[:3]
+    states = encoder.append(encoder.new_cache(batch=1, capacity=64), [read])[len(ids) - 1 :]
+    distances, _ = generator.find_neighbours(states, top_k=2)
+    assert (distances[:, 1] > distances[:, 0] + 1e-4).all()  # float16 keys err by 1e-6
+    assert generator.generate([request])[0].text == wanted
 
 
 def test_a_missing_neighbour_has_no_weight() -> None:

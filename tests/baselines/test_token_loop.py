@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from transformers import AutoModelForCausalLM
@@ -15,6 +16,7 @@ from cog.model.config import load_config
 from cog.model.load import CogModel
 from cog.paths import ProjectPaths
 from cog.records import Decoding
+from tests.choices import Choices, assert_same_choices, record_choices
 
 GREEDY = Decoding("greedy", 0.95, 0, 20, 16, 0.0)
 NUCLEUS = replace(GREEDY, method="nucleus")
@@ -34,6 +36,7 @@ def test_greedy_equals_generate_of_transformers(
     peer = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
     peer.load_state_dict(tiny_cog_model.prefix_encoder.model.state_dict())
     loop = TokenLoop(tiny_cog_model)
+    wanted = []
     for prefix in PREFIXES:
         ids = loop.encode_prefix(Request(prefix, GREEDY))
         output = peer.eval().generate(
@@ -45,9 +48,16 @@ def test_greedy_equals_generate_of_transformers(
             eos_token_id=None,
             pad_token_id=0,
             suppress_tokens=tiny_cog_model.splitter.special_token_ids.tolist(),
-        )[0, len(ids) :]
-        expected = tiny_cog_model.splitter.decode(output.numpy()).decode(errors="replace")
-        assert transformer.generate([Request(prefix, GREEDY)])[0].text == expected
+            output_scores=True,
+            return_dict_in_generate=True,
+        )
+        probabilities = [scores[0].double().softmax(0).numpy() for scores in output.scores]
+        wanted.append(Choices(probabilities, [None] * 20, output.sequences[0, len(ids) :].tolist()))
+    with record_choices() as found:
+        generations = transformer.generate([Request(prefix, GREEDY) for prefix in PREFIXES])
+    for number in assert_same_choices(found, wanted):
+        spelled = tiny_cog_model.splitter.decode(np.array(wanted[number].chosen))
+        assert generations[number].text == spelled.decode(errors="replace")
 
 
 @pytest.mark.parametrize("decoding", [GREEDY, NUCLEUS])
@@ -58,18 +68,29 @@ def test_a_batch_writes_what_each_text_is_alone(
         Request(prefix, replace(decoding, max_new_tokens=20 - 3 * i))
         for i, prefix in enumerate(PREFIXES)
     ]
-    together = transformer.generate(requests)
-    alone = [transformer.generate([request])[0] for request in requests]
-    assert [each.text for each in together] == [each.text for each in alone]
+    with record_choices() as found:
+        together = transformer.generate(requests)
+    with record_choices() as wanted:
+        alone = [transformer.generate([request])[0] for request in requests]
+    for number in assert_same_choices(found, wanted):
+        assert together[number].text == alone[number].text
     assert [each.num_tokens for each in together] == [20, 17, 14, 11]
     assert all(each.text == "".join(s.text for s in each.segments) for each in together)
 
 
 def test_a_low_temperature_is_greedy(transformer: TransformerGenerator) -> None:
-    cold = [Request(prefix, replace(NUCLEUS, temperature=0.01)) for prefix in PREFIXES]
-    greedy = [Request(prefix, GREEDY) for prefix in PREFIXES]
-    texts = [[each.text for each in transformer.generate(some)] for some in (cold, greedy)]
-    assert texts[0] == texts[1]
+    with record_choices() as cold:
+        transformer.generate(
+            [Request(prefix, replace(NUCLEUS, temperature=0.01)) for prefix in PREFIXES]
+        )
+    with record_choices() as greedy:
+        transformer.generate([Request(prefix, GREEDY) for prefix in PREFIXES])
+    wanted = []
+    for own, other in zip(cold, greedy, strict=True):
+        powers = [(each / each.max()) ** 100 for each in other.probabilities]
+        sharpened = [each / each.sum() for each in powers]
+        wanted.append(Choices(sharpened, own.draws, other.chosen))
+    assert_same_choices(cold, wanted, atol=1e-2)
 
 
 def test_seeds_change_the_text(transformer: TransformerGenerator) -> None:

@@ -47,6 +47,18 @@ def built(project: ProjectPaths, tiny_model: Path) -> ProjectPaths:
     return project
 
 
+def test_stats_tell_words_and_phrases_of_a_built_index(village: ProjectPaths) -> None:
+    found = read_json(village, "stats", "village")["information"]
+    assert found["frequent_words"][0]["text"] == "the"
+    counts = [each["count"] for each in found["frequent_words"]]
+    assert counts == sorted(counts, reverse=True)
+    most, least = found["most"][0], found["least"][0]
+    assert most["bits"] > least["bits"] > 0
+    shown = run(village, "stats", "village").stdout
+    assert f" x  {most['text']}\n" in shown
+    assert "least informative of the frequent phrases:" in shown
+
+
 def test_list_shows_every_card(project: ProjectPaths) -> None:
     switch_active(project, Active("village", "1" * 64, "2" * 64, "2026-01-01T00:00:00Z"))
     rows = read_json(project, "list")

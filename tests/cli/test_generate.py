@@ -1,6 +1,9 @@
 """``cog generate`` on the built tiny project, as a user runs it."""
 
+import io
 import json
+import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,7 @@ from cog.cli.main import cli
 from cog.corpus.documents import DocumentStore
 from cog.errors import CogError, GenerationError, NothingActiveError
 from cog.paths import ProjectPaths
+from tests.choices import assert_same_choices, record_choices
 
 KEYS = [
     "prefix",
@@ -35,7 +39,15 @@ COPY_KEYS = [
     "licence",
     "url",
     "probability",
+    "information",
 ]
+
+
+class Terminal(io.StringIO):
+    """A terminal that keeps what is written to it."""
+
+    def isatty(self) -> bool:
+        return True
 
 
 def run(paths: ProjectPaths, *words: str, stdin: str | bytes | None = None) -> Result:
@@ -79,12 +91,14 @@ def test_json_holds_the_contract(village: ProjectPaths) -> None:
 
 def test_num_return_counts_seeds_up(village: ProjectPaths) -> None:
     words = ("--corpus", "village", "--prefix", "The", "--seed", "5", "--json")
-    lines = json_lines(run(village, *words, "--num-return", "3"))
+    with record_choices() as found:
+        lines = json_lines(run(village, *words, "--num-return", "3"))
     assert [line["decoding"]["seed"] for line in lines] == [5, 6, 7]
-    (alone,) = json_lines(
-        run(village, "--corpus", "village", "--prefix", "The", "--seed", "6", "--json")
-    )
-    assert alone["text"] == lines[1]["text"]
+    assert len({line["text"] for line in lines}) == 3
+    with record_choices() as alone:
+        for seed in ("5", "6", "7"):
+            json_lines(run(village, *words, "--seed", seed))
+    assert_same_choices(found, alone)
 
 
 def test_input_is_read_from_a_file_and_from_a_pipe(village: ProjectPaths, tmp_path: Path) -> None:
@@ -149,22 +163,75 @@ def test_unknown_corpus_is_said(village: ProjectPaths) -> None:
     assert "vilage" in error_of(run(village, "--corpus", "vilage", "--prefix", "a"), CogError)
 
 
+MANY = ("--corpus", "village", "--prefix", "The old mill", "--phrase-bias", "3")
+MANY_TOKENS = (*MANY, "--max-new-tokens", "40")
+
+
 def test_text_for_people_numbers_copies_and_lists_sources(village: ProjectPaths) -> None:
-    words = ("--corpus", "village", "--prefix", "The old mill", "--phrase-bias", "3")
-    shown = run(village, *words).stdout
-    (line,) = json_lines(run(village, *words, "--json"))
+    shown = run(village, *MANY).stdout
+    (line,) = json_lines(run(village, *MANY, "--json"))
     first = next(segment for segment in line["segments"] if segment["from"] == "corpus")
     assert f"{first['text']}[1]" in shown
-    assert f"[1] {first['title']}" in shown
+    assert re.search(rf"^\[1[],].*{first['title']} · {first['document_id']}", shown, re.MULTILINE)
     assert "12 tokens in" in shown
 
 
+def test_sources_says_how_many_documents_are_listed(village: ProjectPaths) -> None:
+    (line,) = json_lines(run(village, *MANY_TOKENS, "--json"))
+    num_documents = len({each.get("document_id") for each in line["segments"]} - {None})
+    assert num_documents > 2
+    for mode in ((), ("--stream",)):
+        for given, wanted in (("0", 0), ("1", 1), ("all", num_documents), ("99", num_documents)):
+            shown = run(village, *MANY_TOKENS, *mode, "--sources", given).stdout
+            assert shown.count(" · CC0-1.0") == wanted
+            is_part = 0 < wanted < num_documents
+            assert (
+                f"and {num_documents - wanted} more documents: --sources all" in shown
+            ) == is_part
+    (alone,) = json_lines(run(village, *MANY_TOKENS, "--json", "--sources", "0"))
+    assert alone["segments"] == line["segments"]
+
+
+@pytest.mark.parametrize("given", ["-1", "many", "1.5", ""])
+def test_other_numbers_of_sources_are_refused(village: ProjectPaths, given: str) -> None:
+    result = CliRunner().invoke(
+        cli, ["--project", str(village.root), "generate", *MANY, "--sources", given]
+    )
+    assert result.exit_code == 2
+    error = (
+        f"Error: Invalid value for '--sources': {given!r} is neither a number from 0 on nor 'all'."
+    )
+    assert result.stderr.splitlines()[-1] == error
+
+
+@pytest.mark.parametrize("columns", [80, 200])
+@pytest.mark.parametrize("mode", [(), ("--stream",)], ids=["whole", "stream"])
+def test_a_terminal_shows_what_fits(
+    village: ProjectPaths, monkeypatch: pytest.MonkeyPatch, mode: tuple[str, ...], columns: int
+) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stdout", terminal)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("LINES", "12")
+    cli.main(
+        ["--project", str(village.root), "generate", *MANY_TOKENS, *mode], standalone_mode=False
+    )
+    shown = terminal.getvalue()
+    assert "\x1b[38;5;37m" in shown
+    lines = re.sub(r"\x1b(\[[\d;]*m|\]8;.*?\x1b\\)", "", shown).split("\n")
+    after = lines[lines.index("") :] if mode else lines
+    assert all(len(line) <= columns for line in after)
+    listed = [line for line in after if re.match("“" if mode else r"\[", line)]
+    assert len(listed) >= 3
+    assert len(listed) == 3 or len(lines) <= 12
+
+
 def test_stream_shows_the_same_text(village: ProjectPaths) -> None:
-    words = ("--corpus", "village", "--prefix", "The old mill", "--phrase-bias", "3")
-    streamed, whole_text = run(village, *words, "--stream").stdout, run(village, *words).stdout
-    assert streamed.split("\n")[0] == whole_text.split("\n")[0]
-    (line,) = json_lines(run(village, *words, "--json"))
-    *segments, whole = json_lines(run(village, *words, "--stream", "--json"))
+    (line,) = json_lines(run(village, *MANY, "--json"))
+    assert run(village, *MANY, "--stream").stdout.startswith(line["prefix"] + line["text"] + "\n\n")
+    *segments, whole = json_lines(run(village, *MANY, "--stream", "--json"))
     assert segments == line["segments"] == whole["segments"]
 
 

@@ -2,6 +2,8 @@
 
 import csv
 import json
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,16 +11,15 @@ from click.testing import CliRunner, Result
 
 from cog.cli.study_blind import command
 from cog.errors import CogError
-from cog.evaluation.results import save_result
+from cog.evaluation.results import load_results, save_result
 from cog.index.manifest import load_manifest
 from cog.paths import ProjectPaths
+from tests.calling import call_json
 from tests.evaluation.making import metric, result
 
 
 @pytest.fixture
 def evaluated(village: ProjectPaths, tmp_path: Path) -> ProjectPaths:
-    import shutil
-
     shutil.copytree(village.root, tmp_path / "project")
     paths = ProjectPaths(tmp_path / "project")
     index = load_manifest(paths.corpus("village")).digest
@@ -72,6 +73,67 @@ def test_sheets_go_out_and_a_verdict_comes_back(evaluated: ProjectPaths, tmp_pat
     table = run(evaluated, *words).stdout
     assert "village:cog against village:transformer" in table
     assert "8 (80 %)" in table
+
+
+def test_cog_is_compared_with_its_prefix_encoder_under_one_protocol(
+    village: ProjectPaths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(village.root, tmp_path / "project")
+    monkeypatch.setenv("COG_CACHE", str(tmp_path / "cache"))
+    paths = ProjectPaths(tmp_path / "project")
+    words = ("evaluate", "--corpus", "village", "--no-track", "--metric", "repetition")
+    words += ("--prompts", "2", "--seeds", "0,1", "--device", "cpu")
+    made = [call_json(paths, *words, "--system", system) for system in ("cog", "cog-tokens")]
+    assert made[0]["protocol"] == made[1]["protocol"]
+    # what was evaluated last has no counterpart, and is not taken
+    call_json(paths, *words, "--system", "cog", "--decoding", "greedy")
+    folder = tmp_path / "study"
+    sides = ("--systems", "village", "village:cog-tokens", "--prompts", "4")
+    run(paths, "export", *sides, "--output", str(folder))
+    key = json.loads((folder / "key.json").read_text())
+    assert key["protocol"] == made[0]["protocol"]
+    with (folder / "sheet.csv").open(newline="") as file:
+        rows = {row["item"]: row for row in csv.DictReader(file)}
+    evaluations = {
+        each.system: each
+        for each in load_results(paths, "village")
+        if each.protocol.digest == key["protocol"]
+    }
+    texts = [
+        {
+            system: (text.prompt_id, text.generation.text.lstrip("'"))
+            for system, text in zip(("cog", "cog-tokens"), pair, strict=True)
+        }
+        for seeds in zip(
+            *(evaluations[system].seeds for system in ("cog", "cog-tokens")), strict=True
+        )
+        for pair in zip(*(seed.texts for seed in seeds), strict=True)
+    ]
+    found = []
+    for item, row in rows.items():
+        sides = ("text_a", "text_b") if key["first_is_left"][item] else ("text_b", "text_a")
+        shown = [(key["prompt_ids"][item], row[side].lstrip("'")) for side in sides]
+        found.append(dict(zip(("cog", "cog-tokens"), shown, strict=True)))
+    assert sorted(found, key=str) == sorted(texts, key=str)
+    assert sorted(key["first_is_left"].values()) == [False, False, True, True]
+    sheets = "".join((folder / name).read_text() for name in ("sheet.csv", "sheet.html"))
+    assert "cog" not in sheets
+    assert key["protocol"][:8] not in sheets
+
+
+def test_a_hundred_pairs_of_an_ablation_are_exported(
+    evaluated: ProjectPaths, tmp_path: Path
+) -> None:
+    index = load_manifest(evaluated.corpus("village")).digest
+    for system in ("cog", "cog-tokens"):
+        made = result("village", [metric("m/x", [1.0] * 120)], index=index, system=system)
+        save_result(evaluated.corpus("village"), replace(made, created_at="2026-02-01"))
+    words = ("--systems", "village", "village:cog-tokens", "--prompts", "100", "--json")
+    made = json.loads(run(evaluated, *words, "--output", str(tmp_path / "study")).stdout)
+    assert made["num_cases"] == 100
+    key = json.loads((tmp_path / "study" / "key.json").read_text())
+    assert len(set(key["prompt_ids"].values())) == 100
+    assert sum(key["first_is_left"].values()) == 50
 
 
 def test_key_is_not_written_over(evaluated: ProjectPaths, tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from cog.paths import ProjectPaths
 from cog.records import Decoding
 from tests.built_project import add_corpus, build_corpus
 from tests.calling import call, call_json, refusal
+from tests.choices import assert_same_choices, record_choices
 from tests.tiny_project import make_project, write_yaml
 
 
@@ -56,8 +57,12 @@ def cited(line: dict[str, Any]) -> list[tuple[str, str, int]]:
 
 
 def test_union_writes_what_one_index_of_all_writes(halves: ProjectPaths) -> None:
-    whole = call_json(halves, *WRITE, *LONG, "--corpus", "whole")
-    union = call_json(halves, *WRITE, *LONG, "--corpus", "north+south")
+    with record_choices() as wanted:
+        whole = call_json(halves, *WRITE, *LONG, "--corpus", "whole")
+    with record_choices() as found:
+        union = call_json(halves, *WRITE, *LONG, "--corpus", "north+south")
+    assert_same_choices(found, wanted)
+    assert wanted[0].margin > 1e-3  # so that no rounding changes a choice
     assert union["text"] == whole["text"]
     assert cited(union) == cited(whole)
     assert union["corpus"] == "north+south"
@@ -147,15 +152,18 @@ def test_baselines_write_on_a_union_what_they_write_on_all_documents(
     requests = [
         Request(prefix, decoding) for prefix in ("The council of the", "On market days", "")
     ]
-    texts = {}
+    texts, choices = {}, {}
     for corpus_id in ("whole", "north+south", "transformer"):
         name = "transformer" if corpus_id == "transformer" else system
-        with open_system(
-            searched, params, corpus_id=corpus_id, system=name, device="cpu"
-        ) as generator:
+        with (
+            open_system(
+                searched, params, corpus_id=corpus_id, system=name, device="cpu"
+            ) as generator,
+            record_choices() as choices[corpus_id],
+        ):
             texts[corpus_id] = generator.generate(requests)
     found = texts["north+south"]
-    assert [each.text for each in found] == [each.text for each in texts["whole"]]
+    assert_same_choices(choices["north+south"], choices["whole"])
     assert [each.text for each in found] != [each.text for each in texts["transformer"]]
     assert {each.corpus for each in found} == {"north+south"}
     assert {each.index.count("+") for each in found} == {1}

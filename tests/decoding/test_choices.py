@@ -9,8 +9,10 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from cog.decoding.choices import Choices, TextEnd, count_room, count_run_words, score_choices
+from cog.decoding.choices import Choices, TextEnd, score_choices
+from cog.decoding.verbatim import count_room, count_run_words
 from cog.decoding.pool import Pool
+from cog.decoding.verbatim import count_room, count_run_words
 from cog.records import Decoding
 from tests.decoding.plain import fits, plain_floor
 from tests.decoding.synthetic import (
@@ -198,7 +200,7 @@ def test_scores_equal_a_plain_loop(settings: dict[str, Any], seed: int) -> None:
 @pytest.mark.parametrize("seed", range(18))
 def test_words_of_a_run_equal_a_plain_count(seed: int) -> None:
     case = Case(seed, PAPER)
-    words, counts = count_run_words(case.pool, case.end)
+    words, counts = count_run_words(case.pool, case.end.written_ids)
     found = dict(zip(words.tolist(), counts.tolist(), strict=True))
     assert found == plain_run_words(case.pool, case.end)
 
@@ -222,7 +224,7 @@ def test_room_of_a_draft_equals_a_plain_count(max_words: int) -> None:
                     if count + same > max_words:
                         rooms.append(same - 1)
                         break
-            room = count_room(case.pool, first, case.end, max_words=max_words)
+            room = count_room(case.pool, first, token_ids=case.end.written_ids, max_words=max_words)
             assert room == min(rooms)
 
 

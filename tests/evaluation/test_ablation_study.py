@@ -55,7 +55,7 @@ def test_every_ablation_is_evaluated_once_on_the_prompts_of_cog(studied: Project
     likelihoods = rows["cog-tokens"]["scores"]
     assert likelihoods["perplexity/reference"] == likelihoods["perplexity/reference-tokens"]
     assert set(rows["cog-k1"]["cog_less_this"]) >= {"repetition/diversity", "copies/tokens"}
-    assert "cog-whole-table" in page.read_text()
+    assert "cog-prompt-phrases" in page.read_text()
     assert picture.read_bytes().startswith(b"\x89PNG")
     folders = list((studied.corpus("village").evaluations).glob("*/run.json"))
     systems = [json.loads(path.read_text())["system"] for path in folders]

@@ -104,6 +104,22 @@ def test_nothing_gives_the_systems_away(study: tuple[list[Item], Key]) -> None:
     assert strip.sub("", page) == strip.sub("", write_blind_page(swapped, study=key.study))
 
 
+def test_more_cases_than_prompts_take_the_texts_of_the_next_seed() -> None:
+    sides = []
+    for corpus, words in (("wiki-mini", "one"), ("eu-law-mini", "two")):
+        first, second = (evaluation(corpus, f"{words} {seed}") for seed in "ab")
+        sides.append(replace(first, seeds=(*first.seeds, replace(second.seeds[0], seed=1))))
+    items, key = make_study(*sides, systems=SYSTEMS, num_prompts=40, seed=0)
+    assert len(items) == 40
+    assert set(key.prompt_ids.values()) == {f"p{i}" for i in range(NUM_PROMPTS)}
+    assert len({(item.text_a, item.text_b) for item in items}) == 40
+    seeds = [re.findall(r" (?:one|two) (a|b) goes", item.text_a + item.text_b) for item in items]
+    assert sorted(map("".join, seeds)) == ["aa"] * 30 + ["bb"] * 10  # both sides of one seed
+    assert seeds != sorted(seeds)
+    once, _ = make_study(*sides, systems=SYSTEMS, num_prompts=30, seed=0)
+    assert not any(" b goes on" in item.text_a for item in once)
+
+
 def test_answers_come_back_as_what_was_meant(study: tuple[list[Item], Key]) -> None:
     items, key = study
     for first, wanted in ((prefers_one, (20, 0, 0)), (lambda _: NEITHER, (0, 20, 0))):
@@ -175,7 +191,7 @@ def test_empty_sheets_are_refused(study: tuple[list[Item], Key]) -> None:
 
 def test_systems_that_cannot_be_compared_are_refused() -> None:
     first = evaluation("wiki-mini", "one")
-    with pytest.raises(EvaluationError, match="must hold 31 prompts; found: 30"):
+    with pytest.raises(EvaluationError, match="must hold 31 pairs of texts; found: 30"):
         make_study(first, first, systems=SYSTEMS, num_prompts=31, seed=0)
     foreign = evaluation("eu-law-mini", "two", prompt_corpus="eu-law-mini")
     with pytest.raises(EvaluationError, match="same prompts"):

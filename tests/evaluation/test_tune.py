@@ -62,10 +62,10 @@ def test_few_documents_are_all_left_to_evaluation() -> None:
 
 
 def test_rating_is_its_formula() -> None:
-    reference = Scores(None, 90.0, 16.0, 0.0, 0.0, 0.0)
-    plain = Scores(0.9, 88.0, 50.0, 100.0, 2.5, 0.9)
+    reference = Scores(None, 90.0, 16.0, 0.0, 0.0)
+    plain = Scores(0.9, 88.0, 50.0, 3.0, 0.9)
     assert rate(plain, reference=reference, plain=plain) == pytest.approx(0.9 - log(50 / 16) - 0.04)
-    same = Scores(0.9, 90.0, 16.0, 50.0, 1.5, 0.6)
+    same = Scores(0.9, 90.0, 16.0, 1.5, 0.6)
     assert rate(same, reference=reference, plain=plain) == pytest.approx(0.9 - 0.1)
     dull = replace(same, perplexity=8.0)  # too likely is as far off as too unlikely
     wild = replace(same, perplexity=32.0)

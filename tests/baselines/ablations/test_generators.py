@@ -16,6 +16,7 @@ from cog.records import CORPUS, VOCABULARY, Decoding, Generation
 from tests.baselines.ablations.conftest import OpenSystem
 from tests.baselines.ablations.plain import GREEDY
 from tests.decoding.plain import index_table, plain_greedy
+from tests.choices import Choices, assert_same_choices, record_choices
 
 PREFIXES = ("The old mill stands", "On market days", " the river", "Bread is made from", "A")
 NUCLEUS = Decoding("nucleus", 0.95, 0, 24, 16, 0.0)
@@ -30,6 +31,12 @@ def texts(generator: CopyGenerator, decoding: Decoding) -> list[str]:
     return [each.text for each in write(generator, decoding)]
 
 
+def choices(generator: CopyGenerator, decoding: Decoding) -> list[Choices]:
+    with record_choices() as found:
+        write(generator, decoding)
+    return found
+
+
 def test_a_verified_text_differs_from_one_that_is_not(cog: CopyGenerator) -> None:
     assert texts(cog, VERIFIED) != texts(cog, NUCLEUS)  # the tests below rest on it
 
@@ -39,50 +46,50 @@ def check_greedy(generator: CopyGenerator, found: list[Generation], **plain: Any
     num_whole = 0
     for each in found:
         request = Request(each.prefix, GREEDY)
-        table = plain["table"] if "table" in plain else index_table(generator, request)
-        options = {name: value for name, value in plain.items() if name != "table"}
-        wanted = plain_greedy(generator, request, table, **options)
+        wanted = plain_greedy(generator, request, index_table(generator, request), **plain)
         assert each.text.startswith(wanted.text)
         assert each.text == wanted.text or not wanted.is_whole
         num_whole += wanted.is_whole
     assert num_whole >= 4
 
 
+@pytest.mark.parametrize("decoding", [GREEDY, NUCLEUS])
 def test_tokens_only_is_the_transformer_token_for_token(
-    open_named: OpenSystem, cog: CopyGenerator
+    open_named: OpenSystem, cog: CopyGenerator, decoding: Decoding
 ) -> None:
-    tokens = write(open_named("cog-tokens"), GREEDY)
-    check_greedy(cog, tokens, table=[])
-    requests = [Request(prefix, GREEDY) for prefix in PREFIXES]
-    check_greedy(
-        cog, TransformerGenerator(cog.model, corpus_id="village").generate(requests), table=[]
-    )
-    assert all(s.origin == VOCABULARY for each in tokens for s in each.segments)
+    requests = [Request(prefix, decoding) for prefix in PREFIXES]
+    with record_choices() as wanted:
+        TransformerGenerator(cog.model, corpus_id="village").generate(requests)
+    assert_same_choices(choices(open_named("cog-tokens"), decoding), wanted)
+    for generation in write(open_named("cog-tokens"), decoding):
+        assert [s.origin for s in generation.segments] == [VOCABULARY] * decoding.max_new_tokens
 
 
 def test_tokens_only_keeps_verification(open_named: OpenSystem, cog: CopyGenerator) -> None:
-    wanted = texts(cog, replace(VERIFIED, top_k_documents=0))
-    assert texts(open_named("cog-tokens"), VERIFIED) == wanted
+    wanted = choices(cog, replace(VERIFIED, top_k_documents=0))
+    found = choices(open_named("cog-tokens"), VERIFIED)
+    assert_same_choices(found, wanted)
+    assert all((step == 0.0).sum() > 10 for each in found for step in each.probabilities)
 
 
 @pytest.mark.parametrize("count", NUMBERS_OF_CHUNKS)
 def test_a_number_of_chunks_is_that_of_the_settings(
     open_named: OpenSystem, cog: CopyGenerator, count: int
 ) -> None:
-    found = write(open_named(f"cog-k{count}"), NUCLEUS)
-    wanted = write(cog, replace(NUCLEUS, top_k_documents=count))
-    assert [each.segments for each in found] == [each.segments for each in wanted]
-    assert {each.decoding.top_k_documents for each in found} == {count}
-    request = Request("The old mill", NUCLEUS)
-    one = score_reference(open_named(f"cog-k{count}"), request, " stands on the river.")
-    asked = replace(request, decoding=replace(NUCLEUS, top_k_documents=count))
-    assert one == score_reference(cog, asked, " stands on the river.")
+    system, asked = open_named(f"cog-k{count}"), replace(NUCLEUS, top_k_documents=count)
+    assert_same_choices(choices(system, NUCLEUS), choices(cog, asked))
+    assert {each.decoding.top_k_documents for each in write(system, NUCLEUS)} == {count}
+    found, wanted = (
+        score_reference(generator, Request("The old mill", decoding), " stands on the river.")
+        for generator, decoding in ((system, NUCLEUS), (cog, asked))
+    )
+    assert found.log_probability == pytest.approx(wanted.log_probability, rel=1e-5)
 
 
 def test_unverified_writes_what_was_chosen(open_named: OpenSystem, cog: CopyGenerator) -> None:
-    found = write(open_named("cog-unverified"), VERIFIED)
-    assert [each.text for each in found] == texts(cog, NUCLEUS)
-    assert {each.decoding.verify for each in found} == {"off"}
+    system = open_named("cog-unverified")
+    assert_same_choices(choices(system, VERIFIED), choices(cog, NUCLEUS))
+    assert {each.decoding.verify for each in write(system, VERIFIED)} == {"off"}
 
 
 def test_unsummed_equals_a_plain_loop(open_named: OpenSystem) -> None:
@@ -129,7 +136,7 @@ def test_phrases_only_copies_wherever_it_can(open_named: OpenSystem, cog: CopyGe
         copied = sum(len(s.text) for s in generation.segments if s.origin == CORPUS)
         assert copied > 0.6 * len(generation.text)
     nothing = replace(NUCLEUS, top_k_documents=0)
-    assert texts(open_named("cog-phrases"), nothing) == texts(cog, nothing)
+    assert_same_choices(choices(open_named("cog-phrases"), nothing), choices(cog, nothing))
     verified = write(open_named("cog-phrases"), replace(VERIFIED, verify_threshold=0.0008))
     origins = [segment.origin for each in verified for segment in each.segments]
     assert {CORPUS, VOCABULARY} == set(origins)  # refused copies leave the turn to the vocabulary

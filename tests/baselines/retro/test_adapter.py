@@ -22,6 +22,7 @@ from cog.errors import GenerationError, IndexMismatchError
 from cog.index.reader import PhraseIndex
 from cog.model.load import CogModel
 from cog.records import Decoding
+from tests.choices import assert_same_choices, record_choices
 
 CONFIG = RetroConfig(
     dim=16,
@@ -59,11 +60,13 @@ def test_the_last_token_of_a_chunk_is_the_first_to_see_its_neighbours(
 def test_with_gates_at_zero_it_writes_what_the_base_model_writes(
     tiny_cog_model_alone: CogModel, village_index: PhraseIndex
 ) -> None:
-    plain = TransformerGenerator(tiny_cog_model_alone, corpus_id="village").generate(REQUESTS)
-    closed = RetroGenerator(
-        tiny_cog_model_alone, village_index, adapter=make_adapter(is_open=False)
-    ).generate(REQUESTS)
-    assert [each.segments for each in closed] == [each.segments for each in plain]
+    with record_choices() as plain:
+        TransformerGenerator(tiny_cog_model_alone, corpus_id="village").generate(REQUESTS)
+    with record_choices() as closed:
+        RetroGenerator(
+            tiny_cog_model_alone, village_index, adapter=make_adapter(is_open=False)
+        ).generate(REQUESTS)
+    assert_same_choices(closed, plain)
 
 
 def test_open_gates_change_the_text_and_a_batch_is_as_each_text_alone(
@@ -71,9 +74,12 @@ def test_open_gates_change_the_text_and_a_batch_is_as_each_text_alone(
 ) -> None:
     plain = TransformerGenerator(tiny_cog_model_alone, corpus_id="village").generate(REQUESTS)
     retro = RetroGenerator(tiny_cog_model_alone, village_index, adapter=make_adapter(is_open=True))
-    together = retro.generate(REQUESTS)
-    alone = [retro.generate([request])[0] for request in REQUESTS]
-    assert [each.text for each in together] == [each.text for each in alone]
+    with record_choices() as found:
+        together = retro.generate(REQUESTS)
+    with record_choices() as wanted:
+        for request in REQUESTS:
+            retro.generate([request])
+    assert_same_choices(found, wanted)
     assert [each.text for each in together] != [each.text for each in plain]
     assert set(together[0].seconds) == {"retrieve", "gather", "decode"}
 
