@@ -88,7 +88,7 @@ def make_labels(results: Sequence[EvaluationResult], *, across: Sequence[str] = 
         labels = [f"{label} ({result.system})" for label, result in pairs]
     for name in across:
         pairs = zip(labels, results, strict=True)
-        labels = [f"{label} {getattr(result.protocol, name)}" for label, result in pairs]
+        labels = [f"{label} {result.protocol.to_json()[name]}" for label, result in pairs]
     if len(set(labels)) < len(labels):
         pairs = zip(labels, results, strict=True)
         labels = [f"{label} @{result.index[:8]}" for label, result in pairs]
@@ -282,7 +282,7 @@ def _make_row(
         corpus=result.corpus,
         prompt_corpus=result.prompt_corpus,
         system=result.system,
-        differs={name: getattr(result.protocol, name) for name in across},
+        differs={name: result.protocol.to_json()[name] for name in across},
         index=result.index,
         num_index_words=result.num_index_words,
         metric=value.name,
