@@ -1,7 +1,7 @@
 """Requests: what is asked for goes in, and is held against what the model can do."""
 
 from dataclasses import dataclass
-from math import isfinite
+from math import inf, isfinite
 
 from cog.errors import GenerationError
 from cog.model.load import CogModel
@@ -109,13 +109,8 @@ def check_request(request: Request, encoder: PrefixEncoder) -> None:
             decoding.relevance_level,
         ),
         *(
-            (
-                isfinite(value) and value >= 0,
-                f"{name} must be 0 or more",
-                value,
-            )
-            for name in _FROM_ZERO
-            if (value := getattr(decoding, name)) is not None
+            (0 <= value < inf, f"{name} must be 0 or more", value)
+            for name, value in ((name, getattr(decoding, name)) for name in _FROM_ZERO)
         ),
     ]
     for is_met, wanted, found in checks:
