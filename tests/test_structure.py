@@ -55,7 +55,7 @@ def iter_commands(command: click.Command, name: str) -> list[tuple[str, click.Co
 def test_stages_are_scripts_are_sections() -> None:
     scripts = sorted(path.stem for path in (ROOT / "workflows").glob("*.py"))
     assert scripts == STAGES
-    assert sorted(SECTIONS) == STAGES
+    assert sorted([*SECTIONS, "generate"]) == STAGES  # which is made of two records
     for name, kind in SECTIONS.items():
         assert kind.__name__ == f"{name.capitalize()}Params"
     assert {field.name for field in fields(Params)} == {*STAGES, "corpora", "model"}

@@ -101,27 +101,20 @@ def plain_greedy(  # noqa: C901 - one loop in one place
     ids = generator.prefix_ids(request)
     length, end = len(ids), len(ids) + decoding.max_new_tokens
 
-    def finish(*, is_whole: bool) -> PlainText:
-        written = splitter.decode(np.array(ids[length:], dtype=np.int32))
-        return PlainText(written.decode(errors="replace"), is_whole)
-
-    def ask(probabilities: torch.Tensor) -> float:
-        return plain_floor(probabilities, decoding.verify, decoding.verify_threshold)
-
-    while len(ids) < end:
+    is_whole, written = True, ""
+    while is_whole and len(ids) < end:
         state, logits = look(generator, ids)
         probabilities = logits.softmax(0)
-        floor = ask(probabilities)
+        floor = plain_floor(probabilities, decoding.verify, decoding.verify_threshold)
         is_far = (probabilities / max(floor, 1e-300)).log().abs() > NEAR
         is_far |= probabilities == probabilities.max()  # which stays, whatever the floor
         is_possible = (probabilities >= floor).tolist()
         queries = generator.model.prefix_encoder.phrase_queries(state)
         query = torch.cat(queries, dim=1)[0].double().numpy()
-        tail = request.prefix.encode() + splitter.decode(np.array(ids[length:], dtype=np.int32))
         weights: dict[object, float] = {}
         found: dict[object, PlainPhrase] = {}
         for number, phrase in enumerate(table):
-            if is_possible[phrase.ids[0]] and fits(tail.decode(errors="replace"), phrase.text):
+            if is_possible[phrase.ids[0]] and fits(request.prefix + written, phrase.text):
                 key, weight = key_of(number, phrase.text), math.exp(query @ phrase.vector)
                 weights[key] = weights.get(key, 0.0) + weight
                 found[key] = phrase
@@ -132,21 +125,29 @@ def plain_greedy(  # noqa: C901 - one loop in one place
                     found[("token", token)] = PlainPhrase("", [token], [], [], query)
         *_, second, best = sorted([0.0, *weights.values()])
         draft = found[max(weights, key=lambda key: weights[key])]
-        if second > best * math.exp(-NEAR) or not is_far.all():
-            return finish(is_whole=False)
-        num_accepted = 1
-        for place in range(1, min(len(draft.ids), end - len(ids))):
-            _, logits = look(generator, ids + draft.ids[:place])
-            probabilities = logits.softmax(0)
-            probability, floor = float(probabilities[draft.ids[place]]), ask(probabilities)
-            is_near = floor and abs(math.log(probability / floor)) < NEAR
-            if is_near and probability < float(probabilities.max()):
-                return finish(is_whole=False)
-            if probability < floor:
-                break
-            num_accepted += 1
-        ids = ids + draft.ids[: count_kept(draft, num_accepted)]
-    return finish(is_whole=True)
+        num_accepted = count_accepted(generator, request, ids, draft.ids[: end - len(ids)])
+        is_whole = second < best * math.exp(-NEAR) and bool(is_far.all()) and num_accepted > 0
+        if is_whole:
+            ids = ids + draft.ids[: count_kept(draft, num_accepted)]
+            written = splitter.decode(np.array(ids[length:], int)).decode(errors="replace")
+    return PlainText(written, is_whole)
+
+
+def count_accepted(
+    generator: CopyGenerator, request: Request, ids: list[int], drafted: list[int]
+) -> int:
+    """Number of drafted tokens up to one that is too unlikely; 0 where one is too near to call."""
+    rule, threshold = request.decoding.verify, request.decoding.verify_threshold
+    for place in range(1, len(drafted)):
+        probabilities = look(generator, ids + drafted[:place])[1].softmax(0)
+        probability = float(probabilities[drafted[place]])
+        floor = plain_floor(probabilities, rule, threshold)
+        if floor and abs(math.log(probability / floor)) < NEAR:
+            if probability < float(probabilities.max()):
+                return 0
+        elif probability < floor:
+            return place
+    return len(drafted)
 
 
 def look(generator: CopyGenerator, ids: list[int]) -> tuple[torch.Tensor, torch.Tensor]:

@@ -55,5 +55,6 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "all-greedy": {**RULES, "method": "greedy"},
     "all-few": {**RULES, "top_k_documents": 2, "guard_names": False},
     "limited": {"phrase_bias": 5.0, "span_words": 16, "max_verbatim_words": 4},
+    "long": {**RULES, "min_words": 5, "guard_names": False},
     "again": {**RULES, "retrieve_every": 6, "top_k_documents": 4, "guard_names": False},
 }

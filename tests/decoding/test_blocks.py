@@ -102,15 +102,16 @@ def test_names_of_far_documents_wait_until_the_text_has_them() -> None:
     pool = make_pool(lay_out([FAR]), GUARDED, similarities={0: 0.2, 1: 0.3})
     blocks = Blocks(GUARDED, text="The")
     blocks.enter(pool)
-    assert blocked(blocks) == [0, 1, 4, 7]  # beginnings of sentences, and names
+    # the document's first sentence, the beginning of another, and a name
+    assert blocked(blocks) == [0, 1, 2, 3, 4, 7]
     blocks.add_text(pool, " Ad")
     blocks.add_text(pool, "am")
-    assert blocked(blocks) == [0, 1, 4, 7]
+    assert blocked(blocks) == [0, 1, 2, 3, 4, 7]
     blocks.add_text(pool, " A")
     blocks.add_text(pool, "da")
-    assert blocked(blocks) == [0, 4]
+    assert blocked(blocks) == [0, 1, 2, 3, 4]
     blocks.enter(make_pool(lay_out([FAR]), GUARDED, similarities={0: 0.2, 1: 0.3}))
-    assert blocked(blocks) == [0, 4]
+    assert blocked(blocks) == [0, 1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("prefix", ["Ada", "of Ada.", "(Ada)"])
@@ -118,7 +119,7 @@ def test_names_of_the_prefix_are_known(prefix: str) -> None:
     pool = make_pool(lay_out([FAR]), GUARDED, similarities={0: 0.2, 1: 0.3})
     blocks = Blocks(GUARDED, text=prefix)
     blocks.enter(pool)
-    assert blocked(blocks) == [0, 4]
+    assert blocked(blocks) == [0, 1, 2, 3, 4]
 
 
 def test_a_near_document_brings_names_to_all() -> None:
@@ -126,19 +127,20 @@ def test_a_near_document_brings_names_to_all() -> None:
     pool = make_pool(lay_out([FAR, near]), GUARDED, similarities={0: 0.2, 1: 0.3, 2: 0.5})
     blocks = Blocks(GUARDED)
     blocks.enter(pool)
-    assert blocked(blocks) == [0, 4]
+    assert blocked(blocks) == [0, 1, 2, 3, 4]
     alone = make_pool(lay_out([FAR]), GUARDED, similarities={0: 0.2, 1: 0.5})
     blocks.enter(alone)  # a document is as near as its best chunk
     assert blocked(blocks) == []
 
 
-def test_every_document_begins_with_a_sentence() -> None:
-    pool = make_pool(
-        lay_out([FAR, [["bread", " the"]]]), GUARDED, similarities=dict.fromkeys(range(3), 0.0)
-    )
+def test_a_first_sentence_ends_with_its_run() -> None:
+    texts = [FAR, [["bread", " the"]], [[" the", " mist", ".", " the"]]]
+    chunks = lay_out(texts)
+    chunks.word_chars[-4:] += 9  # of a document whose beginning is not here
+    pool = make_pool(chunks, GUARDED, similarities=dict.fromkeys(range(4), 0.0))
     blocks = Blocks(GUARDED, text="Ada")
     blocks.enter(pool)
-    assert blocked(blocks) == [0, 4, 8]
+    assert blocked(blocks) == [0, 1, 2, 3, 4, 8, 9, 13]
 
 
 def test_both_rules_hold_together() -> None:
@@ -146,7 +148,7 @@ def test_both_rules_hold_together() -> None:
     pool = make_pool(lay_out([FAR]), both, similarities={0: 0.2, 1: 0.3})
     blocks = Blocks(both)
     blocks.enter(pool)
-    blocks.add_copy(pool, 2, 3)
-    assert blocked(blocks) == [0, 1, 2, 4, 7]
+    blocks.add_copy(pool, 5, 7)
+    assert blocked(blocks) == [0, 1, 2, 3, 4, 5, 6, 7]
     blocks.add_text(pool, " Ada")
-    assert blocked(blocks) == [0, 2, 4]
+    assert blocked(blocks) == [0, 1, 2, 3, 4, 5, 6]

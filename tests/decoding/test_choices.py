@@ -10,7 +10,6 @@ import torch
 from numpy.typing import NDArray
 
 from cog.decoding.choices import Choices, TextEnd, score_choices
-from cog.decoding.verbatim import count_room, count_run_words
 from cog.decoding.pool import Pool
 from cog.decoding.verbatim import count_room, count_run_words
 from cog.records import Decoding
@@ -104,6 +103,27 @@ def plain_run_words(pool: Pool, end: TextEnd) -> dict[int, int]:
     return found
 
 
+def plain_rooms(pool: Pool, end: TextEnd, *, max_words: int) -> list[int]:
+    """Words that may be copied from each word on before some place has too long a run."""
+    runs, ends = plain_run_words(pool, end), pool.run_ends.tolist()
+    hashes, rooms = pool.chunks.word_hashes.tolist(), []
+    for first in range(pool.num_words):
+        room = max_words
+        for word, count in runs.items():
+            same = 0
+            while (
+                same < max_words
+                and word + same < ends[word]
+                and first + same < pool.num_words
+                and hashes[word + same] == hashes[first + same]
+            ):
+                same += 1
+                if count + same > max_words:
+                    room = min(room, same - 1)
+        rooms.append(room)
+    return rooms
+
+
 def plain_choices(  # noqa: C901 - the definition in one place
     case: Case, pool: Pool, decoding: Decoding, end: TextEnd
 ) -> tuple[list[float], dict[tuple[int, int], float]]:
@@ -136,23 +156,7 @@ def plain_choices(  # noqa: C901 - the definition in one place
     bias = decoding.phrase_bias
     if decoding.pool_bias:
         bias -= math.log(len(spans) / BATCH_PHRASES)
-    runs, limit = plain_run_words(pool, end), decoding.max_verbatim_words
-    ends, hashes = pool.run_ends.tolist(), chunks.word_hashes.tolist()
-
-    def is_too_long(first: int, num_words: int) -> bool:
-        # with what was written, at the place itself or where the same words stand
-        found = num_words > limit
-        for word, count in runs.items():
-            same = 0
-            while (
-                same < num_words
-                and word + same < ends[word]
-                and hashes[word + same] == hashes[first + same]
-            ):
-                same += 1
-            found = found or (same > 0 and count + same > limit)
-        return found
-
+    rooms = plain_rooms(pool, end, max_words=decoding.max_verbatim_words or 99)
     written = end.tail.decode()
     start_query, end_query = (query[0].double().numpy() for query in case.queries)
     scores = {}
@@ -169,12 +173,11 @@ def plain_choices(  # noqa: C901 - the definition in one place
         of_document = [case.similarities[k] for k in range(len(LENGTHS)) if k // 2 == document]
         score += decoding.relevance_weight * (max(of_document) - decoding.relevance_level)
         score += decoding.context_weight * (agreed.get(first, 2) - 2)
-        num_words = last + 1 - first
         if (
             not fits(written, word_of(first))
             or not is_plausible(token)
             or (end.blocked is not None and end.blocked[first : last + 1].any())
-            or (limit and is_too_long(first, num_words))
+            or last + 1 - first > rooms[first]
         ):
             score = -math.inf
         scores[(first, last)] = score
@@ -209,23 +212,12 @@ def test_words_of_a_run_equal_a_plain_count(seed: int) -> None:
 def test_room_of_a_draft_equals_a_plain_count(max_words: int) -> None:
     for seed in range(18):
         case = Case(seed, PAPER)
-        runs, ends = plain_run_words(case.pool, case.end), case.pool.run_ends.tolist()
-        hashes = case.pool.chunks.word_hashes.tolist()
-        for first in range(case.pool.num_words):
-            rooms = [max_words]
-            for word, count in runs.items():
-                same = 0
-                while (
-                    word + same < ends[word]
-                    and first + same < case.pool.num_words
-                    and hashes[word + same] == hashes[first + same]
-                ):
-                    same += 1
-                    if count + same > max_words:
-                        rooms.append(same - 1)
-                        break
-            room = count_room(case.pool, first, token_ids=case.end.written_ids, max_words=max_words)
-            assert room == min(rooms)
+        rooms = plain_rooms(case.pool, case.end, max_words=max_words)
+        for first, room in enumerate(rooms):
+            found = count_room(
+                case.pool, first, token_ids=case.end.written_ids, max_words=max_words
+            )
+            assert found == room
 
 
 def pool_end(written: list[int], blocked: NDArray[np.bool_] | None = None) -> TextEnd:

@@ -65,7 +65,8 @@ def test_a_copy_is_whole_words_enough_of_them_and_one_that_says_something(
         bounds, flags = chars.tolist(), flag_words(text, chars)
         assert {segment.char_start, segment.char_end} <= set(bounds)
         first, end = bounds.index(segment.char_start), bounds.index(segment.char_end)
-        assert end - first >= generator.model.config.min_phrase_words
+        least = max(generator.model.config.min_phrase_words, generations[0].decoding.min_words)
+        assert end - first >= least
         assert flags[first] & CAN_START
         assert flags[end - 1] & CAN_END
         if min_bits:
@@ -83,7 +84,7 @@ def test_a_copy_is_whole_words_enough_of_them_and_one_that_says_something(
             )
             bits = generator.index.get_word_bits(chunks.word_hashes[inside])
             assert bits.max() >= min_bits, name
-            assert segment.information == pytest.approx(bits.sum(), rel=1e-5)
+            assert segment.information == pytest.approx(bits.sum(), abs=0.5)  # it is rounded
 
 
 def test_no_character_of_a_document_is_copied_twice(

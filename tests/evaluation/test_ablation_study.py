@@ -43,12 +43,20 @@ def test_every_ablation_is_evaluated_once_on_the_prompts_of_cog(studied: Project
     assert done.exception is None, done.output
     content = json.loads(done.stdout)
     rows = {row["system"]: row for row in content["rows"]}
-    # the protocol retrieves 16 chunks
-    assert list(rows) == ["cog", *(name for name in ABLATIONS if name != "cog-k16")]
+    # the protocol has the paper's settings and retrieves 16 chunks: what is off cannot be switched
+    # off
+    decoding = load_params(studied.params).generate.decoding
+    differing = [
+        name
+        for name, ablation in ABLATIONS.items()
+        if not ablation.settings or replace(decoding, **ablation.settings) != decoding
+    ]
+    assert {"cog-k16", "cog-no-spans", "cog-unverified"}.isdisjoint(differing)
+    assert list(rows) == ["cog", *differing]
     assert content["num_prompts"] == 2
     copied = {name: row["scores"]["copies/tokens"]["mean"] for name, row in rows.items()}
     assert copied["cog-tokens"] == 0.0
-    assert copied["cog-phrases"] == 1.0
+    assert copied["cog-phrases"] > 0.5  # all but where no room is left
     for name, row in rows.items():
         has_reference = name == "cog" or ABLATIONS[name].scores_references
         assert ("perplexity/reference" in row["scores"]) == has_reference
@@ -99,7 +107,7 @@ def test_what_cannot_be_studied_is_one_line(studied: ProjectPaths) -> None:
     studied.params.write_text(params)
     done = run(studied, *WORDS, "--system", "cog-k4")
     assert isinstance(done.exception, EvaluationError)
-    assert "cog retrieves 4 chunks too" in str(done.exception)
+    assert "cog has these settings too: cog-k4" in str(done.exception)
     assert run(studied, *WORDS, "--system", "cog-k5").exit_code == 2
     assert run(studied, "study", "ablations").exit_code == 2
 

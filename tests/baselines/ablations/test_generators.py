@@ -15,8 +15,8 @@ from cog.evaluation.metrics.segmentation_perplexity import score_reference
 from cog.records import CORPUS, VOCABULARY, Decoding, Generation
 from tests.baselines.ablations.conftest import OpenSystem
 from tests.baselines.ablations.plain import GREEDY
-from tests.decoding.plain import index_table, plain_greedy
 from tests.choices import Choices, assert_same_choices, record_choices
+from tests.decoding.plain import index_table, plain_greedy
 
 PREFIXES = ("The old mill stands", "On market days", " the river", "Bread is made from", "A")
 NUCLEUS = Decoding("nucleus", 0.95, 0, 24, 16, 0.0)

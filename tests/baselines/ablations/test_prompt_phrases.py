@@ -16,9 +16,9 @@ from cog.model.phrase_encoder import PhraseEncoder
 from cog.records import PROMPT, Decoding, Generation
 from tests.baselines.ablations.conftest import OpenSystem
 from tests.baselines.ablations.plain import GREEDY, prompt_table
+from tests.choices import assert_same_choices, record_choices
 from tests.decoding.plain import index_table, plain_greedy
 from tests.decoding.settings import RULES
-from tests.choices import assert_same_choices, record_choices
 
 PREFIXES = (
     "The miller sold his flour to the baker, and the baker said",
