@@ -49,7 +49,7 @@ def decoding_of(paths: ProjectPaths, *words: str) -> dict[str, Any]:
 def test_tuned_settings_stand_between_the_command_line_and_params(tuned: ProjectPaths) -> None:
     assert VALUES.items() <= decoding_of(tuned).items()
     assert (
-        "as tuned for this index: phrase_bias 1.5, temperature 0.9, verify absolute 0.01"
+        "as tuned for this index: verify absolute 0.01, phrase_bias 1.5, temperature 0.9"
         in run(tuned, *PREFIX).stderr
     )
     given = decoding_of(tuned, "--phrase-bias", "0", "--temperature", "1")
@@ -63,7 +63,7 @@ def test_tuned_settings_stand_between_the_command_line_and_params(tuned: Project
 
 def test_status_and_info_show_what_was_tuned(tuned: ProjectPaths) -> None:
     run(tuned, "switch", "--corpus", "village")
-    shown = "phrase_bias 1.5, temperature 0.9, verify absolute 0.01, for nucleus"
+    shown = "verify absolute 0.01, phrase_bias 1.5, temperature 0.9, for nucleus"
     wanted = VALUES | {"decoding": "nucleus", "created_at": "2026-01-01"}
     for words in (("status",), ("index", "info", "village")):
         text, content = run(tuned, *words).stdout, run(tuned, *words, "--json").stdout
