@@ -118,7 +118,7 @@ def main() -> None:
         base = get_base_folder(load_config(folder).prefix_base, model_folder=folder)
         generator.generate(requests)
         generated = peak_bytes()
-        pool = generator.pools.make_pool(generator.pools.gather(requests[0]))
+        pool = generator.pools.make_pools(requests[:1])[0][0]
         peer = load_peer(generator.model, base)
         one = compare(generator, peer, requests[:1], rounds=options.rounds)
         many = compare(generator, peer, requests, rounds=options.rounds)

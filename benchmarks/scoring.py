@@ -11,9 +11,9 @@ import numpy as np
 import torch
 
 from benchmarks.common import measure, report, say
-from cog.decoding.candidates import find_phrases
-from cog.decoding.distribution import PhraseTable
+from cog.decoding.candidates import Phrases, find_phrases
 from cog.decoding.scoring import FloatScorer, IntegerScorer, has_int8_dot_products, make_scorer
+from cog.index.quantise import StoredVectors
 from cog.index.records import GatheredChunks
 from cog.model.words import BARRED, CAN_END, CAN_START
 
@@ -51,11 +51,11 @@ def make_chunks(*, num_chunks: int, chunk_words: int, dim: int) -> GatheredChunk
     )
 
 
-def materialise(chunks: GatheredChunks, table: PhraseTable) -> torch.Tensor:
+def materialise(chunks: GatheredChunks, phrases: Phrases) -> torch.Tensor:
     """Build the paper's phrase table.
 
     :param chunks: The gathered words.
-    :param table: Their phrases.
+    :param phrases: Their phrases.
     :returns: Start and end vector of every phrase, joined. *Shape:* ``(num_phrases, 2 * dim)``
     """
     starts, ends = (
@@ -65,7 +65,9 @@ def materialise(chunks: GatheredChunks, table: PhraseTable) -> torch.Tensor:
             (chunks.end_vectors, chunks.end_scales),
         )
     )
-    return torch.cat([starts[table.first.long()], ends[table.last.long()]], dim=1)
+    firsts = phrases.begin_words[phrases.first.long()]
+    lasts = phrases.end_words[phrases.last.long()]
+    return torch.cat([starts[firsts], ends[lasts]], dim=1)
 
 
 def main() -> None:
@@ -81,33 +83,38 @@ def main() -> None:
 
     chunks = make_chunks(num_chunks=options.chunks, chunk_words=options.words, dim=options.dim)
     phrases = find_phrases(chunks, min_words=2, max_words=8)
-    table = PhraseTable.from_phrases(phrases, device=CPU)
+    begins, ends = phrases.begin_words.numpy(), phrases.end_words.numpy()
+    stored = (
+        StoredVectors(chunks.start_vectors[begins], chunks.start_scales[begins]),
+        StoredVectors(chunks.end_vectors[ends], chunks.end_scales[ends]),
+    )
     query = torch.randn(1, 2 * options.dim)
     start_query, end_query = query[:, : options.dim], query[:, options.dim :]
-    say(f"{len(phrases.first)} phrases of {len(chunks.word_flags)} words")
+    say(f"{len(phrases)} phrases of {len(chunks.word_flags)} words")
 
     def ours() -> torch.Tensor:
         start, end = scorer.score_words(start_query, end_query)
-        return table.score(start[0], end[0], phrase_bias=0.0)
+        return phrases.score(start[0], end[0])
 
     seconds = {}
-    kinds = {"float32": lambda: FloatScorer(chunks, device=CPU)}
+    kinds = {"float32": lambda: FloatScorer(*stored, device=CPU)}
     if has_int8_dot_products():
-        kinds["int8"] = lambda: IntegerScorer(chunks)
+        kinds["int8"] = lambda: IntegerScorer(*stored)
     for name, make in kinds.items():
         scorer = make()
         seconds[name] = measure(ours, repeats=options.repeats)
-    scorer = make_scorer(chunks, device=CPU)
+    scorer = make_scorer(chunks, device=CPU, begin_words=begins, end_words=ends)
     chosen = "int8" if isinstance(scorer, IntegerScorer) else "float32"
     banded = ours()
 
-    paper = materialise(chunks, table)
+    paper = materialise(chunks, phrases)
     seconds["table"] = measure(lambda: paper @ query[0], repeats=options.repeats)
     difference = float((paper @ query[0] - banded).abs().max())
 
     word_bytes = 1 if chosen == "int8" else 4
     num_words = len(chunks.word_flags)
-    ours_bytes = 2 * num_words * (options.dim * word_bytes + 4) + len(phrases.first) * 8
+    num_scored = len(begins) + len(ends)
+    ours_bytes = num_scored * (options.dim * word_bytes + 4) + len(phrases) * 8
     table_bytes = paper.numel() * 4
     report(
         {
@@ -117,7 +124,7 @@ def main() -> None:
             "scorer": chosen,
             "seconds": seconds,
             "bytes": {"ours": ours_bytes, "table": table_bytes},
-            "num_phrases": len(phrases.first),
+            "num_phrases": len(phrases),
             "num_words": num_words,
             "largest_difference": difference,
         }

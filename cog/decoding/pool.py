@@ -301,7 +301,7 @@ class PoolSource:
             run_starts=run_starts,
             run_ends=run_ends,
             tokens_before=_find_tokens_before(chunks, run_starts),
-            names=_find_names(chunks, of_words, self.model.splitter, decoding),
+            names=_find_names(chunks, of_words, run_ends, self.model.splitter, decoding),
             first_tokens=torch.from_numpy(first_tokens).to(device),
             has_space=torch.from_numpy(self._has_space[first_tokens]).to(device),
         )
@@ -366,6 +366,7 @@ def _spread(chunks: GatheredChunks, similarities: dict[int, float]) -> NDArray[n
 def _find_names(
     chunks: GatheredChunks,
     similarities: NDArray[np.float32],
+    run_ends: NDArray[np.int64],
     splitter: WordSplitter,
     decoding: Decoding,
 ) -> Names | None:
@@ -376,9 +377,9 @@ def _find_names(
     is_end = (chunks.word_flags & BARRED) != 0
     is_barred = np.ones(len(is_far), dtype=bool)
     is_barred[1:] = is_end[:-1]
-    for begin in np.flatnonzero(chunks.word_chars[:, 0] == 0):  # of a document
-        ends = np.flatnonzero(is_end[begin:])
-        is_barred[begin : begin + int(ends[0]) + 1 if len(ends) else len(is_end)] = True
+    for begin in np.flatnonzero(chunks.word_chars[:, 0] == 0).tolist():  # of a document
+        run = slice(begin, int(run_ends[begin]))
+        is_barred[run] |= np.cumsum(is_end[run]) - is_end[run] == 0  # up to the first end
     hashes = chunks.word_hashes
     of_near = np.unique(hashes[is_name & ~is_far])
     guarded = np.flatnonzero(is_name & is_far & ~is_barred & ~np.isin(hashes, of_near))

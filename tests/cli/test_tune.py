@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +9,18 @@ import pytest
 from click.testing import CliRunner, Result
 
 from cog.cli.main import cli
-from cog.decoding.tuning import USUAL_THRESHOLDS, TunedValues, Tuning, save_tuning
+from cog.decoding.tuning import USUAL_THRESHOLDS, Tuning, save_tuning
 from cog.errors import CogError
 from cog.index.manifest import load_manifest
 from cog.paths import ProjectPaths
 
 PREFIX = ("generate", "--corpus", "village", "--prefix", "The old mill", "--json")
-VALUES = TunedValues("absolute", 0.01, 1.5, 0.9)
+VALUES: dict[str, Any] = {
+    "verify": "absolute",
+    "verify_threshold": 0.01,
+    "phrase_bias": 1.5,
+    "temperature": 0.9,
+}
 
 
 @pytest.fixture
@@ -43,8 +47,11 @@ def decoding_of(paths: ProjectPaths, *words: str) -> dict[str, Any]:
 
 
 def test_tuned_settings_stand_between_the_command_line_and_params(tuned: ProjectPaths) -> None:
-    assert asdict(VALUES).items() <= decoding_of(tuned).items()
-    assert "as tuned for this index: verify absolute 0.01" in run(tuned, *PREFIX).stderr
+    assert VALUES.items() <= decoding_of(tuned).items()
+    assert (
+        "as tuned for this index: phrase_bias 1.5, temperature 0.9, verify absolute 0.01"
+        in run(tuned, *PREFIX).stderr
+    )
     given = decoding_of(tuned, "--phrase-bias", "0", "--temperature", "1")
     assert (given["verify"], given["phrase_bias"], given["temperature"]) == ("absolute", 0.0, 1.0)
     plain = decoding_of(tuned, "--untuned")
@@ -56,8 +63,8 @@ def test_tuned_settings_stand_between_the_command_line_and_params(tuned: Project
 
 def test_status_and_info_show_what_was_tuned(tuned: ProjectPaths) -> None:
     run(tuned, "switch", "--corpus", "village")
-    shown = "verify absolute 0.01, phrase_bias 1.5, temperature 0.9, for nucleus"
-    wanted = asdict(VALUES) | {"decoding": "nucleus", "created_at": "2026-01-01"}
+    shown = "phrase_bias 1.5, temperature 0.9, verify absolute 0.01, for nucleus"
+    wanted = VALUES | {"decoding": "nucleus", "created_at": "2026-01-01"}
     for words in (("status",), ("index", "info", "village")):
         text, content = run(tuned, *words).stdout, run(tuned, *words, "--json").stdout
         assert any(line.split(maxsplit=1) == ["tuned", shown] for line in text.splitlines())
@@ -101,7 +108,7 @@ def test_evaluation_says_and_digests_what_was_used(tuned: ProjectPaths) -> None:
     first, second = run(tuned, *words), run(tuned, *words, "--untuned")
     assert "as tuned for this index" in first.stderr
     one, two = json.loads(first.stdout), json.loads(second.stdout)
-    assert asdict(VALUES).items() <= one["protocol_fields"].items()
+    assert VALUES.items() <= one["protocol_fields"].items()
     assert two["protocol_fields"]["verify"] == "off"
     assert one["protocol"] != two["protocol"]
     refused = run(tuned, *words, "--protocol", "paper-iclr2023", "--temperature", "0.5")

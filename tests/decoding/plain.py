@@ -80,7 +80,7 @@ def index_table(generator: CopyGenerator, request: Request) -> list[PlainPhrase]
     return make_table(chunks, lambda ordinal: documents[ordinal].text)
 
 
-def plain_greedy(
+def plain_greedy(  # noqa: C901 - one loop in one place
     generator: CopyGenerator,
     request: Request,
     table: Sequence[PlainPhrase],

@@ -10,8 +10,8 @@ import torch
 from numpy.typing import NDArray
 
 from cog.decoding.choices import Choices, TextEnd, score_choices
-from cog.decoding.verbatim import count_room, count_run_words
 from cog.decoding.pool import Pool
+from cog.decoding.verbatim import count_room, count_run_words
 from cog.records import Decoding
 from tests.decoding.plain import fits, plain_floor
 from tests.decoding.synthetic import (
@@ -103,7 +103,7 @@ def plain_run_words(pool: Pool, end: TextEnd) -> dict[int, int]:
     return found
 
 
-def plain_choices(
+def plain_choices(  # noqa: C901 - the definition in one place
     case: Case, pool: Pool, decoding: Decoding, end: TextEnd
 ) -> tuple[list[float], dict[tuple[int, int], float]]:
     """Scores of tokens, and of phrases by first and last word."""

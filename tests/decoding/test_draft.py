@@ -36,20 +36,28 @@ def pool() -> Pool:
 def test_drafts_end_with_the_run_or_before_a_barred_word(
     pool: Pool, word: int, max_words: int, end: int
 ) -> None:
-    assert find_draft_end(pool, word, max_words=max_words, blocked=None) == end
+    assert find_draft_end(pool, word, max_words=max_words, blocked=None, is_near=False) == end
+
+
+def test_drafts_of_near_documents_go_on_over_the_end_of_a_sentence(pool: Pool) -> None:
+    assert find_draft_end(pool, 8, max_words=20, blocked=None, is_near=True) == 12
+    assert find_draft_end(pool, 8, max_words=3, blocked=None, is_near=True) == 11
+    blocked = np.zeros(pool.num_words, dtype=bool)
+    blocked[11] = True
+    assert find_draft_end(pool, 8, max_words=20, blocked=blocked, is_near=True) == 11
 
 
 def test_drafts_end_before_a_blocked_word(pool: Pool) -> None:
     blocked = np.zeros(pool.num_words, dtype=bool)
     blocked[[3, 12]] = True
     for word, end in ((1, 3), (3, 3), (4, 10), (12, 12), (13, 14)):
-        assert find_draft_end(pool, word, max_words=20, blocked=blocked) == end
+        assert find_draft_end(pool, word, max_words=20, blocked=blocked, is_near=False) == end
 
 
 def test_chunks_that_do_not_touch_are_no_run() -> None:
     apart = make_pool(lay_out([[FIRST, SECOND]], gap=1))
-    assert find_draft_end(apart, 6, max_words=20, blocked=None) == 8
-    assert find_draft_end(apart, 8, max_words=20, blocked=None) == 8
+    assert find_draft_end(apart, 6, max_words=20, blocked=None, is_near=False) == 8
+    assert find_draft_end(apart, 8, max_words=20, blocked=None, is_near=False) == 8
 
 
 @pytest.mark.parametrize("max_tokens", range(1, 14))

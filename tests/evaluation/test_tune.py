@@ -6,13 +6,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from math import log
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cog.corpus.documents import load_prompts
 from cog.decoding.generator import CopyGenerator
 from cog.decoding.tuning import (
-    TunedValues,
     Tuning,
     apply_tuning,
     load_tuning,
@@ -21,7 +21,7 @@ from cog.decoding.tuning import (
 )
 from cog.errors import EvaluationError, GenerationError
 from cog.evaluation import tune as tuning_module
-from cog.evaluation.tune import Tuned, tune
+from cog.evaluation.tune import TUNED, Tuned, tune
 from cog.evaluation.tune_objective import Scores, rate
 from cog.evaluation.tune_split import EVALUATION, TUNING, take_part
 from cog.index.project import build_corpus_index
@@ -31,6 +31,15 @@ from cog.progress import SilentProgress
 from cog.records import Prompt
 from tests.built_project import build_corpus
 from tests.tiny_project import VILLAGE_CARD, make_project, write_yaml
+
+SEARCH = (
+    ({"phrase_bias": 2.0},),
+    (
+        {"verify": "absolute", "verify_threshold": 0.005},
+        {"verify": "relative", "verify_threshold": 1.0},
+    ),
+    ({"relevance_weight": 5.0},),
+)
 
 
 def prompts_of(num_documents: int) -> list[Prompt]:
@@ -82,9 +91,8 @@ def town(built_town: ProjectPaths, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     """A copy that the test may change, and a short list of tries."""
     shutil.copytree(built_town.root, tmp_path / "town")
     monkeypatch.setattr("cog.evaluation.tune_split.MIN_DOCUMENTS", 4)
-    monkeypatch.setattr(tuning_module, "RULES", (("absolute", 0.005), ("relative", 1.0)))
-    monkeypatch.setattr(tuning_module, "BIASES", (2.0,))
-    monkeypatch.setattr(tuning_module, "TEMPERATURES", (0.7,))
+    monkeypatch.setattr(tuning_module, "SEARCH", SEARCH)
+    monkeypatch.setattr(tuning_module, "TEMPERATURES", ({"temperature": 0.7},))
     return ProjectPaths(tmp_path / "town")
 
 
@@ -104,19 +112,28 @@ def test_best_trial_is_kept_and_is_the_default_from_then_on(
     town: ProjectPaths, params: Params
 ) -> None:
     found = search(town, params)
-    assert [trial.values.phrase_bias for trial in found.trials[:2]] == [0.0, 2.0]
-    assert [trial.values.verify for trial in found.trials[2:4]] == ["absolute", "relative"]
-    assert len(found.trials) == 5
+    # each in turn with the best of those before, the settings of params.yaml first
+    first, *others = found.trials
+    decoding = params.generate.decoding
+    assert first.values == {name: getattr(decoding, name) for name in TUNED}
+    best, changes = first, [*SEARCH, ({"temperature": 0.7},)]
+    assert len(others) == sum(map(len, changes)) == 5
+    for some in changes:
+        tried, others = others[: len(some)], others[len(some) :]
+        assert [each.values for each in tried] == [best.values | change for change in some]
+        best = max([best, *tried], key=lambda trial: trial.rating)
+    assert best == found.best
     assert found.best.rating == max(trial.rating for trial in found.trials)
     corpus_paths = town.corpus("village")
     kept = load_tuning(corpus_paths)
     assert kept is not None
     assert kept.values == found.best.values
     assert (kept.index, kept.method) == (found.tuning.index, "nucleus")
-    assert len(kept.record["trials"]) == 5
-    settings, word = apply_tuning(params.generate, corpus_paths, method="nucleus", active=None)
-    assert settings.verify == found.best.values.verify
-    assert settings.phrase_bias == found.best.values.phrase_bias
+    assert len(kept.record["trials"]) == 6
+    settings, word = apply_tuning(
+        params.generate.decoding, corpus_paths, method="nucleus", active=None
+    )
+    assert settings == replace(decoding, **found.best.values)
     assert "as tuned for this index" in word
     evaluated = {p.prompt_id for p in take_part(load_prompts(corpus_paths.prompts), EVALUATION)}
     texts = corpus_paths.evaluations.glob("*/seed-0.jsonl")
@@ -159,19 +176,23 @@ def test_tuning_of_another_index_or_method_is_left_out_with_a_word(
 ) -> None:
     search(town, params, "greedy")
     corpus_paths = town.corpus("village")
-    settings, word = apply_tuning(params.generate, corpus_paths, method="nucleus", active=None)
-    assert settings == params.generate
+    settings, word = apply_tuning(
+        params.generate.decoding, corpus_paths, method="nucleus", active=None
+    )
+    assert settings == params.generate.decoding
     assert "decoding greedy, not nucleus: left out" in word
     changed = replace(params, index=replace(params.index, vector_dtype="float16"))
     build_corpus_index(town, "village", params=changed, progress=SilentProgress())
-    settings, word = apply_tuning(params.generate, corpus_paths, method="greedy", active=None)
-    assert settings == params.generate
+    settings, word = apply_tuning(
+        params.generate.decoding, corpus_paths, method="greedy", active=None
+    )
+    assert settings == params.generate.decoding
     assert "is of index" in word
     assert "cog tune --corpus village" in word
     assert remove_tuning(corpus_paths)
     assert not remove_tuning(corpus_paths)
-    plain = apply_tuning(params.generate, corpus_paths, method="greedy", active=None)
-    assert plain == (params.generate, "")
+    plain = apply_tuning(params.generate.decoding, corpus_paths, method="greedy", active=None)
+    assert plain == (params.generate.decoding, "")
 
 
 @pytest.mark.parametrize(
@@ -183,7 +204,7 @@ def test_damaged_tuning_is_one_line(
     corpus_paths = own_village.corpus("village")
     corpus_paths.tuning.write_text(content)
     with pytest.raises(GenerationError, match="next: cog tune --corpus village --reset"):
-        apply_tuning(params.generate, corpus_paths, method="nucleus", active=None)
+        apply_tuning(params.generate.decoding, corpus_paths, method="nucleus", active=None)
 
 
 @pytest.mark.parametrize(
@@ -193,6 +214,7 @@ def test_damaged_tuning_is_one_line(
         ("verify_threshold", "0.1"),
         ("phrase_bias", True),
         ("temperature", float("nan")),
+        ("top_k_documents", 2.5),
         ("index", None),
         ("method", 3),
         ("record", []),
@@ -202,14 +224,20 @@ def test_tuning_with_a_wrong_value_names_it(
     own_village: ProjectPaths, params: Params, name: str, value: object
 ) -> None:
     corpus_paths = own_village.corpus("village")
-    values = TunedValues("absolute", 0.001, 0, 1.0)
+    values: dict[str, Any] = {
+        "verify": "absolute",
+        "verify_threshold": 0.001,
+        "phrase_bias": 0,
+        "temperature": 1.0,
+        "top_k_documents": 64,
+    }
     save_tuning(corpus_paths, Tuning(values, "i", "m", "nucleus", "2026-01-01", {}))
     assert load_tuning(corpus_paths) is not None
     content = json.loads(corpus_paths.tuning.read_text(encoding="utf-8"))
     (content["values"] if name in content["values"] else content)[name] = value
     corpus_paths.tuning.write_text(json.dumps(content), encoding="utf-8")
     with pytest.raises(GenerationError, match=f"found: ValueError: {name} is .*--reset"):
-        apply_tuning(params.generate, corpus_paths, method="nucleus", active=None)
+        apply_tuning(params.generate.decoding, corpus_paths, method="nucleus", active=None)
 
 
 def test_corpus_with_too_few_held_out_documents_is_said(

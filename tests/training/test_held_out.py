@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from cog.decoding.candidates import find_phrases
-from cog.decoding.distribution import PhraseTable, next_choice
+from cog.decoding.distribution import next_choice
 from cog.index.records import GatheredChunks
 from cog.model.load import CogModel, IndexModel, load_index_model, load_model
 from cog.paths import get_cache_folder
@@ -96,16 +96,15 @@ def measure_loaded(
         phrases = find_phrases(
             others, min_words=config.min_phrase_words, max_words=config.max_phrase_words
         )
-        table = PhraseTable.from_phrases(phrases, device=CPU)
+        begins, ends = phrases.begin_words.numpy(), phrases.end_words.numpy()
         start, end = encoder.phrase_queries(states)
         for query in np.flatnonzero(batch.query_chunks == chunk):
             at = int(batch.query_positions[query])
-            scores = table.score(
-                torch.from_numpy(others.start_vectors) @ start[at],
-                torch.from_numpy(others.end_vectors) @ end[at],
-                phrase_bias=0.0,
+            scores = phrases.score(
+                torch.from_numpy(others.start_vectors[begins]) @ start[at],
+                torch.from_numpy(others.end_vectors[ends]) @ end[at],
             )
-            choice = next_choice(logits[at], scores, table)
+            choice = next_choice(logits[at], scores, phrases)
             label = int(batch.gold_tokens[query])
             if batch.is_phrase[query]:
                 span = int(batch.positive_spans[batch.positive_offsets[query]])
@@ -122,8 +121,8 @@ def measure_loaded(
 def find_text(phrases, word: int, k: int, batch, chunk: int) -> int:  # noqa: ANN001
     """Number of the text of a span, among phrases of all chunks but one."""
     first = int((batch.word_chunks[:word] != chunk).sum())
-    wanted = (phrases.first == first) & (phrases.last == first + k + 1)
-    (phrase,) = np.flatnonzero(wanted)
+    spans = [phrases.span(phrase) for phrase in range(len(phrases))]
+    phrase = spans.index((first, first + k + 1))
     texts = range(phrases.num_texts)
     return next(text for text in texts if phrase in phrases.occurrences(text))
 

@@ -1,13 +1,13 @@
 """CoG's own perplexity against the enumeration of every segmentation, and as a distribution."""
 
 import math
-import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 
+from cog.decoding.choices import TextEnd, score_choices
 from cog.decoding.generator import CopyGenerator
 from cog.decoding.pool import Pool
 from cog.decoding.request import Request
@@ -23,6 +23,8 @@ from cog.evaluation.metrics.segmentation_perplexity import (
 from cog.params import load_params
 from cog.paths import ProjectPaths
 from cog.records import Decoding
+from tests.decoding.plain import fits, look
+from tests.decoding.settings import RULES
 from tests.decoding.synthetic import plain_phrases
 
 DECODING = Decoding("nucleus", 0.95, 0, 16, 16, 2.0)  # a bias, so that phrases weigh
@@ -44,23 +46,22 @@ def generator(village: ProjectPaths) -> Iterator[CopyGenerator]:
 
 @pytest.fixture(scope="module")
 def pool(generator: CopyGenerator) -> Pool:
-    return generator.pools.make_pool(generator.pools.gather(REQUEST))
+    return generator.pools.make_pools([REQUEST])[0][0]
 
 
-def choices_at(
-    generator: CopyGenerator, pool: Pool, before: list[int]
-) -> list[tuple[list[int], float]]:
+Spelled = list[tuple[list[int], float]]
+
+
+def choices_at(generator: CopyGenerator, pool: Pool, before: list[int]) -> Spelled:
     """Every choice after some tokens, with its probability: the definition, no cache."""
-    encoder, chunks = generator.model.prefix_encoder, pool.chunks
-    ids = generator.prefix_ids(REQUEST) + before
-    state = encoder.append_last(encoder.new_cache(batch=1, capacity=8), [ids])
-    logits = encoder.token_logits(state)[0].double()
-    logits[torch.from_numpy(generator.model.splitter.special_token_ids)] = -math.inf
-    start, end = (query[0].double().numpy() for query in encoder.phrase_queries(state))
+    chunks, config = pool.chunks, generator.model.config
+    state, logits = look(generator, generator.prefix_ids(REQUEST) + before)
+    start, end = (
+        query[0].double().numpy() for query in generator.model.prefix_encoder.phrase_queries(state)
+    )
     weighed = [([i], math.exp(x)) for i, x in enumerate(logits.tolist())]
-    config, spell = generator.model.config, generator.model.splitter.decode
+    spell = generator.model.splitter.decode
     written = REQUEST.prefix.encode() + spell(np.array(before, dtype=np.int32))
-    is_open = not re.search(r"[\w.,;:!?)\]}%]$", written.decode(errors="replace"))
     for first, last in plain_phrases(
         chunks, min_words=config.min_phrase_words, max_words=config.max_phrase_words
     ):
@@ -68,17 +69,42 @@ def choices_at(
         score += float(start @ (chunks.start_vectors[first] * float(chunks.start_scales[first])))
         score += float(end @ (chunks.end_vectors[last] * float(chunks.end_scales[last])))
         span = slice(chunks.word_tokens[first, 0], chunks.word_tokens[last, 1])
-        if is_open or spell(chunks.token_ids[span])[:1] == b" ":  # else words would be glued
+        phrase = spell(chunks.token_ids[span]).decode(errors="replace")
+        if fits(written.decode(errors="replace"), phrase):
             weighed.append((chunks.token_ids[span].tolist(), math.exp(score)))
+    return share(weighed)
+
+
+def scored_choices_at(
+    generator: CopyGenerator, pool: Pool, before: list[int], decoding: Decoding
+) -> Spelled:
+    """The same as decoding scores them, with all that it adds."""
+    ids = generator.prefix_ids(REQUEST) + before
+    state, logits = look(generator, ids)
+    start, end = pool.scorer.score_words(*generator.model.prefix_encoder.phrase_queries(state))
+    tail = (REQUEST.prefix.encode() + generator.model.splitter.decode(np.array(before, int)))[-4:]
+    choices = score_choices(
+        pool,
+        logits.float(),
+        (start[0], end[0]),
+        end=TextEnd(ids, len(before), tail),
+        decoding=decoding,
+        batch_phrases=generator.model.config.batch_phrases,
+    )
+    weighed = [([i], math.exp(x)) for i, x in enumerate(choices.token_logits.tolist())]
+    for phrase, score in enumerate(choices.phrase_scores.tolist()):
+        words = pool.chunks.word_tokens[list(pool.phrases.span(phrase))]
+        weighed.append((pool.chunks.token_ids[words[0, 0] : words[1, 1]].tolist(), math.exp(score)))
+    return share(weighed)
+
+
+def share(weighed: Spelled) -> Spelled:
     total = sum(weight for _, weight in weighed)
     return [(spelled, weight / total) for spelled, weight in weighed]
 
 
-def enumerate_segmentations(
-    generator: CopyGenerator, pool: Pool, ids: list[int]
-) -> tuple[float, int]:
+def enumerate_segmentations(tables: list[Spelled], ids: list[int]) -> tuple[float, int]:
     """Sum of the probabilities of all segmentations, by recursion, and how many there are."""
-    tables = [choices_at(generator, pool, ids[:k]) for k in range(len(ids))]
 
     def walk(position: int) -> tuple[float, int]:
         if position >= len(ids):
@@ -86,7 +112,7 @@ def enumerate_segmentations(
         total, count = 0.0, 0
         for spelled, probability in tables[position]:
             rest = ids[position:]
-            if spelled[: len(rest)] == rest[: len(spelled)]:
+            if probability > 0.0 and spelled[: len(rest)] == rest[: len(spelled)]:
                 below, num_below = walk(position + len(spelled))
                 total += probability * below
                 count += num_below
@@ -95,16 +121,39 @@ def enumerate_segmentations(
     return walk(0)
 
 
+def text_of(pool: Pool, chunk: int) -> list[int]:
+    """Tokens of a chunk that may be copied, so that many phrases fit."""
+    words = pool.chunks.word_tokens[pool.chunks.word_offsets[chunk] + 2 :]
+    ids: list[int] = pool.chunks.token_ids[words[0, 0] :][:14].tolist()
+    return ids
+
+
 @pytest.mark.parametrize("chunk", [0, 1, 2, 3])
 def test_equals_brute_force_enumeration(generator: CopyGenerator, pool: Pool, chunk: int) -> None:
-    # tokens of a chunk that may be copied, so that many phrases fit
-    words = pool.chunks.word_tokens[pool.chunks.word_offsets[chunk] + 2 :]
-    ids = pool.chunks.token_ids[words[0, 0] :][:14].tolist()
-    wanted, num_segmentations = enumerate_segmentations(generator, pool, ids)
+    ids = text_of(pool, chunk)
+    tables = [choices_at(generator, pool, ids[:k]) for k in range(len(ids))]
+    wanted, num_segmentations = enumerate_segmentations(tables, ids)
     found = score_token_ids(generator, REQUEST, np.array(ids, dtype=np.int32), pool=pool)
     assert num_segmentations > 8
     assert found.log_probability == pytest.approx(math.log(wanted), abs=1e-4)
     assert found.num_tokens == len(ids)
+
+
+def test_equals_enumeration_with_all_that_is_added(generator: CopyGenerator) -> None:
+    added = {name: value for name, value in RULES.items() if name not in ("verify", "min_bits")}
+    decoding = replace(DECODING, **added)
+    request = replace(REQUEST, decoding=decoding)
+    (pool,), _ = generator.pools.make_pools([request])
+    for chunk in range(4):
+        ids = text_of(pool, chunk)
+        tables = [scored_choices_at(generator, pool, ids[:k], decoding) for k in range(len(ids))]
+        wanted, num_segmentations = enumerate_segmentations(tables, ids)
+        found = score_token_ids(generator, request, np.array(ids, dtype=np.int32), pool=pool)
+        assert num_segmentations > 4
+        assert found.log_probability == pytest.approx(math.log(wanted), abs=1e-3)
+        plain = score_token_ids(generator, REQUEST, np.array(ids, dtype=np.int32), pool=pool)
+        assert found.log_probability != plain.log_probability
+        assert found.token_log_probability == pytest.approx(plain.token_log_probability, abs=1e-6)
 
 
 def test_probabilities_of_all_continuations_of_a_length_add_up(
