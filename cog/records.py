@@ -166,8 +166,7 @@ class Decoding:
     :param span_words: Number of words that a draft goes on at its source, at most.
     :param span_ratio: Share of the best token's probability that a token after the chosen phrase
         must have, 0 to 1.
-    :param min_bits: Information that a phrase's most informative word must have, in bits.
-    :param min_words: Number of words of a copy, at least; 0 for that of the model's phrases.
+    :param min_bits: Information of a copy, at least: the sum over its words, in bits.
     :param copy_once: Whether a word of a document, or a passage that stands in several, is copied
         into a text once at most.
     :param relevance_weight: Weight of a document's similarity to the prompt, less
@@ -198,7 +197,6 @@ class Decoding:
     span_words: int = 0
     span_ratio: float = 0.0
     min_bits: float = 0.0
-    min_words: int = 0
     copy_once: bool = False
     relevance_weight: float = 0.0
     relevance_level: float = 0.0

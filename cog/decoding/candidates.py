@@ -100,7 +100,8 @@ def find_phrases(
     *,
     min_words: int,
     max_words: int,
-    is_informative: NDArray[np.bool_] | None = None,
+    word_bits: NDArray[np.float32] | None = None,
+    min_bits: float = 0.0,
     is_summed: bool = True,
     device: torch.device | None = None,
 ) -> Phrases:
@@ -113,8 +114,9 @@ def find_phrases(
     :param chunks: The gathered words.
     :param min_words: Number of words of a phrase, at least.
     :param max_words: Number of words of a phrase, at most.
-    :param is_informative: Words of which a phrase needs one; None if it needs none. *Shape:*
+    :param word_bits: Information of each word; None where it does not count. *Shape:*
         ``(num_words,)``
+    :param min_bits: Information of a phrase, the sum over its words, at least.
     :param is_summed: Whether phrases of one text are grouped; else each counts as a text of its
         own.
     :param device: Where the phrases are scored; None for the CPU.
@@ -124,8 +126,8 @@ def find_phrases(
     starts = np.flatnonzero(((flags & CAN_START) != 0) & ((flags & BARRED) == 0))
     stops = _next_stop(chunks)[starts]
     ends_phrase = (flags & CAN_END) != 0
-    needed = np.ones(len(flags), bool) if is_informative is None else is_informative
-    informative_before = np.concatenate([[0], np.cumsum(needed)])
+    bits = np.zeros(len(flags)) if word_bits is None else word_bits.astype(np.float64)
+    bits_before = np.concatenate([[0.0], np.cumsum(bits)])
     hashes = chunks.word_hashes * HASH_BASE ^ (chunks.word_hashes >> np.uint64(29))
     keys = np.zeros(len(starts), dtype=np.uint64)
     nothing = np.zeros(0, dtype=np.int64)
@@ -136,7 +138,9 @@ def find_phrases(
         starts, stops, last = starts[inside], stops[inside], last[inside]
         keys = keys[inside] * HASH_BASE + hashes[last]
         if num_words >= min_words:
-            kept = ends_phrase[last] & (informative_before[last + 1] > informative_before[starts])
+            kept = ends_phrase[last]
+            if word_bits is not None:
+                kept = kept & (bits_before[last + 1] - bits_before[starts] >= min_bits)
             found.append((starts[kept], last[kept], keys[kept]))
     firsts, lasts, all_keys = (np.concatenate(parts) for parts in zip(*found, strict=True))
     order, repeated_text = _group(all_keys) if is_summed else (slice(None), nothing)

@@ -139,14 +139,14 @@ def keep_draft(
     """Say what is written of a draft.
 
     A copy is whole words, the last of which may end a phrase; unless it goes on with the last copy,
-    it has ``min_words`` words, one of which has ``min_bits``. What is less is no copy: its tokens
+    it has ``min_words`` words and ``min_bits`` of information. What is less is no copy: its tokens
     are written all the same, as tokens of the vocabulary are.
 
     :param draft: The draft.
     :param num_accepted: Number of its first tokens that verification accepts, at least one.
     :param pool: What it was drafted from.
     :param min_words: Number of words of a copy, at least.
-    :param min_bits: Information of its most informative word, at least.
+    :param min_bits: Information of its words, at least.
     :returns: What is kept, at least one token.
     """
     num_words = sum(end <= num_accepted for end in draft.word_ends) if draft.is_copy else 0
@@ -155,7 +155,7 @@ def keep_draft(
     num_copied = int(can_end[-1]) + 1 if len(can_end) else 0
     if num_copied and not draft.goes_on:
         bits = pool.word_bits[draft.first_word : draft.first_word + num_copied]
-        if num_copied < min_words or bits.max() < min_bits:
+        if num_copied < min_words or bits.sum(dtype=np.float64) < min_bits:
             num_copied = 0
     if num_copied:
         return Kept(draft.word_ends[num_copied - 1], num_copied)

@@ -274,20 +274,15 @@ class PoolSource:
         word_bits = self.index.get_word_bits(chunks.word_hashes)
         phrases = find_phrases(
             chunks,
-            min_words=max(config.min_phrase_words, decoding.min_words),
+            min_words=config.min_phrase_words,
             max_words=config.max_phrase_words,
-            is_informative=word_bits >= decoding.min_bits if decoding.min_bits else None,
+            word_bits=word_bits if decoding.min_bits else None,
+            min_bits=decoding.min_bits,
             is_summed=self.is_summed,
             device=device,
         )
-        if decoding.min_bits and len(chunks.chunk_ids) and not len(phrases):
-            highest = float(word_bits.max(initial=0.0))
-            if highest < decoding.min_bits:
-                raise GenerationError(
-                    f"min_bits must leave a phrase: {highest:.1f} at most here",
-                    found=f"{decoding.min_bits:g}",
-                    run="lower generate.min_bits in params.yaml, or pass --set min_bits=8",
-                )
+        if decoding.min_bits and len(word_bits) and not len(phrases):
+            self._check_bits(chunks, word_bits, decoding)
         begin_words, end_words = phrases.begin_words.cpu().numpy(), phrases.end_words.cpu().numpy()
         first_tokens = chunks.token_ids[chunks.word_tokens[begin_words, 0]].astype(np.int64)
         run_starts, run_ends = _find_runs(chunks)
@@ -301,10 +296,29 @@ class PoolSource:
             run_starts=run_starts,
             run_ends=run_ends,
             tokens_before=_find_tokens_before(chunks, run_starts),
-            names=_find_names(chunks, run_ends, of_words, self.model.splitter, decoding),
+            names=_find_names(chunks, of_words, run_ends, self.model.splitter, decoding),
             first_tokens=torch.from_numpy(first_tokens).to(device),
             has_space=torch.from_numpy(self._has_space[first_tokens]).to(device),
         )
+
+    def _check_bits(
+        self, chunks: GatheredChunks, word_bits: NDArray[np.float32], decoding: Decoding
+    ) -> None:
+        # nothing is left: because min_bits is too high, or because there is no phrase at all
+        config = self.model.config
+        phrases = find_phrases(
+            chunks, min_words=config.min_phrase_words, max_words=config.max_phrase_words
+        )
+        if len(phrases):
+            before = np.concatenate([[0.0], np.cumsum(word_bits.astype(np.float64))])
+            firsts = phrases.begin_words[phrases.first].numpy()
+            lasts = phrases.end_words[phrases.last].numpy()
+            raise GenerationError(
+                "min_bits must leave a phrase of those retrieved: the most informative has "
+                f"{(before[lasts + 1] - before[firsts]).max():.1f} bits",
+                found=f"{decoding.min_bits:g}",
+                run="lower generate.min_bits in params.yaml, or pass --set min_bits=30",
+            )
 
 
 def _sort_chunks(chunks: GatheredChunks) -> GatheredChunks:
@@ -365,8 +379,8 @@ def _spread(chunks: GatheredChunks, similarities: dict[int, float]) -> NDArray[n
 
 def _find_names(
     chunks: GatheredChunks,
-    run_ends: NDArray[np.int64],
     similarities: NDArray[np.float32],
+    run_ends: NDArray[np.int64],
     splitter: WordSplitter,
     decoding: Decoding,
 ) -> Names | None:
@@ -377,10 +391,9 @@ def _find_names(
     is_end = (chunks.word_flags & BARRED) != 0
     is_barred = np.ones(len(is_far), dtype=bool)
     is_barred[1:] = is_end[:-1]
-    for begin in np.flatnonzero(chunks.word_chars[:, 0] == 0):  # of a document
-        of_run = slice(begin, run_ends[begin])
-        ends = np.flatnonzero(is_end[of_run])
-        is_barred[begin : begin + int(ends[0]) + 1 if len(ends) else of_run.stop] = True
+    for begin in np.flatnonzero(chunks.word_chars[:, 0] == 0).tolist():  # of a document
+        run = slice(begin, int(run_ends[begin]))
+        is_barred[run] |= np.cumsum(is_end[run]) - is_end[run] == 0  # up to the first end
     hashes = chunks.word_hashes
     of_near = np.unique(hashes[is_name & ~is_far])
     guarded = np.flatnonzero(is_name & is_far & ~is_barred & ~np.isin(hashes, of_near))

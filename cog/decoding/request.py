@@ -14,7 +14,6 @@ _FROM_ZERO = (
     "max_verbatim_words",
     "span_words",
     "min_bits",
-    "min_words",
     "relevance_weight",
     "first_token_weight",
     "context_weight",

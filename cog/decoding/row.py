@@ -213,7 +213,7 @@ class Row:
             draft,
             num_accepted,
             pool=self.pool,
-            min_words=max(min_words, self.request.decoding.min_words),
+            min_words=min_words,
             min_bits=self.request.decoding.min_bits,
         )
         token_ids = list(draft.token_ids[: kept.num_tokens])

@@ -19,7 +19,7 @@ RULES: dict[str, Any] = {  # all that the paper does not have, weak enough for a
     "verify_threshold": 0.0003,
     "span_words": 16,
     "span_ratio": 0.001,
-    "min_bits": 5.0,
+    "min_bits": 20.0,
     "copy_once": True,
     "relevance_weight": 5.0,
     "relevance_level": 0.5,
@@ -55,6 +55,5 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "all-greedy": {**RULES, "method": "greedy"},
     "all-few": {**RULES, "top_k_documents": 2, "guard_names": False},
     "limited": {"phrase_bias": 5.0, "span_words": 16, "max_verbatim_words": 4},
-    "long": {**RULES, "min_words": 5, "guard_names": False},
     "again": {**RULES, "retrieve_every": 6, "top_k_documents": 4, "guard_names": False},
 }

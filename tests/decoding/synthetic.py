@@ -130,7 +130,8 @@ def plain_phrases(
     *,
     min_words: int,
     max_words: int,
-    is_informative: NDArray[np.bool_] | None = None,
+    word_bits: NDArray[np.float32] | None = None,
+    min_bits: float = 0.0,
 ) -> list[tuple[int, int]]:
     """First and last word of every admissible phrase, by the definition."""
     found = []
@@ -143,7 +144,7 @@ def plain_phrases(
                     (inside & BARRED).any()
                     or not flags[first] & CAN_START
                     or not flags[last] & CAN_END
-                    or (is_informative is not None and not is_informative[first : last + 1].any())
+                    or (word_bits is not None and word_bits[first : last + 1].sum() < min_bits)
                 ):
                     continue
                 found.append((int(first), int(last)))

@@ -102,8 +102,7 @@ def test_names_of_far_documents_wait_until_the_text_has_them() -> None:
     pool = make_pool(lay_out([FAR]), GUARDED, similarities={0: 0.2, 1: 0.3})
     blocks = Blocks(GUARDED, text="The")
     blocks.enter(pool)
-    # the document's first sentence, the beginning of another, and a name
-    assert blocked(blocks) == [0, 1, 2, 3, 4, 7]
+    assert blocked(blocks) == [0, 1, 2, 3, 4, 7]  # the first sentence, a beginning, a name
     blocks.add_text(pool, " Ad")
     blocks.add_text(pool, "am")
     assert blocked(blocks) == [0, 1, 2, 3, 4, 7]
@@ -143,12 +142,21 @@ def test_a_first_sentence_ends_with_its_run() -> None:
     assert blocked(blocks) == [0, 1, 2, 3, 4, 8, 9, 13]
 
 
+def test_no_far_document_brings_its_first_sentence() -> None:
+    pool = make_pool(
+        lay_out([FAR, [["bread", " the"]]]), GUARDED, similarities=dict.fromkeys(range(3), 0.0)
+    )
+    blocks = Blocks(GUARDED, text="Ada")
+    blocks.enter(pool)
+    assert blocked(blocks) == [0, 1, 2, 3, 4, 8, 9]
+
+
 def test_both_rules_hold_together() -> None:
     both = replace(GUARDED, copy_once=True)
     pool = make_pool(lay_out([FAR]), both, similarities={0: 0.2, 1: 0.3})
     blocks = Blocks(both)
     blocks.enter(pool)
-    blocks.add_copy(pool, 5, 7)
-    assert blocked(blocks) == [0, 1, 2, 3, 4, 5, 6, 7]
+    blocks.add_copy(pool, 5, 6)
+    assert blocked(blocks) == [0, 1, 2, 3, 4, 5, 7]
     blocks.add_text(pool, " Ada")
-    assert blocked(blocks) == [0, 1, 2, 3, 4, 5, 6]
+    assert blocked(blocks) == [0, 1, 2, 3, 4, 5]

@@ -35,15 +35,16 @@ def test_phrases_are_all_admissible_spans_grouped_by_text(
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_a_phrase_needs_an_informative_word(seed: int) -> None:
+@pytest.mark.parametrize("min_bits", [0.0, 5.0, 8.0, 12.0])
+def test_a_phrase_needs_information_as_a_whole(seed: int, min_bits: float) -> None:
     chunks, _ = make_chunks(seed)
-    needed = np.random.default_rng(seed).random(len(chunks.word_flags)) < 0.2
-    phrases = find_phrases(chunks, min_words=2, max_words=4, is_informative=needed)
-    wanted = plain_phrases(chunks, min_words=2, max_words=4, is_informative=needed)
-    assert sorted(spans_of(phrases)) == sorted(wanted)
-    assert 0 < len(wanted) < len(plain_phrases(chunks, min_words=2, max_words=4))
-    nothing = np.zeros(len(needed), dtype=bool)
-    assert len(find_phrases(chunks, min_words=2, max_words=4, is_informative=nothing)) == 0
+    bits = np.random.default_rng(seed).integers(0, 10, len(chunks.word_flags)) / np.float32(2)
+    rule = {"min_words": 2, "max_words": 4, "word_bits": bits, "min_bits": min_bits}
+    wanted = plain_phrases(chunks, **rule)
+    assert sorted(spans_of(find_phrases(chunks, **rule))) == sorted(wanted)
+    num_phrases = len(plain_phrases(chunks, min_words=2, max_words=4))
+    assert (0 < len(wanted) < num_phrases) == (min_bits > 0.0)
+    assert len(find_phrases(chunks, **rule | {"min_bits": 99.0})) == 0
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -30,7 +30,7 @@ BATCH_PHRASES = 1000
 ALL: dict[str, Any] = {
     "phrase_bias": 1.5,
     "pool_bias": True,
-    "min_bits": 5.0,
+    "min_bits": 9.0,
     "first_token_weight": 0.7,
     "relevance_weight": 3.0,
     "relevance_level": 0.4,
@@ -47,7 +47,7 @@ SETTINGS: list[dict[str, Any]] = [
     {"first_token_weight": 0.7},
     {"relevance_weight": 3.0, "relevance_level": 0.4},
     {"context_weight": 0.8},
-    {"context_weight": 0.8, "min_bits": 7.0},
+    {"context_weight": 0.8, "min_bits": 13.0},
     {"verify": "absolute", "verify_threshold": 0.04},
     {"verify": "relative", "verify_threshold": 0.1, "trust": 0.6},
     {"verify": "entropy", "verify_threshold": 0.05, "trust": 2.0, "context_weight": 1.0},
@@ -133,8 +133,9 @@ def plain_choices(  # noqa: C901 - the definition in one place
     floor = plain_floor(probabilities, decoding.verify, decoding.verify_threshold)
     agreed = {w: n for w, n in plain_agreement(chunks, list(end.token_ids[-10:])).items() if n > 2}
     first_of = chunks.token_ids[chunks.word_tokens[:, 0]].tolist()
-    informative = pool.word_bits >= decoding.min_bits
-    spans = plain_phrases(chunks, min_words=2, max_words=4, is_informative=informative)
+    spans = plain_phrases(
+        chunks, min_words=2, max_words=4, word_bits=pool.word_bits, min_bits=decoding.min_bits
+    )
     begins = {first for first, _ in spans}
 
     def is_plausible(token: int) -> bool:

@@ -36,15 +36,15 @@ def pool() -> Pool:
 def test_drafts_end_with_the_run_or_before_a_barred_word(
     pool: Pool, word: int, max_words: int, end: int
 ) -> None:
-    found = find_draft_end(pool, word, max_words=max_words, blocked=None, is_near=False)
-    assert found == end
+    assert find_draft_end(pool, word, max_words=max_words, blocked=None, is_near=False) == end
 
 
 def test_drafts_of_near_documents_go_on_over_the_end_of_a_sentence(pool: Pool) -> None:
-    def find(word: int, max_words: int) -> int:
-        return find_draft_end(pool, word, max_words=max_words, blocked=None, is_near=True)
-
-    assert (find(4, 20), find(4, 3), find(10, 5), find(12, 5)) == (12, 7, 12, 12)
+    assert find_draft_end(pool, 8, max_words=20, blocked=None, is_near=True) == 12
+    assert find_draft_end(pool, 8, max_words=3, blocked=None, is_near=True) == 11
+    blocked = np.zeros(pool.num_words, dtype=bool)
+    blocked[11] = True
+    assert find_draft_end(pool, 8, max_words=20, blocked=blocked, is_near=True) == 11
 
 
 def test_drafts_end_before_a_blocked_word(pool: Pool) -> None:
@@ -56,8 +56,8 @@ def test_drafts_end_before_a_blocked_word(pool: Pool) -> None:
 
 def test_chunks_that_do_not_touch_are_no_run() -> None:
     apart = make_pool(lay_out([[FIRST, SECOND]], gap=1))
-    assert find_draft_end(apart, 6, max_words=20, blocked=None, is_near=True) == 8
-    assert find_draft_end(apart, 8, max_words=20, blocked=None, is_near=True) == 8
+    assert find_draft_end(apart, 6, max_words=20, blocked=None, is_near=False) == 8
+    assert find_draft_end(apart, 8, max_words=20, blocked=None, is_near=False) == 8
 
 
 @pytest.mark.parametrize("max_tokens", range(1, 14))
@@ -93,13 +93,13 @@ def plain_keep(
         num_tokens = sum(sizes.get(word, 1) for word in words[:count])
         if num_tokens > num_accepted or words[count - 1] not in ends:
             continue
-        is_worth = count >= min_words and max(bits.get(w, 4.0) for w in words[:count]) >= min_bits
+        is_worth = count >= min_words and sum(bits.get(w, 4.0) for w in words[:count]) >= min_bits
         if num_chosen == 0 or is_worth:
             best = Kept(num_tokens, count)
     return best
 
 
-@pytest.mark.parametrize("min_bits", [0.0, 5.0, 8.0])
+@pytest.mark.parametrize("min_bits", [0.0, 9.5, 14.0, 20.0])
 @pytest.mark.parametrize(
     ("first", "end", "num_chosen"), [(0, 2, 2), (0, 8, 2), (0, 10, 3), (1, 8, 4), (2, 8, 0)]
 )

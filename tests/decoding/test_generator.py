@@ -86,14 +86,13 @@ def test_odd_prefixes_are_answered(generator: CopyGenerator, prefix: str, name: 
         ("a", {"span_words": -1}, "span_words must be 0 or more"),
         ("a", {"max_verbatim_words": -1}, "max_verbatim_words must be 0 or more"),
         ("a", {"min_bits": -1.0}, "min_bits must be 0 or more"),
-        ("a", {"min_bits": 60.0}, r"min_bits must leave a phrase: \d+\.\d at most here"),
+        ("a", {"min_bits": 200.0}, r"the most informative has \d+\.\d bits"),
         ("a", {"relevance_level": 1.5}, "relevance_level must lie between -1 and 1"),
         ("a", {"relevance_weight": -1.0}, "relevance_weight must be 0 or more"),
         ("a", {"first_token_weight": math.inf}, "first_token_weight must be 0 or more"),
         ("a", {"context_weight": math.nan}, "context_weight must be 0 or more"),
         ("a", {"trust": -0.5}, "trust must be 0 or more"),
         ("a", {"retrieve_every": -1}, "retrieve_every must be 0 or more"),
-        ("a", {"min_words": -1}, "min_words must be 0 or more"),
     ],
 )
 def test_unusable_requests_are_refused(
@@ -110,11 +109,11 @@ def test_the_highest_useful_information_is_told(generator: CopyGenerator) -> Non
             generator.generate([Request("The old mill", decoding(min_bits=min_bits))])
         return str(refused.value)
 
-    told = re.search(r"([\d.]+) at most", refuse(60.0))
+    told = re.search(r"has ([\d.]+) bits", refuse(200.0))
     assert told
     highest = float(told[1])
     assert generator.generate([Request("The old mill", decoding(min_bits=highest - 0.1))])
-    assert "at most" in refuse(highest + 0.1)
+    assert "bits" in refuse(highest + 0.1)
 
 
 def test_no_requests_give_no_texts(generator: CopyGenerator) -> None:
