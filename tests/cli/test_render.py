@@ -221,7 +221,7 @@ def test_a_stream_ends_with_the_best_copy_of_each_document(
 
 
 def test_information_goes_to_json_and_back() -> None:
-    shown = generation(copy(" a", "x", 12.345), copy(" b", "y"), word(" c"))
+    shown = generation(copy(" a", "x", 12.3), copy(" b", "y"), word(" c"))
     content = shown.to_json()
     assert [each.get("information") for each in content["segments"]] == [12.3, None, None]
     assert "information" not in content["segments"][2]

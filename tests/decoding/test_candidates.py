@@ -35,7 +35,7 @@ def test_phrases_are_all_admissible_spans_grouped_by_text(
 
 
 @pytest.mark.parametrize("seed", range(10))
-@pytest.mark.parametrize("min_bits", [0.0, 5.0, 8.0, 12.0])
+@pytest.mark.parametrize("min_bits", [0.0, 4.0, 7.0, 9.0])
 def test_a_phrase_needs_information_as_a_whole(seed: int, min_bits: float) -> None:
     chunks, _ = make_chunks(seed)
     bits = np.random.default_rng(seed).integers(0, 10, len(chunks.word_flags)) / np.float32(2)
@@ -43,7 +43,8 @@ def test_a_phrase_needs_information_as_a_whole(seed: int, min_bits: float) -> No
     wanted = plain_phrases(chunks, **rule)
     assert sorted(spans_of(find_phrases(chunks, **rule))) == sorted(wanted)
     num_phrases = len(plain_phrases(chunks, min_words=2, max_words=4))
-    assert (0 < len(wanted) < num_phrases) == (min_bits > 0.0)
+    assert (len(wanted) < num_phrases) == (min_bits > 0.0)
+    assert wanted
     assert len(find_phrases(chunks, **rule | {"min_bits": 99.0})) == 0
 
 

@@ -84,9 +84,12 @@ def test_copies_of_the_prompt_name_it_and_no_document(system: CopyGenerator) -> 
 def test_without_phrases_of_its_own_a_prompt_changes_nothing(
     system: CopyGenerator, cog: CopyGenerator
 ) -> None:
-    for prefix in ("word", "", "a."):
-        request = Request(prefix, NUCLEUS)
-        assert system.generate([request])[0].segments == cog.generate([request])[0].segments
+    requests = [Request(prefix, NUCLEUS) for prefix in ("word", "", "a.")]
+    with record_choices() as found:
+        system.generate(requests)
+    with record_choices() as wanted:
+        cog.generate(requests)
+    assert_same_choices(found, wanted)
 
 
 def test_places_that_join_the_pool_leave_the_prompt_in_it(system: CopyGenerator) -> None:
@@ -116,8 +119,13 @@ def test_a_reference_that_repeats_its_prompt_is_likelier(
     assert with_prompt > without
 
 
-def test_copies_are_held_against_the_prompt(cog: CopyGenerator, system: CopyGenerator) -> None:
+def test_prompts_of_an_earlier_batch_are_forgotten(system: CopyGenerator) -> None:
+    requests = [Request(prefix, NUCLEUS) for prefix in PREFIXES]
+    with record_choices() as first:
+        system.generate(requests)
+    with record_choices() as again:
+        generations = system.generate(requests[::-1])  # each in the place of another
+    assert_same_choices(again, first[::-1])
     assert isinstance(system, PromptPhrasesGenerator)
-    generations = write(system, NUCLEUS, num_seeds=2)
-    again = write(system, NUCLEUS, num_seeds=2)  # prompts of an earlier batch are forgotten
-    assert [each.segments for each in again] == [each.segments for each in generations]
+    assert set(system._prompts.values()) == set(PREFIXES)
+    assert any(s.origin == PROMPT for each in generations for s in each.segments)
