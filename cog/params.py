@@ -326,27 +326,21 @@ def load_params(path: Path) -> Params:
 
 
 def _read_generate(content: object) -> GenerateParams:
-    # one flat section for a person, two records for the code; a file that an older version wrote
-    # means what it meant: what it does not name is as it was
+    # one flat section, two records; what an older file does not name is as it was
     if isinstance(content, dict):
         content = _UNNAMED | content
     found = read_section(_GenerateSection, content, where="generate")
     values = asdict(found)
-    own = {name: values.pop(name) for name in ("num_prompts", "batch_size")}
-    return GenerateParams(**own, decoding=Decoding(method=values.pop("decoding"), **values))
+    num_prompts, batch_size = values.pop("num_prompts"), values.pop("batch_size")
+    decoding = Decoding(method=values.pop("decoding"), **values)
+    return GenerateParams(num_prompts, batch_size, decoding)
 
 
 _UNNAMED = {each.name: each.default for each in fields(Decoding) if each.default is not MISSING}
 _GenerateSection = make_dataclass(
     "_GenerateSection",
-    [
-        ("num_prompts", int),
-        ("batch_size", int),
-        *(
-            ("decoding" if each.name == "method" else each.name, each.type)
-            for each in fields(Decoding)
-        ),
-    ],
+    [("num_prompts", int), ("batch_size", int), ("decoding", str)]
+    + [(each.name, each.type) for each in fields(Decoding) if each.name != "method"],
     frozen=True,
 )
 

@@ -122,28 +122,13 @@ def find_phrases(
     :param device: Where the phrases are scored; None for the CPU.
     :returns: The phrases, in an order that depends on their texts and places alone.
     """
-    flags = chunks.word_flags
-    starts = np.flatnonzero(((flags & CAN_START) != 0) & ((flags & BARRED) == 0))
-    stops = _next_stop(chunks)[starts]
-    ends_phrase = (flags & CAN_END) != 0
-    bits = np.zeros(len(flags)) if word_bits is None else word_bits.astype(np.float64)
-    bits_before = np.concatenate([[0.0], np.cumsum(bits)])
-    hashes = chunks.word_hashes * HASH_BASE ^ (chunks.word_hashes >> np.uint64(29))
-    keys = np.zeros(len(starts), dtype=np.uint64)
-    nothing = np.zeros(0, dtype=np.int64)
-    found = [(nothing, nothing, np.zeros(0, dtype=np.uint64))]
-    for num_words in range(1, max_words + 1):
-        last = starts + num_words - 1
-        inside = last < stops
-        starts, stops, last = starts[inside], stops[inside], last[inside]
-        keys = keys[inside] * HASH_BASE + hashes[last]
-        if num_words >= min_words:
-            kept = ends_phrase[last]
-            if word_bits is not None:
-                kept = kept & (bits_before[last + 1] - bits_before[starts] >= min_bits)
-            found.append((starts[kept], last[kept], keys[kept]))
-    firsts, lasts, all_keys = (np.concatenate(parts) for parts in zip(*found, strict=True))
-    order, repeated_text = _group(all_keys) if is_summed else (slice(None), nothing)
+    bits = word_bits if word_bits is not None else np.zeros(len(chunks.word_flags))
+    firsts, lasts, keys = _list_spans(
+        chunks, bits, min_words=min_words, max_words=max_words, min_bits=min_bits
+    )
+    order, repeated_text = _group(keys)
+    if not is_summed:
+        order, repeated_text = np.arange(len(keys)), np.zeros(0, dtype=np.int64)
     begin_words, first = np.unique(firsts[order], return_inverse=True)
     end_words, last = np.unique(lasts[order], return_inverse=True)
     num_repeated_texts = int(repeated_text[-1]) + 1 if len(repeated_text) else 0
@@ -159,6 +144,36 @@ def find_phrases(
         place(repeated_text),
         num_repeated_texts,
     )
+
+
+def _list_spans(
+    chunks: GatheredChunks,
+    word_bits: NDArray[np.floating],
+    *,
+    min_words: int,
+    max_words: int,
+    min_bits: float,
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint64]]:
+    # first and last word of every admissible phrase, and a hash of its text
+    flags = chunks.word_flags
+    starts = np.flatnonzero(((flags & CAN_START) != 0) & ((flags & BARRED) == 0))
+    stops = _next_stop(chunks)[starts]
+    ends_phrase = (flags & CAN_END) != 0
+    bits_before = np.concatenate([[0.0], np.cumsum(word_bits, dtype=np.float64)])
+    hashes = chunks.word_hashes * HASH_BASE ^ (chunks.word_hashes >> np.uint64(29))
+    keys = np.zeros(len(starts), dtype=np.uint64)
+    nothing = np.zeros(0, dtype=np.int64)
+    found = [(nothing, nothing, np.zeros(0, dtype=np.uint64))]
+    for num_words in range(1, max_words + 1):
+        last = starts + num_words - 1
+        inside = last < stops
+        starts, stops, last = starts[inside], stops[inside], last[inside]
+        keys = keys[inside] * HASH_BASE + hashes[last]
+        if num_words >= min_words:
+            kept = ends_phrase[last] & (bits_before[last + 1] - bits_before[starts] >= min_bits)
+            found.append((starts[kept], last[kept], keys[kept]))
+    firsts, lasts, all_keys = zip(*found, strict=True)
+    return np.concatenate(firsts), np.concatenate(lasts), np.concatenate(all_keys)
 
 
 def _next_stop(chunks: GatheredChunks) -> NDArray[np.int64]:

@@ -17,7 +17,7 @@ from cog.decoding.citations import cite_segment
 from cog.decoding.distribution import NextChoice, next_choice
 from cog.decoding.draft import Draft
 from cog.decoding.plausibility import verify_draft
-from cog.decoding.pool import PoolSource
+from cog.decoding.pool_source import PoolSource
 from cog.decoding.request import Request, check_request, encode_prefix
 from cog.decoding.row import Row
 from cog.decoding.text import GrowingText

@@ -1,7 +1,7 @@
 """Requests: what is asked for goes in, and is held against what the model can do."""
 
 from dataclasses import dataclass
-from math import inf, isfinite
+from math import isfinite
 
 from cog.errors import GenerationError
 from cog.model.load import CogModel
@@ -9,18 +9,27 @@ from cog.model.prefix_encoder import PrefixEncoder
 from cog.records import ENTROPY, VERIFY_RULES, Decoding
 
 METHODS = ("greedy", "nucleus")
-_FROM_ZERO = (
-    "top_k_documents",
-    "max_verbatim_words",
-    "span_words",
-    "min_bits",
-    "relevance_weight",
-    "first_token_weight",
-    "context_weight",
-    "trust",
-    "retrieve_every",
-)
-MIN_TEMPERATURE, MAX_TEMPERATURE = 0.01, 100.0
+# settings that must lie in a range, both ends included
+RANGES = {
+    "temperature": (0.01, 100.0),
+    "span_ratio": (0.0, 1.0),
+    "relevance_level": (-1.0, 1.0),
+    "phrase_bias": (-1e30, 1e30),
+    **dict.fromkeys(
+        (
+            "top_k_documents",
+            "max_verbatim_words",
+            "span_words",
+            "min_bits",
+            "relevance_weight",
+            "first_token_weight",
+            "context_weight",
+            "trust",
+            "retrieve_every",
+        ),
+        (0.0, 1e30),
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +87,6 @@ def check_request(request: Request, encoder: PrefixEncoder) -> None:
         (0.0 < decoding.top_p <= 1.0, "top_p must lie above 0 and up to 1", decoding.top_p),
         (decoding.method in METHODS, "decoding must be greedy or nucleus", decoding.method),
         (
-            isfinite(decoding.phrase_bias),
-            "phrase_bias must be a finite number",
-            decoding.phrase_bias,
-        ),
-        (
             decoding.verify in VERIFY_RULES,
             f"verify must be one of {', '.join(VERIFY_RULES)}",
             decoding.verify,
@@ -92,29 +96,21 @@ def check_request(request: Request, encoder: PrefixEncoder) -> None:
             f"verify_threshold must lie between 0 and 1 for {decoding.verify}",
             decoding.verify_threshold,
         ),
-        (
-            MIN_TEMPERATURE <= decoding.temperature <= MAX_TEMPERATURE,
-            f"temperature must lie between {MIN_TEMPERATURE} and {MAX_TEMPERATURE:g}",
-            decoding.temperature,
-        ),
-        (
-            0.0 <= decoding.span_ratio <= 1.0,
-            "span_ratio must lie between 0 and 1",
-            decoding.span_ratio,
-        ),
-        (
-            -1.0 <= decoding.relevance_level <= 1.0,
-            "relevance_level must lie between -1 and 1",
-            decoding.relevance_level,
-        ),
         *(
-            (0 <= value < inf, f"{name} must be 0 or more", value)
-            for name, value in ((name, getattr(decoding, name)) for name in _FROM_ZERO)
+            (low <= getattr(decoding, name) <= high, _describe_range(name), getattr(decoding, name))
+            for name, (low, high) in RANGES.items()
         ),
     ]
     for is_met, wanted, found in checks:
         if not is_met:
             raise GenerationError(wanted, found=str(found))
+
+
+def _describe_range(name: str) -> str:
+    low, high = RANGES[name]
+    if high < 1e30:
+        return f"{name} must lie between {low:g} and {high:g}"
+    return f"{name} must be 0 or more" if low == 0.0 else f"{name} must be a finite number"
 
 
 def _check_prefix(prefix: str, *, needs_text: bool) -> None:

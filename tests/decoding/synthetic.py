@@ -8,7 +8,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from cog.decoding.pool import Pool, PoolSource
+from cog.decoding.pool import Pool
+from cog.decoding.pool_source import PoolSource
 from cog.index.records import GatheredChunks
 from cog.model.words import BARRED, CAN_END, CAN_START, SPECIFIC
 from cog.records import Decoding

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cog.decoding.pool import _sort_chunks
+from cog.decoding.pool_source import _sort_chunks
 from cog.index.records import GatheredChunks
 from cog.index.union_index import join_chunks
 from tests.decoding.synthetic import PAPER, TOKENS, lay_out, make_chunks, make_pool, plain_agreement

@@ -12,7 +12,7 @@ from torch import Tensor
 from cog.decoding.candidates import Phrases
 from cog.decoding.distribution import NextChoice
 from cog.decoding.generator import CopyGenerator
-from cog.decoding.pool import PoolSource
+from cog.decoding.pool_source import PoolSource
 from cog.decoding.request import Request
 from cog.index.union_index import AnyIndex
 from cog.model.load import CogModel

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from cog.decoding.citations import cite_segment
 from cog.decoding.generator import CopyGenerator
-from cog.decoding.pool import Pool, PoolSource
+from cog.decoding.pool import Pool
+from cog.decoding.pool_source import PoolSource
 from cog.decoding.request import Request
 from cog.decoding.text import Copy, GrowingText
 from cog.errors import IndexMismatchError

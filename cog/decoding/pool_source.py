@@ -1,0 +1,259 @@
+"""Sources of pools: prefixes and an index go in, what each may copy from comes out."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import fields, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from cog.decoding.candidates import find_phrases
+from cog.decoding.names import find_names
+from cog.decoding.pool import Pool
+from cog.decoding.request import Request
+from cog.decoding.scoring import make_scorer
+from cog.errors import GenerationError
+from cog.index.records import GatheredChunks
+from cog.index.union_index import AnyIndex, join_chunks
+from cog.model.load import CogModel
+from cog.records import Decoding
+
+MIN_PLACE_TOKENS = 4  # of the text's last ones that a place outside the pool must agree with
+MAX_PLACE_TOKENS = 16  # as many as are compared
+MAX_PLACES = 8  # such places that are looked at in a step
+MAX_FOUND_CHUNKS = 64  # chunks that a text may add to its pool by such places
+
+
+class PoolSource:
+    """Retrieves and gathers what prefixes may copy from.
+
+    :param model: The model.
+    :param index: The open index.
+    :param allowed_chunks: Chunks that may be copied from; None for all. *Shape:*
+        ``(num_chunks,)``
+    """
+
+    is_summed = True  # whether occurrences of one text are one choice
+
+    def __init__(
+        self, model: CogModel, index: AnyIndex, *, allowed_chunks: NDArray[np.bool_] | None
+    ) -> None:
+        self.model = model
+        self.index = index
+        self._allowed_chunks = allowed_chunks
+        token_bytes = model.splitter.token_bytes
+        self._has_space = np.array([each.startswith(b" ") for each in token_bytes])
+
+    def make_pools(self, requests: Sequence[Request]) -> tuple[list[Pool], dict[str, float]]:
+        """Make the pool of every request; requests that differ in their seed alone share theirs.
+
+        :param requests: The requests.
+        :returns: Pools in the order of the requests, and the seconds of ``retrieve`` and
+            ``gather``.
+        :raises GenerationError: If no phrase is informative enough.
+        """
+        keys = [replace(each, decoding=replace(each.decoding, seed=0)) for each in requests]
+        distinct = list(dict.fromkeys(keys))
+        began = time.perf_counter()
+        found = self.search(distinct)
+        retrieved = time.perf_counter()
+        pools = {
+            key: self.make_pool(self.gather_words(key.prefix, ids), similarities, key.decoding)
+            for key, (ids, similarities) in zip(distinct, found, strict=True)
+        }
+        gathered = time.perf_counter()
+        seconds = {"retrieve": retrieved - began, "gather": gathered - retrieved}
+        return [pools[key] for key in keys], seconds
+
+    def search(
+        self, requests: Sequence[Request]
+    ) -> list[tuple[NDArray[np.int64], dict[int, float]]]:
+        """Find the chunks nearest to prefixes.
+
+        :param requests: The requests.
+        :returns: Per prefix, chunk ids, best first, and the similarity of each.
+        """
+        vectors = self.model.retriever.encode_texts([request.prefix for request in requests])
+        found = []
+        for vector, request in zip(vectors, requests, strict=True):
+            neighbours = self.index.search_neighbours(
+                vector[None],
+                top_k=request.decoding.top_k_documents,
+                allowed=self._allowed_chunks,
+            )
+            pairs = zip(neighbours.rows[0].tolist(), neighbours.scores[0].tolist(), strict=True)
+            found.append((neighbours.rows[0], dict(pairs)))
+        return found
+
+    def gather_words(self, _prefix: str, chunk_ids: NDArray[np.int64]) -> GatheredChunks:
+        """Gather the words that may be copied.
+
+        :param _prefix: The prefix, which adds nothing to them here.
+        :param chunk_ids: The chunks found for it. *Shape:* ``(num_chunks,)``
+        :returns: The gathered words.
+        """
+        return self.index.gather_chunks(np.sort(chunk_ids))
+
+    def add_places(
+        self, pool: Pool, token_ids: Sequence[int], decoding: Decoding, *, num_added: int
+    ) -> tuple[Pool, int]:
+        """Add the chunks of the index in which stands what a text ends with.
+
+        :param pool: The pool.
+        :param token_ids: The text's tokens.
+        :param decoding: The settings.
+        :param num_added: Number of chunks that were added before.
+        :returns: The pool with them, and how many were added in all; the same if there are none.
+        """
+        if num_added >= MAX_FOUND_CHUNKS:
+            return pool, num_added
+        tail = token_ids[-MAX_PLACE_TOKENS:]
+        places = self.index.find_places(
+            np.array(tail, dtype=np.int32),
+            min_tokens=MIN_PLACE_TOKENS,
+            max_places=MAX_PLACES,
+            allowed=self._allowed_chunks,
+        )
+        if places.num_tokens <= pool.find_agreement(tail).num_tokens.max(initial=0):
+            return pool, num_added  # the pool has as good a place
+        missing = np.setdiff1d(places.chunk_ids, pool.chunks.chunk_ids)
+        if not len(missing):
+            return pool, num_added
+        known = dict(
+            zip(
+                pool.chunks.chunk_ids.tolist(),
+                pool.similarities[pool.chunks.word_offsets[:-1]].tolist(),
+                strict=True,
+            )
+        )
+        # as far as the farthest that was retrieved; a document of which a part was retrieved is as
+        # near as that
+        least = min(known.values(), default=0.0)
+        known |= dict.fromkeys(missing.tolist(), least)
+        grown = _sort_chunks(join_chunks([pool.chunks, self.index.gather_chunks(missing)]))
+        return self.make_pool(grown, known, decoding), num_added + len(missing)
+
+    def make_pool(
+        self, chunks: GatheredChunks, similarities: dict[int, float], decoding: Decoding
+    ) -> Pool:
+        """Prepare gathered chunks for scoring.
+
+        :param chunks: The gathered words, in the order of the index.
+        :param similarities: Similarity of chunks to the prefix, by id; 1 where none is told.
+        :param decoding: Says what is a phrase, and what is guarded.
+        :returns: The pool.
+        :raises GenerationError: If no phrase is informative enough.
+        """
+        config, device = self.model.config, self.model.prefix_encoder.device
+        word_bits = self.index.get_word_bits(chunks.word_hashes)
+        phrases = find_phrases(
+            chunks,
+            min_words=config.min_phrase_words,
+            max_words=config.max_phrase_words,
+            word_bits=word_bits if decoding.min_bits else None,
+            min_bits=decoding.min_bits,
+            is_summed=self.is_summed,
+            device=device,
+        )
+        if decoding.min_bits and len(word_bits) and not len(phrases):
+            self._check_bits(chunks, word_bits, decoding)
+        begin_words, end_words = phrases.begin_words.cpu().numpy(), phrases.end_words.cpu().numpy()
+        first_tokens = chunks.token_ids[chunks.word_tokens[begin_words, 0]].astype(np.int64)
+        run_starts, run_ends = _find_runs(chunks)
+        of_words = _spread(chunks, similarities)
+        return Pool(
+            chunks=chunks,
+            phrases=phrases,
+            scorer=make_scorer(chunks, device=device, begin_words=begin_words, end_words=end_words),
+            similarities=of_words,
+            word_bits=word_bits,
+            run_starts=run_starts,
+            run_ends=run_ends,
+            tokens_before=_find_tokens_before(chunks, run_starts),
+            names=find_names(
+                chunks,
+                of_words < decoding.relevance_level,
+                run_ends=run_ends,
+                splitter=self.model.splitter,
+            )
+            if decoding.guard_names
+            else None,
+            first_tokens=torch.from_numpy(first_tokens).to(device),
+            has_space=torch.from_numpy(self._has_space[first_tokens]).to(device),
+        )
+
+    def _check_bits(
+        self, chunks: GatheredChunks, word_bits: NDArray[np.float32], decoding: Decoding
+    ) -> None:
+        # nothing is left: because min_bits is too high, or because there is no phrase at all
+        config = self.model.config
+        phrases = find_phrases(
+            chunks, min_words=config.min_phrase_words, max_words=config.max_phrase_words
+        )
+        if len(phrases):
+            before = np.concatenate([[0.0], np.cumsum(word_bits.astype(np.float64))])
+            firsts = phrases.begin_words[phrases.first].numpy()
+            lasts = phrases.end_words[phrases.last].numpy()
+            raise GenerationError(
+                "min_bits must leave a phrase of those retrieved: the most informative has "
+                f"{(before[lasts + 1] - before[firsts]).max():.1f} bits",
+                found=f"{decoding.min_bits:g}",
+                run="lower generate.min_bits in params.yaml, or pass --set min_bits=30",
+            )
+
+
+def _sort_chunks(chunks: GatheredChunks) -> GatheredChunks:
+    # chunks in the order of the index, so that those that follow each other form a run
+    order = np.argsort(chunks.chunk_ids, kind="stable")
+    counts = np.diff(chunks.word_offsets)
+    offsets = np.concatenate([[0], np.cumsum(counts[order])])
+    shift = np.repeat(chunks.word_offsets[order] - offsets[:-1], counts[order])
+    words = np.arange(offsets[-1]) + shift
+    by_chunk = ("chunk_ids", "document_ordinals")
+    values = {}
+    for field in fields(GatheredChunks):
+        value = getattr(chunks, field.name)
+        if field.name not in ("word_offsets", "token_ids"):
+            values[field.name] = value[order if field.name in by_chunk else words]
+    # tokens move with their words, since a run's tokens must follow each other
+    token_counts = values["word_tokens"][:, 1] - values["word_tokens"][:, 0]
+    token_ends = np.cumsum(token_counts)
+    starts = token_ends - token_counts
+    tokens = np.arange(token_ends[-1]) + np.repeat(
+        values["word_tokens"][:, 0] - starts, token_counts
+    )
+    values["word_tokens"] = np.stack([starts, token_ends], axis=1)
+    return GatheredChunks(
+        **values, word_offsets=offsets.astype(np.int64), token_ids=chunks.token_ids[tokens]
+    )
+
+
+def _find_runs(chunks: GatheredChunks) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    # first word, and one past the last, of the run that each word lies in
+    if not len(chunks.word_flags):
+        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+    begins, ends = chunks.word_offsets[:-1], chunks.word_offsets[1:] - 1
+    is_new = np.ones(len(begins), dtype=bool)
+    same_document = chunks.document_ordinals[1:] == chunks.document_ordinals[:-1]
+    touches = chunks.word_chars[begins[1:], 0] == chunks.word_chars[ends[:-1], 1]
+    is_new[1:] = ~(same_document & touches)
+    starts = begins[is_new]
+    stops = np.append(starts[1:], len(chunks.word_flags))
+    counts = stops - starts
+    return np.repeat(starts, counts), np.repeat(stops, counts)
+
+
+def _find_tokens_before(chunks: GatheredChunks, run_starts: NDArray[np.int64]) -> NDArray[np.int32]:
+    begins = chunks.word_tokens[:, 0]
+    before = chunks.token_ids[np.maximum(begins - 1, 0)] if len(begins) else chunks.token_ids
+    return np.where(np.arange(len(begins)) == run_starts, -1, before).astype(np.int32)
+
+
+def _spread(chunks: GatheredChunks, similarities: dict[int, float]) -> NDArray[np.float32]:
+    # the similarity of a document, which is that of its nearest chunk, for each of its words
+    of_chunks = np.array([similarities.get(i, 1.0) for i in chunks.chunk_ids.tolist()])
+    documents, place = np.unique(chunks.document_ordinals, return_inverse=True)
+    best = np.full(len(documents), -np.inf)
+    np.maximum.at(best, place, of_chunks)
+    return np.repeat(best[place], np.diff(chunks.word_offsets)).astype(np.float32)
