@@ -180,7 +180,6 @@ class Decoding:
         ten, that is also what the text ends with.
     :param trust: How many nats verification's floor falls by for every token of unbroken agreement
         with the source beyond three.
-    :param retrieve_every: Number of tokens after which the text retrieves again; 0 for once.
     """
 
     method: str
@@ -204,7 +203,6 @@ class Decoding:
     first_token_weight: float = 0.0
     context_weight: float = 0.0
     trust: float = 0.0
-    retrieve_every: int = 0
 
     @property
     def is_verified(self) -> bool:

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import ClassVar
 
@@ -80,6 +79,7 @@ class CopyGenerator:
         for request in requests:
             check_request(request, self.model.prefix_encoder)
         pools, seconds = self.pools.make_pools(requests)
+        self.pools.check_bits(pools, requests[0].decoding)
         rows = [
             Row.begin(request, pool, self.prefix_ids(request))
             for request, pool in zip(requests, pools, strict=True)
@@ -166,17 +166,9 @@ class CopyGenerator:
         return [draft for draft in drafts if draft is not None]
 
     def _look_around(self, row: Row) -> None:
-        # retrieve again, or add places of the index where what the text ends with stands
+        # add places of the index where what the text ends with stands
         decoding = row.request.decoding
-        if not decoding.top_k_documents:
-            return
-        every = decoding.retrieve_every
-        if every and row.num_tokens - row.num_retrieved >= every:
-            row.num_retrieved = row.num_tokens
-            written = "".join(segment.text for segment in row.text.segments)
-            again = replace(row.request, prefix=row.request.prefix + written)
-            row.enter(self.pools.make_pools([again])[0][0])
-        if decoding.context_weight:
+        if decoding.top_k_documents and decoding.context_weight:
             pool, row.num_added = self.pools.add_places(
                 row.pool, row.token_ids, decoding, num_added=row.num_added
             )

@@ -51,7 +51,6 @@ class PoolSource:
         :param requests: The requests.
         :returns: Pools in the order of the requests, and the seconds of ``retrieve`` and
             ``gather``.
-        :raises GenerationError: If no phrase is informative enough.
         """
         keys = [replace(each, decoding=replace(each.decoding, seed=0)) for each in requests]
         distinct = list(dict.fromkeys(keys))
@@ -143,7 +142,6 @@ class PoolSource:
         :param similarities: Similarity of chunks to the prefix, by id; 1 where none is told.
         :param decoding: Says what is a phrase, and what is guarded.
         :returns: The pool.
-        :raises GenerationError: If no phrase is informative enough.
         """
         config, device = self.model.config, self.model.prefix_encoder.device
         word_bits = self.index.get_word_bits(chunks.word_hashes)
@@ -156,8 +154,6 @@ class PoolSource:
             is_summed=self.is_summed,
             device=device,
         )
-        if decoding.min_bits and len(word_bits) and not len(phrases):
-            self._check_bits(chunks, word_bits, decoding)
         begin_words, end_words = phrases.begin_words.cpu().numpy(), phrases.end_words.cpu().numpy()
         first_tokens = chunks.token_ids[chunks.word_tokens[begin_words, 0]].astype(np.int64)
         run_starts, run_ends = _find_runs(chunks)
@@ -183,21 +179,27 @@ class PoolSource:
             has_space=torch.from_numpy(self._has_space[first_tokens]).to(device),
         )
 
-    def _check_bits(
-        self, chunks: GatheredChunks, word_bits: NDArray[np.float32], decoding: Decoding
-    ) -> None:
-        # nothing is left: because min_bits is too high, or because there is no phrase at all
-        config = self.model.config
-        phrases = find_phrases(
-            chunks, min_words=config.min_phrase_words, max_words=config.max_phrase_words
-        )
-        if len(phrases):
-            before = np.concatenate([[0.0], np.cumsum(word_bits.astype(np.float64))])
+    def check_bits(self, pools: Sequence[Pool], decoding: Decoding) -> None:
+        """Refuse a ``min_bits`` that leaves no phrase in any of some pools.
+
+        :param pools: The pools.
+        :param decoding: What they were made with.
+        :raises GenerationError: If one with a lower ``min_bits`` would have a phrase.
+        """
+        if not decoding.min_bits or any(len(pool.phrases) for pool in pools):
+            return
+        config, highest = self.model.config, 0.0
+        for pool in pools:
+            phrases = find_phrases(
+                pool.chunks, min_words=config.min_phrase_words, max_words=config.max_phrase_words
+            )
+            before = np.concatenate([[0.0], np.cumsum(pool.word_bits, dtype=np.float64)])
             firsts = phrases.begin_words[phrases.first].numpy()
             lasts = phrases.end_words[phrases.last].numpy()
+            highest = max(highest, (before[lasts + 1] - before[firsts]).max(initial=0.0))
+        if highest:
             raise GenerationError(
-                "min_bits must leave a phrase of those retrieved: the most informative has "
-                f"{(before[lasts + 1] - before[firsts]).max():.1f} bits",
+                f"min_bits must leave a phrase: the most informative has {highest:.1f} bits",
                 found=f"{decoding.min_bits:g}",
                 run="lower generate.min_bits in params.yaml, or pass --set min_bits=30",
             )

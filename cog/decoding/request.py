@@ -25,7 +25,6 @@ RANGES = {
             "first_token_weight",
             "context_weight",
             "trust",
-            "retrieve_every",
         ),
         (0.0, 1e30),
     ),

@@ -41,7 +41,6 @@ class Row:
     :param num_steps: Number of passes that it took part in, and of choices that needed none.
     :param num_reported: Number of segments that were reported as final.
     :param num_added: Number of chunks that were added to its pool.
-    :param num_retrieved: Number of tokens written when it last retrieved again.
     :param reach: Number of words that its next draft goes on at its source.
     :param next_word: The word with which a draft that was accepted whole goes on; -1 for none.
     """
@@ -57,7 +56,6 @@ class Row:
     num_steps: int = 0
     num_reported: int = 0
     num_added: int = 0
-    num_retrieved: int = 0
     reach: int = 0
     next_word: int = -1
 

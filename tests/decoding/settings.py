@@ -55,5 +55,4 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "all-greedy": {**RULES, "method": "greedy"},
     "all-few": {**RULES, "top_k_documents": 2, "guard_names": False},
     "limited": {"phrase_bias": 5.0, "span_words": 16, "max_verbatim_words": 4},
-    "again": {**RULES, "retrieve_every": 6, "top_k_documents": 4, "guard_names": False},
 }

@@ -92,7 +92,6 @@ def test_odd_prefixes_are_answered(generator: CopyGenerator, prefix: str, name: 
         ("a", {"first_token_weight": math.inf}, "first_token_weight must be 0 or more"),
         ("a", {"context_weight": math.nan}, "context_weight must be 0 or more"),
         ("a", {"trust": -0.5}, "trust must be 0 or more"),
-        ("a", {"retrieve_every": -1}, "retrieve_every must be 0 or more"),
     ],
 )
 def test_unusable_requests_are_refused(

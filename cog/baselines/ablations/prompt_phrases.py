@@ -6,7 +6,6 @@ step.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -119,14 +118,6 @@ class PromptPhrasesGenerator(CopyGenerator):
         )
         self.pools = pools
         self._prompts: Mapping[int, str] = pools.prompts
-
-    def adapt(self, request: Request) -> Request:
-        """The same request, retrieved for once: a prompt is encoded before the first step.
-
-        :param request: What is asked.
-        :returns: What is done.
-        """
-        return replace(request, decoding=replace(request.decoding, retrieve_every=0))
 
     def _cite(self, text: GrowingText, *, first: int = 0) -> tuple[Segment, ...]:
         ordinals = text.document_ordinals(first=first)

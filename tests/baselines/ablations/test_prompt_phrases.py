@@ -93,7 +93,7 @@ def test_without_phrases_of_its_own_a_prompt_changes_nothing(
 
 
 def test_places_that_join_the_pool_leave_the_prompt_in_it(system: CopyGenerator) -> None:
-    decoding = replace(NUCLEUS, **RULES | {"retrieve_every": 4, "phrase_bias": 4.0})
+    decoding = replace(NUCLEUS, **RULES | {"phrase_bias": 4.0})
     origins = []
     for generation in write(system, decoding, num_seeds=6):  # every copy is held to its source
         assert generation.num_tokens == 24
