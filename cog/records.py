@@ -7,6 +7,7 @@ CORPUS = "corpus"
 VOCABULARY = "vocabulary"
 PROMPT = "prompt"
 OFF = "off"
+DECODER_VERSION = 2  # raised when the same settings give other texts
 ABSOLUTE = "absolute"
 RELATIVE = "relative"
 ENTROPY = "entropy"

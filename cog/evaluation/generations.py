@@ -20,7 +20,7 @@ from cog.decoding.batches import iter_batches
 from cog.errors import EvaluationError
 from cog.evaluation.records import ANY_ERROR, EvaluatedText, SeedResult, parse_text
 from cog.progress import Progress
-from cog.records import Decoding, Generation, Prompt
+from cog.records import DECODER_VERSION, Decoding, Generation, Prompt
 
 Generate = Callable[[Sequence[Prompt], Decoding], list[Generation]]
 
@@ -34,6 +34,7 @@ class RunKey:
     :param model: Fingerprint of the model.
     :param prompt_corpus: Whose prompts are continued.
     :param decoding: Settings; the seed in it does not count.
+    :param decoder: Version of the decoder, so that texts of an older one are written anew.
     """
 
     system: str
@@ -41,6 +42,7 @@ class RunKey:
     model: str
     prompt_corpus: str
     decoding: Decoding
+    decoder: int = DECODER_VERSION
 
     @property
     def folder_name(self) -> str:

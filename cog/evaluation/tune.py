@@ -30,18 +30,18 @@ def _each(name: str, *values: float) -> tuple[Values, ...]:
 
 # what is tried in turn, each with the best of those before
 SEARCH: tuple[tuple[Values, ...], ...] = (
-    _each("phrase_bias", 0.0, 1.0, 2.0, 3.0, 4.0),
-    _each("relevance_weight", 0.0, 10.0, 20.0),
-    _each("relevance_level", 0.5, 0.55, 0.6, 0.65),
+    _each("phrase_bias", 3.0, 4.0, 5.0, 6.0),
+    _each("relevance_weight", 10.0, 20.0, 30.0),
+    _each("relevance_level", 0.55, 0.6, 0.65),
     _each("top_k_documents", 64, 128, 256),
-    _each("context_weight", 1.0, 2.0, 3.0),
-    _each("span_ratio", 0.0003, 0.001, 0.003, 0.01),
+    _each("min_bits", 20.0, 30.0, 40.0),
+    _each("span_ratio", 0.0003, 0.001, 0.003),
     (
         {"verify": OFF, "verify_threshold": 0.0},
         *(
             {"verify": rule, "verify_threshold": threshold}
             for rule, thresholds in (
-                (ABSOLUTE, (0.0001, 0.0003, 0.001)),
+                (ABSOLUTE, (0.0001, 0.0002, 0.0003)),
                 (RELATIVE, (0.001,)),
                 (ENTROPY, (0.001,)),
             )
