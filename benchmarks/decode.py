@@ -1,13 +1,13 @@
 """Generation against transformers' ``generate``.
 
-The same prefix encoder and prompts, caches on, retrieval and gathering counted. In a project with
-a built index: ``python -m benchmarks.decode [--corpus wiki-mini] [--prompts 16]``
+The same prefix encoder and prompts, caches on, retrieval and gathering counted, at the defaults of
+params.yaml, verification with them. In a project with a built index: ``python -m benchmarks.decode [--corpus wiki-mini] [--prompts 16]``
 """
 
 import argparse
 import statistics
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import torch
 from transformers import PreTrainedModel
@@ -23,7 +23,7 @@ from cog.model.base import get_base_folder
 from cog.model.config import load_config
 from cog.params import load_params
 from cog.paths import find_project
-from cog.records import OFF, VERIFY_RULES, Generation
+from cog.records import Generation
 
 
 def compare(
@@ -94,22 +94,13 @@ def main() -> None:
     parser.add_argument("--prompts", type=int, default=16, help="size of the large batch")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--decoding", default="nucleus", choices=["nucleus", "greedy"])
-    parser.add_argument("--phrase-bias", type=float, default=0.0)
-    parser.add_argument("--verify", default="off", choices=VERIFY_RULES)
-    parser.add_argument("--verify-threshold", type=float, default=0.0003)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
 
     paths = find_project(ROOT)
     params = load_params(paths.params)
-    decoding = replace(
-        params.generate.decoding,
-        method=options.decoding,
-        phrase_bias=options.phrase_bias,
-        verify=options.verify,
-        verify_threshold=options.verify_threshold if options.verify != OFF else 0.0,
-    )
+    decoding = replace(params.generate.decoding, method=options.decoding)
     prompts = load_prompts(paths.corpus(options.corpus).prompts)[: options.prompts]
     requests = [Request(prompt.prefix, decoding) for prompt in prompts]
     folder = get_model_folder(paths, params)
@@ -136,10 +127,7 @@ def main() -> None:
                 "beside_candidates": generated - len(requests) * pool.num_bytes,
             },
             "corpus": options.corpus,
-            "decoding": options.decoding,
-            "phrase_bias": options.phrase_bias,
-            "verify": options.verify,
-            "verify_threshold": decoding.verify_threshold,
+            "decoding": asdict(decoding),
         }
     )
 

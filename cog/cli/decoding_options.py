@@ -147,17 +147,22 @@ def take_given(settings: Decoding, given: dict[str, Any]) -> Decoding:
 
 def _read_setting(text: str) -> tuple[str, Any]:
     name, _, value = text.partition("=")
-    kinds = {each.name: each.type for each in fields(Decoding)}
-    if name not in kinds:
-        nearest = get_close_matches(name, kinds, n=1, cutoff=0.0)[0]
+    known = {each.name: str(getattr(each.type, "__name__", each.type)) for each in fields(Decoding)}
+    if name not in known:
+        nearest = get_close_matches(name, known, n=1, cutoff=0.0)[0]
         raise click.BadParameter(f"no setting {name!r}; nearest: {nearest}", param_hint="--set")
+    wanted, read = _KINDS[known[name]]
     try:
-        return name, (_SWITCHES[value] if kinds[name] is bool else kinds[name](value))  # type: ignore[operator]
+        return name, read(value)
     except (KeyError, ValueError):
-        wanted = "true or false" if kinds[name] is bool else f"of type {kinds[name].__name__}"  # type: ignore[union-attr]
         raise click.BadParameter(
             f"{name} must be {wanted}, found {value!r}", param_hint="--set"
         ) from None
 
 
-_SWITCHES = {"true": True, "false": False}
+_KINDS: dict[str, tuple[str, Callable[[str], Any]]] = {
+    "bool": ("true or false", {"true": True, "false": False}.__getitem__),
+    "int": ("a whole number", int),
+    "float": ("a number", float),
+    "str": ("text", str),
+}

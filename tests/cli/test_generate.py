@@ -250,3 +250,19 @@ def test_prefix_longer_than_the_model_reads_is_said(village: ProjectPaths) -> No
     result = run(village, "--corpus", "village", "--prefix", "word " * 1000, "--json")
     assert "tokens of a prefix are beyond the model's context" in result.stderr
     assert json_lines(result)[0]["num_tokens"] == 12
+
+
+def test_any_setting_can_be_set(village: ProjectPaths) -> None:
+    words = ("--corpus", "village", "--prefix", "The old", "--json")
+    settings = ("--set", "span_words=3", "--set", "copy_once=true", "--set", "trust=0.5")
+    (content,) = json_lines(run(village, *words, *settings))
+    found = [content["decoding"][name] for name in ("span_words", "copy_once", "trust")]
+    assert found == [3, True, 0.5]
+    for setting, message in (
+        ("span_word=3", "no setting 'span_word'; nearest: span_words"),
+        ("span_words=3.5", "span_words must be a whole number, found '3.5'"),
+        ("copy_once=yes", "copy_once must be true or false, found 'yes'"),
+        ("trust", "trust must be a number, found ''"),
+        ("trust=-1", "trust must be 0 or more; found: -1"),
+    ):
+        assert message in str(run(village, *words, "--set", setting).exception)
