@@ -1,7 +1,8 @@
 """Generation against transformers' ``generate``.
 
 The same prefix encoder and prompts, caches on, retrieval and gathering counted, at the defaults of
-params.yaml, verification with them. In a project with a built index: ``python -m benchmarks.decode [--corpus wiki-mini] [--prompts 16]``
+params.yaml. In a project with a built index:
+``python -m benchmarks.decode [--corpus wiki-mini] [--prompts 16]``
 """
 
 import argparse
