@@ -331,9 +331,8 @@ def _read_generate(content: object) -> GenerateParams:
         content = _UNNAMED | content
     found = read_section(_GenerateSection, content, where="generate")
     values = asdict(found)
-    num_prompts, batch_size = values.pop("num_prompts"), values.pop("batch_size")
-    decoding = Decoding(method=values.pop("decoding"), **values)
-    return GenerateParams(num_prompts, batch_size, decoding)
+    own = values.pop("num_prompts"), values.pop("batch_size")
+    return GenerateParams(*own, Decoding(method=values.pop("decoding"), **values))
 
 
 _UNNAMED = {each.name: each.default for each in fields(Decoding) if each.default is not MISSING}

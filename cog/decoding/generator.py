@@ -79,7 +79,7 @@ class CopyGenerator:
         for request in requests:
             check_request(request, self.model.prefix_encoder)
         pools, seconds = self.pools.make_pools(requests)
-        self.pools.check_bits(pools, requests[0].decoding)
+        self.pools.check_bits(requests, pools)
         rows = [
             Row.begin(request, pool, self.prefix_ids(request))
             for request, pool in zip(requests, pools, strict=True)

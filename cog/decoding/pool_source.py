@@ -179,30 +179,36 @@ class PoolSource:
             has_space=torch.from_numpy(self._has_space[first_tokens]).to(device),
         )
 
-    def check_bits(self, pools: Sequence[Pool], decoding: Decoding) -> None:
-        """Refuse a ``min_bits`` that leaves no phrase in any of some pools.
+    def check_bits(self, requests: Sequence[Request], pools: Sequence[Pool]) -> None:
+        """Refuse a ``min_bits`` that leaves no phrase in any pool that was made with it.
 
-        :param pools: The pools.
-        :param decoding: What they were made with.
+        :param requests: The requests.
+        :param pools: Their pools.
         :raises GenerationError: If one with a lower ``min_bits`` would have a phrase.
         """
-        if not decoding.min_bits or any(len(pool.phrases) for pool in pools):
-            return
-        config, highest = self.model.config, 0.0
-        for pool in pools:
-            phrases = find_phrases(
-                pool.chunks, min_words=config.min_phrase_words, max_words=config.max_phrase_words
-            )
-            before = np.concatenate([[0.0], np.cumsum(pool.word_bits, dtype=np.float64)])
-            firsts = phrases.begin_words[phrases.first].numpy()
-            lasts = phrases.end_words[phrases.last].numpy()
-            highest = max(highest, (before[lasts + 1] - before[firsts]).max(initial=0.0))
-        if highest:
-            raise GenerationError(
-                f"min_bits must leave a phrase: the most informative has {highest:.1f} bits",
-                found=f"{decoding.min_bits:g}",
-                run="lower generate.min_bits in params.yaml, or pass --set min_bits=30",
-            )
+        made: dict[float, list[Pool]] = {}
+        for request, pool in zip(requests, pools, strict=True):
+            made.setdefault(request.decoding.min_bits, []).append(pool)
+        for min_bits, those in made.items():
+            if min_bits and not any(len(pool.phrases) for pool in those):
+                highest = max(map(self._find_most_bits, those))
+                if highest:
+                    raise GenerationError(
+                        "min_bits must leave a phrase: the most informative has "
+                        f"{highest:.1f} bits",
+                        found=f"{min_bits:g}",
+                        run="lower generate.min_bits in params.yaml, or pass --set min_bits=30",
+                    )
+
+    def _find_most_bits(self, pool: Pool) -> float:
+        config = self.model.config
+        phrases = find_phrases(
+            pool.chunks, min_words=config.min_phrase_words, max_words=config.max_phrase_words
+        )
+        before = np.concatenate([[0.0], np.cumsum(pool.word_bits, dtype=np.float64)])
+        firsts = phrases.begin_words[phrases.first].numpy()
+        lasts = phrases.end_words[phrases.last].numpy()
+        return float((before[lasts + 1] - before[firsts]).max(initial=0.0))
 
 
 def _sort_chunks(chunks: GatheredChunks) -> GatheredChunks:

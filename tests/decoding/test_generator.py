@@ -128,7 +128,7 @@ def test_forbidden_chunks_are_never_copied_from(generator: CopyGenerator) -> Non
         index.get_documents([ordinal])[ordinal].document_id
         for ordinal in documents[allowed].tolist()
     }
-    for name in ("biased", "again"):  # places that are added to a pool are allowed ones too
+    for name in ("biased", "all-few"):  # places that are added to a pool are allowed ones too
         cited = {
             segment.document_id
             for generation in restricted.generate(ask(3, **SETTINGS[name]))

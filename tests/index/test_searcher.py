@@ -120,7 +120,7 @@ def test_index_above_the_threshold_has_lists(corpus: CorpusPaths, locks: Path) -
         found = index.search_chunks(vectors, top_k=10)
         assert len(set(found[0].tolist()) & set(exact.rows[0].tolist())) >= 1
         assert index.search_chunks(vectors, top_k=1000).shape == (2, index.num_chunks)
-        assert verify_index(index, progress=SilentProgress()).num_files == 14
+        assert verify_index(index, progress=SilentProgress()).num_files == 18
 
 
 def test_recall_below_the_threshold_is_refused_and_leaves_nothing(
