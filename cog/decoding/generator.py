@@ -27,7 +27,7 @@ from cog.model.load import CogModel
 from cog.records import Generation, Segment
 
 OnSegment = Callable[[int, Segment], None]
-TextEnd = tuple[Tensor, Tensor]  # hidden state at the last token of a text, and token logits
+Ending = tuple[Tensor, Tensor]  # hidden state at the last token of a text, and token logits
 
 
 class CopyGenerator:
@@ -140,7 +140,7 @@ class CopyGenerator:
             row.text.finish()
         self._report(rows, range(len(rows)), on_segment)
 
-    def _draft(self, texts: Sequence[tuple[Row, TextEnd]]) -> list[Draft]:
+    def _draft(self, texts: Sequence[tuple[Row, Ending]]) -> list[Draft]:
         # go on with each text, or score everything and take one choice
         drafts = [row.go_on(logits) for row, (_, logits) in texts]
         members: dict[int, list[int]] = {}
@@ -196,13 +196,13 @@ class CopyGenerator:
 
     def _read(
         self, cache: PrefixCache, rows: Sequence[Row], *, held: list[int], drafts: dict[int, Draft]
-    ) -> dict[int, TextEnd]:
+    ) -> dict[int, Ending]:
         # one pass reads all drafts; what is accepted is written, the rest forgotten; the ends that
         # the texts go on from
         proposed = [drafts[i].token_ids if i in drafts else [] for i in held]
         states = self.model.prefix_encoder.append(cache, proposed)
         logits = self._token_logits(states)  # once, for checks and for the next choices
-        ends: dict[int, TextEnd] = {}
+        ends: dict[int, Ending] = {}
         begin = 0
         for place, (i, ids) in enumerate(zip(held, proposed, strict=True)):
             if not ids:

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -14,13 +14,13 @@ from cog.decoding.pool import Pool
 from cog.decoding.request import Request
 from cog.decoding.scoring import make_scorer
 from cog.errors import GenerationError
+from cog.index.contexts import MAX_CONTEXT
 from cog.index.records import GatheredChunks
-from cog.index.union_index import AnyIndex, join_chunks
+from cog.index.union_index import AnyIndex, join_chunks, reorder_chunks
 from cog.model.load import CogModel
 from cog.records import Decoding
 
 MIN_PLACE_TOKENS = 4  # of the text's last ones that a place outside the pool must agree with
-MAX_PLACE_TOKENS = 16  # as many as are compared
 MAX_PLACES = 8  # such places that are looked at in a step
 MAX_FOUND_CHUNKS = 64  # chunks that a text may add to its pool by such places
 
@@ -107,7 +107,7 @@ class PoolSource:
         """
         if num_added >= MAX_FOUND_CHUNKS:
             return pool, num_added
-        tail = token_ids[-MAX_PLACE_TOKENS:]
+        tail = token_ids[-MAX_CONTEXT:]
         places = self.index.find_places(
             np.array(tail, dtype=np.int32),
             min_tokens=MIN_PLACE_TOKENS,
@@ -149,7 +149,7 @@ class PoolSource:
             chunks,
             min_words=config.min_phrase_words,
             max_words=config.max_phrase_words,
-            word_bits=word_bits if decoding.min_bits else None,
+            word_bits=word_bits,
             min_bits=decoding.min_bits,
             is_summed=self.is_summed,
             device=device,
@@ -213,28 +213,7 @@ class PoolSource:
 
 def _sort_chunks(chunks: GatheredChunks) -> GatheredChunks:
     # chunks in the order of the index, so that those that follow each other form a run
-    order = np.argsort(chunks.chunk_ids, kind="stable")
-    counts = np.diff(chunks.word_offsets)
-    offsets = np.concatenate([[0], np.cumsum(counts[order])])
-    shift = np.repeat(chunks.word_offsets[order] - offsets[:-1], counts[order])
-    words = np.arange(offsets[-1]) + shift
-    by_chunk = ("chunk_ids", "document_ordinals")
-    values = {}
-    for field in fields(GatheredChunks):
-        value = getattr(chunks, field.name)
-        if field.name not in ("word_offsets", "token_ids"):
-            values[field.name] = value[order if field.name in by_chunk else words]
-    # tokens move with their words, since a run's tokens must follow each other
-    token_counts = values["word_tokens"][:, 1] - values["word_tokens"][:, 0]
-    token_ends = np.cumsum(token_counts)
-    starts = token_ends - token_counts
-    tokens = np.arange(token_ends[-1]) + np.repeat(
-        values["word_tokens"][:, 0] - starts, token_counts
-    )
-    values["word_tokens"] = np.stack([starts, token_ends], axis=1)
-    return GatheredChunks(
-        **values, word_offsets=offsets.astype(np.int64), token_ids=chunks.token_ids[tokens]
-    )
+    return reorder_chunks(chunks, np.argsort(chunks.chunk_ids, kind="stable"))
 
 
 def _find_runs(chunks: GatheredChunks) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -109,7 +109,7 @@ class UnionIndex(ChunkSearch):
                 )
             )
             order.append(slots)
-        return _reorder(join_chunks(gathered), np.argsort(np.concatenate(order)))
+        return reorder_chunks(join_chunks(gathered), np.argsort(np.concatenate(order)))
 
     def get_documents(self, ordinals: Iterable[int]) -> dict[int, Document]:
         """Read a few documents.
@@ -232,27 +232,29 @@ def join_chunks(parts: Sequence[GatheredChunks]) -> GatheredChunks:
     return GatheredChunks(**values, word_offsets=offsets, word_tokens=np.concatenate(tokens))
 
 
-def _reorder(chunks: GatheredChunks, order: NDArray[np.int64]) -> GatheredChunks:
-    # chunks in another order; tokens stay where they are, words know theirs
+def reorder_chunks(chunks: GatheredChunks, order: NDArray[np.int64]) -> GatheredChunks:
+    """Put gathered chunks in another order; words and tokens follow each other as they do.
+
+    :param chunks: The chunks.
+    :param order: Their positions in the new order. *Shape:* ``(num_chunks,)``
+    :returns: The same chunks.
+    """
     if np.array_equal(order, np.arange(len(order))):
         return chunks
     counts = np.diff(chunks.word_offsets)[order]
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
     words = np.arange(offsets[-1]) + np.repeat(chunks.word_offsets[order] - offsets[:-1], counts)
-    by_word = (
-        "start_vectors",
-        "end_vectors",
-        "start_scales",
-        "end_scales",
-        "word_flags",
-        "word_hashes",
-        "word_chars",
-        "word_tokens",
-    )
-    return replace(
-        chunks,
-        chunk_ids=chunks.chunk_ids[order],
-        document_ordinals=chunks.document_ordinals[order],
-        word_offsets=offsets,
-        **{name: np.ascontiguousarray(getattr(chunks, name)[words]) for name in by_word},
-    )
+    by_chunk = ("chunk_ids", "document_ordinals")
+    values = {
+        field.name: getattr(chunks, field.name)[order if field.name in by_chunk else words]
+        for field in fields(GatheredChunks)
+        if field.name not in ("word_offsets", "token_ids")
+    }
+    # tokens move with their words
+    old = values["word_tokens"]
+    num_tokens = old[:, 1] - old[:, 0]
+    ends = np.cumsum(num_tokens)
+    starts = ends - num_tokens
+    tokens = np.arange(num_tokens.sum()) + np.repeat(old[:, 0] - starts, num_tokens)
+    values["word_tokens"] = np.stack([starts, ends], axis=1)
+    return GatheredChunks(**values, word_offsets=offsets, token_ids=chunks.token_ids[tokens])

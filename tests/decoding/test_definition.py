@@ -10,7 +10,7 @@ from torch import Tensor
 
 from cog.decoding.draft import Draft
 from cog.decoding.generator import CopyGenerator
-from cog.decoding.generator import TextEnd as End
+from cog.decoding.generator import Ending as End
 from cog.decoding.plausibility import verify_draft
 from cog.decoding.request import Request
 from cog.decoding.row import Row
