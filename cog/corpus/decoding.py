@@ -27,6 +27,9 @@ PIECE_CHARACTERS = 1 << 20  # longer lines come in pieces
 MAX_LINE_CHARACTERS = 1 << 25  # of a line that is one record: an object, or a row
 BYTE_ORDER_MARK = "\ufeff"
 GZIP_MAGIC = b"\x1f\x8b"
+ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+PACKINGS = (".gz", ".zst")
+WIDE = ("utf-16", "utf-32")  # text may hold NUL
 SET_ENCODING = "set format.encoding in the card, or add --encoding"
 
 
@@ -165,7 +168,8 @@ def iter_decoded(file: RawFile, encoding: str, *, tally: Tally | None = None) ->
             text = decoder.decode(block, final=not block)
         except UnicodeDecodeError as error:
             offset = num_bytes - len(error.object) + error.start
-            raise _wrong_encoding(file, encoding, offset=offset) from None
+            problem = f"byte {error.object[error.start]:#04x} at byte offset {offset}"
+            raise _wrong_encoding(file, encoding, offset=offset, problem=problem) from None
         except UnicodeError as error:  # codecs that keep no place
             raise _wrong_encoding(file, encoding, offset=num_bytes, problem=str(error)) from None
         if is_start and text.startswith(BYTE_ORDER_MARK):
@@ -177,17 +181,18 @@ def iter_decoded(file: RawFile, encoding: str, *, tally: Tally | None = None) ->
 
 
 def open_raw(path: Path) -> BinaryIO:
-    """Open a raw file for reading, unpacking it if it is gzip.
-
-    :param path: The file.
-    :returns: A stream of bytes.
-    """
+    """Open a raw file for reading, unpacking it if it is gzip or Zstandard."""
     handle = path.open("rb")
-    if handle.read(2) != GZIP_MAGIC:
-        handle.seek(0)
+    magic = handle.read(len(ZSTD_MAGIC))
+    if magic.startswith(GZIP_MAGIC):
+        handle.close()
+        return gzip.open(path, "rb")  # type: ignore[return-value]
+    handle.seek(0)
+    if magic != ZSTD_MAGIC:
         return handle
-    handle.close()
-    return gzip.open(path, "rb")  # type: ignore[return-value]
+    from pyarrow import CompressedInputStream
+
+    return CompressedInputStream(handle, "zstd")  # type: ignore[no-any-return]
 
 
 def _iter_blocks(file: RawFile) -> Iterator[bytes]:
@@ -196,14 +201,28 @@ def _iter_blocks(file: RawFile) -> Iterator[bytes]:
         with open_raw(file.path) as handle:
             while block := handle.read(BLOCK_BYTES):
                 yield block
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+    except (OSError, EOFError, zlib.error) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # not what is packed is wrong, but how it is reached
         raise CorpusError(
-            f"{file.name} must be a whole gzip file",
+            f"{file.name} must be a whole {_name_packing(file.path)} file",
             found=str(error),
             run="fetch or copy it again",
             about=file.name,
         ) from None
     yield b""
+
+
+def _name_packing(path: Path) -> str:
+    with path.open("rb") as handle:
+        return "gzip" if handle.read(2) == GZIP_MAGIC else "zstd"
+
+
+def is_text(file: RawFile) -> bool:
+    """Tell whether a file without an ending looks like text, by its beginning."""
+    sample = _read_sample(file)
+    is_readable = b"\0" not in sample or guess_encoding(sample).encoding.startswith(WIDE)
+    return is_readable and find_container(sample[:512]) is None
 
 
 def _read_sample(file: RawFile, *, offset: int = 0) -> bytes:
@@ -245,7 +264,7 @@ def _check_text(file: RawFile) -> None:
     container = find_container(_read_sample(file)[:512])
     if container is not None:
         raise CorpusError(
-            f"{file.name} must be text, plain or packed with gzip",
+            f"{file.name} must be text, plain or packed with gzip or zstd",
             found=container,
             run="unpack it, or set format.kind in the card",
             about=file.name,
@@ -282,16 +301,11 @@ class _EncodingError(CorpusError):
     offset = 0
 
 
-def _wrong_encoding(
-    file: RawFile, encoding: str, *, offset: int, problem: str = ""
-) -> _EncodingError:
+def _wrong_encoding(file: RawFile, encoding: str, *, offset: int, problem: str) -> _EncodingError:
     sample = _read_sample(file, offset=offset)
-    with open_raw(file.path) as handle:
-        handle.seek(offset)
-        byte = handle.read(1)
     error = _EncodingError(
         f"{file.name} must be {encoding}",
-        found=problem or f"byte 0x{byte.hex()} at byte offset {offset}",
+        found=problem,
         run=_advise(encoding, sample),
         about=file.name,
     )

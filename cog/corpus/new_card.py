@@ -1,13 +1,15 @@
 """A card for a new corpus: a path or a hub name and options go in, a checked card comes out."""
 
 import re
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from cog.cards import Card, parse_card
-from cog.corpus.local_files import iter_file_names
-from cog.corpus.sources import SUFFIXES, find_kind
+from cog.corpus.local_files import is_member, iter_file_names, tell_kind
+from cog.corpus.sources import SUFFIXES, find_kind, is_html
 from cog.errors import CorpusError
 
 HUB_PREFIX = "hub:"
@@ -35,6 +37,7 @@ class NewCorpus:
     :param url: As ``format.url``.
     :param on_error: As ``format.on_error``.
     :param fields: As ``format.fields``, without those that are null.
+    :param members: As ``source.members``; empty for the usual endings.
     :param config: As ``source.config``.
     :param split: As ``source.split``.
     :param revision: As ``source.revision``.
@@ -65,6 +68,7 @@ class NewCorpus:
     url: str | None
     on_error: str
     fields: dict[str, list[str]]
+    members: tuple[str, ...]
     config: str | None
     split: tuple[str, ...]
     revision: str | None
@@ -91,8 +95,9 @@ def build_card(new: NewCorpus, *, project: Path, folder: Path) -> Card:
     """
     path = folder / new.place
     if path.exists():
-        source = {"type": "files", "path": _write_path(path, project), "members": None}
-        kind = new.kind or _guess_kind(path)
+        members = list(new.members) or None
+        source = {"type": "files", "path": _write_path(path, project), "members": members}
+        kind = new.kind or _guess_kind(path, members)
     else:
         source = _read_hub_name(new)
         kind = new.kind or "parquet"
@@ -171,17 +176,22 @@ def _read_hub_name(new: NewCorpus) -> dict[str, Any]:
     }
 
 
-def _guess_kind(path: Path) -> str:
-    names = [path.name] if path.is_file() else iter_file_names(path)
-    kinds = {find_kind(name) for name in names}
-    kinds.discard(None)
+def _guess_kind(path: Path, members: Sequence[str] | None) -> str:
+    if path.is_file():
+        names, folder = [path.name], path.parent
+    else:
+        names, folder = list(iter_file_names(path)), path
+    if members is not None:
+        names = [name for name in names if is_member(name, members)]
+    counts = Counter(tell_kind(folder, name) for name in names)
+    kinds = [kind for kind in counts if kind in SUFFIXES]
     if len(kinds) == 1:
-        return kinds.pop() or ""
-    endings = ", ".join(suffix for suffixes in SUFFIXES.values() for suffix in suffixes)
+        return kinds[0]
+    found = ", ".join(f"{count} {kind}" for kind, count in counts.most_common())
     raise CorpusError(
         "the files must be of one kind, told by their endings",
-        found=f"{', '.join(sorted(kind or '' for kind in kinds)) or 'none of them'} in {path}",
-        run=f"pass --format KIND, or use one of the endings {endings}",
+        found=f"{found or 'none'} in {path}",
+        run="pass --format KIND, or name the files that are meant with --members '*.ending'",
         about=str(path),
     )
 
@@ -191,4 +201,5 @@ def _guess_rule(kind: str, *, path: Path, heading: str | None) -> str:
         return "heading"
     if kind != "text":
         return "row"
-    return "blank-line" if path.is_file() else "file"
+    is_lines = path.is_file() and not is_html(path.name)
+    return "blank-line" if is_lines else "file"

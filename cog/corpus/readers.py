@@ -7,10 +7,12 @@ from urllib.parse import quote
 
 from cog.cards import Card
 from cog.corpus.decoding import BYTE_ORDER_MARK, Line, RawFile, choose_encoding, iter_lines
+from cog.corpus.pages import read_page
 from cog.corpus.parts import iter_parts, name_part
 from cog.corpus.reassembly import iter_units
 from cog.corpus.rows import Row, iter_rows
 from cog.corpus.schema import get_value, list_nullable
+from cog.corpus.sources import is_html
 from cog.corpus.tally import Tally
 from cog.records import Document, Fields, Format, LocalFormat
 
@@ -89,9 +91,13 @@ def _iter_row_documents(
 def _iter_unit_documents(
     file: RawFile, card_format: Format, *, layout: LocalFormat, tally: Tally
 ) -> Iterator[Document]:
+    page_title = ""
     if layout.kind == "text":
         encoding = choose_encoding(file, card_format.encoding, tally=tally)
-        lines = iter_lines(file, encoding, tally=tally)
+        if is_html(file.name):
+            page_title, lines = read_page(file, encoding, tally=tally)
+        else:
+            lines = iter_lines(file, encoding, tally=tally)
     else:
         lines = _iter_row_lines(file, card_format, layout=layout, tally=tally)
     first_number = 0
@@ -103,7 +109,7 @@ def _iter_unit_documents(
         default = file.stem if layout.documents == "file" else f"{file.stem}:{first_number}"
         document_id = name_part(unit.key or default, unit.part)
         source = f"{file.name}:{unit.number}"
-        yield Document(document_id, unit.title, unit.text, "", "", source)
+        yield Document(document_id, unit.title or page_title, unit.text, "", "", source)
 
 
 def _iter_row_lines(

@@ -3,21 +3,23 @@
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePosixPath
 
 from cog.cards import Card
-from cog.corpus.decoding import RawFile
+from cog.corpus.decoding import PACKINGS, RawFile
 from cog.errors import CorpusError
 from cog.records import Format, LocalFormat
 
 SOURCE_FILE = "SOURCE.json"
+MAX_NAMED = 3  # files that are named for each reason why files are not taken
 ORIGINS = ("wheel", "hub", "files", "local")
 
-# Endings of the files of each kind; text and json kinds may be packed with gzip besides.
+HTML = (".html", ".htm", ".xhtml")
+# Endings of the files of each kind; text and json kinds may be packed besides.
 SUFFIXES = {
-    "text": (".txt", ".text", ".md", ".raw", ".tokens"),
+    "text": (".txt", ".text", ".md", ".markdown", ".rst", ".raw", ".tokens", *HTML),
     "jsonl": (".jsonl", ".ndjson"),
     "json": (".json",),
     "csv": (".csv", ".tsv"),
@@ -47,24 +49,59 @@ class SourceRecord:
     :param origin: ``wheel``, ``hub``, ``files`` or ``local`` (given with ``--source``).
     :param layout: ``format`` or ``local``: which part of the card says how the files are read.
     :param files: The files in order.
+    :param left: Files of the source that were not taken, and why.
     """
 
     origin: str
     layout: str
     files: tuple[RawEntry, ...]
+    left: dict[str, str] = field(default_factory=dict)
+
+    def describe(self) -> str:
+        """Say what was taken and what was left."""
+        return describe_files(len(self.files), self.left)
+
+
+def describe_files(num_taken: int, left: Mapping[str, str]) -> str:
+    """Say how many files of a source are taken, and name those that are not.
+
+    :param num_taken: Number of files taken.
+    :param left: Names of the others, and why each is not taken.
+    :returns: Such as ``2 of 5 files taken (not taken: 3 with the ending .png: a.png, ...)``.
+    """
+    by_reason: dict[str, list[str]] = {}
+    for name, reason in left.items():
+        by_reason.setdefault(reason, []).append(name)
+    groups = []
+    for reason, names in sorted(by_reason.items(), key=lambda item: -len(item[1])):
+        more = ", ..." if len(names) > MAX_NAMED else ""
+        groups.append(f"{len(names)} {reason}: {', '.join(names[:MAX_NAMED])}{more}")
+    rest = f" (not taken: {'; '.join(groups)})" if groups else ""
+    return f"{num_taken} of {num_taken + len(left)} files taken{rest}"
 
 
 def find_kind(name: str) -> str | None:
     """Tell the kind of a file by its ending.
 
-    :param name: Name of the file; ``.gz`` is passed over.
+    :param name: Name of the file; how it is packed is passed over.
     :returns: One of the kinds of a card, or None.
     """
-    ending = name.lower().removesuffix(".gz")
+    unpacked = strip_packing(name).lower()
     for kind, suffixes in SUFFIXES.items():
-        if ending.endswith(suffixes):
+        if unpacked.endswith(suffixes):
             return kind
     return None
+
+
+def strip_packing(name: str) -> str:
+    """Leave out ``.gz`` or ``.zst`` at the end of a name."""
+    packed = next((each for each in PACKINGS if name.lower().endswith(each)), "")
+    return name[: len(name) - len(packed)]
+
+
+def is_html(name: str) -> bool:
+    """Tell a page from a text by its ending."""
+    return strip_packing(name).lower().endswith(HTML)
 
 
 def choose_layout(names: Iterable[str], card_format: Format) -> str:
@@ -168,7 +205,7 @@ def _find_stems(names: Sequence[str]) -> list[str]:
 
 
 def _drop_suffix(name: str) -> str:
-    stem = name[: -len(".gz")] if name.lower().endswith(".gz") else name
+    stem = strip_packing(name)
     for suffixes in SUFFIXES.values():
         for suffix in suffixes:
             if stem.lower().endswith(suffix) and not stem.endswith(f"/{suffix}"):

@@ -12,15 +12,18 @@ from pathlib import Path
 
 from cog.cards import WIKITEXT_HEADING
 from cog.corpus.decoding import Line, RawFile, iter_lines
+from cog.corpus.local_files import survey_files
 from cog.corpus.normalisers import get_normaliser
+from cog.corpus.pages import read_page
 from cog.corpus.reassembly import Unit, iter_units
+from cog.corpus.sources import describe_files, find_kind, is_html
 from cog.corpus.tally import Tally
 from cog.errors import CorpusError
 from cog.records import Document
 
 HEADING = r"= (?P<title>\S(?:.*\S)?) ="
 MAX_LINES_LOOKED_AT = 2000
-SUFFIXES = (".gz", ".txt", ".tokens", ".raw", ".en")
+SUFFIXES = (".gz", ".zst", ".txt", ".tokens", ".raw", ".en")
 
 _HEADING = re.compile(HEADING)
 _WIKITEXT_LINE = re.compile(r" = \S.* = ")
@@ -51,7 +54,7 @@ LINES = TextForm("line", None, "plain-v1", "a document a line (there is no blank
 def find_form(path: Path) -> TextForm:
     """Tell how a text file is written by its first lines.
 
-    :param path: The file; gzip is read transparently.
+    :param path: The file; packed ones are read transparently.
     :returns: Its form.
     :raises CorpusError: If the file is missing, a folder, or not UTF-8.
     """
@@ -69,7 +72,7 @@ def find_form(path: Path) -> TextForm:
 def iter_text_documents(paths: Sequence[Path]) -> Iterator[Document]:
     """Read the documents of text files; a text that was there before is left out.
 
-    :param paths: The files in order; gzip is read transparently.
+    :param paths: The files in order; packed ones are read transparently.
     :yields: Documents with text, each text once.
     :raises CorpusError: If a file is missing, damaged or not UTF-8.
     """
@@ -87,28 +90,38 @@ def iter_text_documents(paths: Sequence[Path]) -> Iterator[Document]:
                 yield document
 
 
-def list_text_files(paths: Sequence[Path]) -> list[Path]:
-    """Put the text files of folders in their place.
+def list_text_files(paths: Sequence[Path]) -> tuple[list[Path], list[str]]:
+    """Put the text files of folders, and of those in them, in their place.
 
     :param paths: Files and folders.
-    :returns: Files; those of a folder are its ``.txt`` and ``.gz`` files, by name.
-    :raises CorpusError: If a folder holds none, or a file is missing.
+    :returns: Files, those of a folder by name; and for each folder that holds others, which.
+    :raises CorpusError: If a folder holds none, or a file is missing or of another kind.
     """
     files: list[Path] = []
+    notes = []
     for path in paths:
-        inside = sorted(p for p in path.glob("*") if p.suffix in (".txt", ".gz") and p.is_file())
-        if path.is_dir() and inside:
-            files += inside
-        elif path.is_file():
-            files.append(path)
-        else:
-            raise CorpusError(
-                f"{path} must be a text file, or a folder of .txt or .gz files",
-                found="a folder without them" if path.is_dir() else "no such file",
-                run="name files, plain or gzip",
-                about=str(path),
-            )
-    return files
+        if not path.is_dir():
+            files.append(_check_file(path))
+            continue
+        survey = survey_files(path, members=None, kinds=("text",))
+        files += [path / name for name in survey.taken]
+        if survey.left:
+            notes.append(f"{path}: {describe_files(len(survey.taken), survey.left)}")
+    return files, notes
+
+
+def _check_file(path: Path) -> Path:
+    kind = find_kind(path.name)
+    if path.is_file() and kind in ("text", None):
+        return path
+    raise CorpusError(
+        f"{path} must be a text file",
+        found=f"{kind}, whose fields a card names" if path.is_file() else "no such file",
+        run=f"cog corpus add ID {path}, then cog train --corpus ID"
+        if path.is_file()
+        else "name text files, plain or packed, or folders of them",
+        about=str(path),
+    )
 
 
 def digest_text_files(paths: Sequence[Path]) -> str:
@@ -138,15 +151,12 @@ def _read_unit(unit: Unit, text: str, *, path: Path, stem: str) -> Document:
 
 
 def _iter_file_lines(path: Path) -> Iterator[Line]:
-    if not path.is_file():
-        raise CorpusError(
-            f"{path} must be a text file",
-            found="a folder" if path.is_dir() else "no such file",
-            run="name files, plain or gzip",
-            about=str(path),
-        )
+    file = RawFile(_check_file(path), path.name, _stem(path))
     try:
-        yield from iter_lines(RawFile(path, path.name, _stem(path)), "utf-8", tally=Tally("fail"))
+        if is_html(path.name):
+            yield from read_page(file, "utf-8", tally=Tally("fail"))[1]
+        else:
+            yield from iter_lines(file, "utf-8", tally=Tally("fail"))
     except CorpusError as error:  # what it says to run is for files that have a card
         raise CorpusError(
             error.wanted, found=error.found, run="mend the file", about=path.name

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 Report = TypeVar("Report")
 
 MAX_WORKERS = 8
+NOT_READ = "files not read"
 NUM_NAMED = 20  # files, in a model's card
 RANK_VARIABLE = "RANK"  # set by torchrun and accelerate for each of several processes
 
@@ -102,6 +103,8 @@ def train_with_tracking(
             paths, job.out.name, _list_params(job), experiment=experiment, progress=progress
         ) as log,
     ):
+        if NOT_READ in job.about:
+            progress.say(job.about[NOT_READ])
         return train(job, progress=progress, log=log)
 
 
@@ -224,12 +227,13 @@ def _choose_text(
 ) -> "tuple[TrainingText, dict[str, str]]":
     from cog.training.building import TrainingText
 
-    evaluation = list_text_files(request.evaluation)
+    evaluation, notes = list_text_files(request.evaluation)
     compared = f"{request.on_overlap}:{digest_text_files(evaluation)}" if evaluation else "none"
     names = _name_files(evaluation)
     about = {"compared with": f"{names}, on overlap {request.on_overlap}" if evaluation else "none"}
     if request.corpus_id is None:
-        files = list_text_files(request.data)
+        files, more_notes = list_text_files(request.data)
+        notes += more_notes
         identity = f"files:{digest_text_files(files)}"
         about["data"] = _name_files(files)
         about["licence of the data"] = request.licence or "not stated"
@@ -242,6 +246,8 @@ def _choose_text(
         identity = f"corpus:{documents_digest(corpus.documents)}"
         about["data"] = f"corpus {request.corpus_id}"
         about["licence of the data"] = request.licence or _describe(card.licence)
+    if notes:
+        about[NOT_READ] = "; ".join(notes)
     about["digest of the data"] = identity.partition(":")[2]
 
     def read() -> Iterable[Document]:

@@ -141,6 +141,20 @@ def test_add_takes_a_folder(project: ProjectPaths, tmp_path: Path) -> None:
     assert "corpus notes must be new" in fail(project, "add", "notes", folder)
 
 
+def test_add_says_what_it_takes_and_what_it_leaves(project: ProjectPaths, tmp_path: Path) -> None:
+    folder = tmp_path / "notes"
+    (folder / "deep").mkdir(parents=True)
+    for name in ("a.rst", "deep/b.md", "c.1", "d.1", "README", "e.json"):
+        (folder / name).write_text("A note.", encoding="utf-8")
+    assert "found: 3 text, 2 with the ending .1, 1 json in" in fail(project, "add", "notes", folder)
+    shown = run(project, "add", "notes", folder, "--format", "text").stdout
+    left = "2 with the ending .1: c.1, d.1; 1 of kind json: e.json"
+    assert f"3 of 6 files taken (not taken: {left})\n" in shown
+    added = read_json(project, "add", "pages", folder, "--members", "*.1", "--members", "README")
+    assert added["card"]["source"]["members"] == ["*.1", "README"]
+    assert [each["name"] for each in added["files"]["files"]] == ["README", "c.1", "d.1"]
+
+
 def test_add_inside_the_project_writes_a_relative_path(project: ProjectPaths) -> None:
     path = project.root / "texts" / "village.jsonl"
     added = read_json(project, "add", "town", path, "--id-field", "id", "--text-field", "text")

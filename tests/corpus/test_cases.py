@@ -4,9 +4,7 @@ import csv
 import gzip
 import io
 import json
-import os
 import sqlite3
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from cog.cards import Card
-from cog.corpus.local_files import copy_files, list_source_files
 from cog.errors import CorpusError
 from tests.corpus.building import make_card, prepare
 
@@ -35,11 +32,6 @@ def make_row_card(kind: str, **changes: Any) -> Card:  # noqa: ANN401
 def read_texts(tmp_path: Path, files: dict[str, bytes], card: Card) -> list[str]:
     _, documents, _ = prepare(tmp_path, files, card)
     return [document.text for document in documents]
-
-
-def copy(path: Path, raw: Path, card: Card) -> None:
-    assert card.format is not None
-    copy_files(path, raw, members=None, card_format=card.format)
 
 
 # ------------------------------------------------------------------ encodings
@@ -62,7 +54,7 @@ def copy(path: Path, raw: Path, card: Card) -> None:
         (pack(TEXT.encode()) + b"rest", r"a.txt must be a whole gzip file"),
         (pack(pack(b"x")), r"found: gzip inside gzip; next: unpack it"),
         (b"PK\x03\x04" + bytes(40), r"found: a zip archive, or a document that is one"),
-        (b"%PDF-1.7\n", r"must be text, plain or packed with gzip; found: PDF"),
+        (b"%PDF-1.7\n", r"must be text, plain or packed with gzip or zstd; found: PDF"),
     ],
 )
 def test_text_that_is_not_utf8_is_refused_with_the_place_and_the_field(
@@ -122,102 +114,6 @@ def test_byte_order_marks_never_stay_inside(
     report, documents, _ = prepare(tmp_path, {name: content}, card)
     assert [document.text for document in documents] == ["one", "two"]
     assert any("byte-order mark" in note for note in report.notes)
-
-
-# ------------------------------------------------------------------ files
-
-
-def test_a_link_to_nothing_is_named_and_not_passed_over(tmp_path: Path) -> None:
-    folder = tmp_path / "given"
-    folder.mkdir()
-    (folder / "a.txt").write_text("one")
-    (folder / "b.txt").symlink_to("gone.txt")
-    (folder / "c.dat").symlink_to("gone.dat")
-    card = make_card()
-    assert card.format is not None
-    with pytest.raises(CorpusError, match="b.txt must be a file; found: a link to nothing"):
-        list_source_files(folder, members=None, card_format=card.format)
-    assert list_source_files(folder, members=["a.*"], card_format=card.format) == ["a.txt"]
-    (folder / "b.txt").unlink()
-    os.mkfifo(folder / "b.txt")
-    with pytest.raises(CorpusError, match="found: a device, a pipe or a socket"):
-        list_source_files(folder, members=None, card_format=card.format)
-
-
-def test_linked_folders_are_followed_once(tmp_path: Path) -> None:
-    (tmp_path / "given" / "x").mkdir(parents=True)
-    (tmp_path / "given" / "x" / "loop").symlink_to(tmp_path / "given", target_is_directory=True)
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "b.txt").write_text("two")
-    (tmp_path / "given" / "linked").symlink_to(tmp_path / "other", target_is_directory=True)
-    assert read_texts(tmp_path, {"x/a.txt": b"one", "x/c.txt": b"three"}, make_card()) == [
-        "two",
-        "one",
-        "three",
-    ]
-
-
-def test_what_may_not_be_read_is_named() -> None:
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name) / "given"
-        folder.mkdir()
-        (folder / "a.txt").write_text("secret")
-        Path(name).chmod(0o777)
-        (folder / "a.txt").chmod(0)
-        was = os.geteuid()
-        if was == 0:
-            os.seteuid(65534)
-        try:
-            with pytest.raises(CorpusError, match=r"'a.txt' must be readable; found: Permission"):
-                copy(folder, Path(name), make_card())
-        finally:
-            os.seteuid(was)
-
-
-@pytest.mark.parametrize("name", [b"bad\xff.txt", b"two\nlines.txt", b"SOURCE.json"])
-def test_a_file_name_that_cannot_be_kept_is_refused(tmp_path: Path, name: bytes) -> None:
-    (tmp_path / "given").mkdir()
-    (tmp_path / "given" / os.fsdecode(name)).write_bytes(b"[]")
-    (tmp_path / "given" / "z.json").write_bytes(b"[]")
-    kind = "json" if name.endswith(b"json") else "text"
-    card = make_card() if kind == "text" else make_row_card("json")
-    assert card.format is not None
-    with pytest.raises(CorpusError, match="a file name must be UTF-8"):
-        list_source_files(tmp_path / "given", members=None, card_format=card.format)
-
-
-def test_files_of_one_stem_keep_their_endings(tmp_path: Path) -> None:
-    files = {"a.txt": b"one", "a.md": b"two", "b.txt": b"three", "b.txt.gz": pack(b"four")}
-    _, documents, _ = prepare(tmp_path, files, make_card(format__documents="file"))
-    assert {document.document_id: document.text for document in documents} == {
-        "a.txt": "one",
-        "a.md": "two",
-        "b.txt": "three",
-        "b.txt.gz": "four",
-    }
-
-
-def test_a_file_of_no_bytes_is_counted_or_said(tmp_path: Path) -> None:
-    files = {"a.txt": b"one", "b.txt": b"", "c.txt": pack(b"")}
-    report, _, _ = prepare(tmp_path, files, make_card(format__documents="file"))
-    assert (report.num_read, report.skipped["empty"]) == (3, 2)
-    rows = {"a.csv": b"id,body\n1,one\n", "b.csv": b"", "c.csv": b"id,body\n"}
-    report, documents, _ = prepare(tmp_path / "rows", rows, make_row_card("csv"))
-    assert len(documents) == 1
-    assert report.notes == ("b.csv holds no rows", "c.csv holds no rows")
-
-
-def test_a_database_that_is_being_written_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "given").mkdir()
-    path = tmp_path / "given" / "a.db"
-    connection = sqlite3.connect(path)
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("CREATE TABLE t (id, body)")
-    connection.commit()
-    card = make_row_card("sqlite", format__query="SELECT * FROM t")
-    with pytest.raises(CorpusError, match="a.db-wal holds changes that are not in it yet"):
-        copy(path, tmp_path, card)
-    connection.close()
 
 
 # ------------------------------------------------------------------ rows

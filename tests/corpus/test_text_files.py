@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cog.corpus.text_files import find_form, iter_text_documents
+from cog.corpus.text_files import find_form, iter_text_documents, list_text_files
 from cog.errors import CorpusError
 
 WIKITEXT = " \n = A mill = \n \n The mill @-@ wheel turns . \n \n = = Use = = \n \n It grinds . \n"
@@ -55,7 +55,7 @@ def test_same_text_in_two_files_is_one_document(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["missing.txt", "."])
 def test_missing_file_is_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(CorpusError, match="must be a text file; found: (no such file|a folder)"):
+    with pytest.raises(CorpusError, match="must be a text file; found: no such file"):
         find_form(tmp_path / name)
 
 
@@ -65,6 +65,18 @@ def test_other_encoding_is_refused_without_naming_a_card(tmp_path: Path) -> None
     with pytest.raises(CorpusError, match="latin.txt must be utf-8") as caught:
         list(iter_text_documents([path]))
     assert "card" not in str(caught.value)
+
+
+def test_folders_are_read_to_the_bottom_and_what_is_left_is_named(tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    write(tmp_path, "a.md", "One.")
+    write(tmp_path / "deep", "b.rst.gz", "Two.")
+    rows = write(tmp_path, "d.jsonl.gz", '{"text": "Three."}')
+    files, notes = list_text_files([tmp_path])
+    assert [each.name for each in files] == ["a.md", "b.rst.gz"]
+    assert notes == [f"{tmp_path}: 2 of 3 files taken (not taken: 1 of kind jsonl: d.jsonl.gz)"]
+    with pytest.raises(CorpusError, match="found: jsonl.*; next: cog corpus add ID"):
+        list_text_files([rows])
 
 
 def test_reading_loads_no_store() -> None:
