@@ -6,6 +6,7 @@ A checkpoint is made beside its place and renamed into it, so there is never a p
 import json
 import os
 import shutil
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,7 @@ def save_checkpoint(
     optimizer: torch.optim.Optimizer,
     position: RunPosition,
     identity: RunIdentity,
+    random_states: Sequence[Mapping[str, Any]],
 ) -> Path:
     """Save everything that a run needs to go on exactly.
 
@@ -65,6 +67,7 @@ def save_checkpoint(
     :param optimizer: Its optimiser.
     :param position: How far the run is.
     :param identity: What the run is.
+    :param random_states: As :func:`get_random_states` gives them, of each process in order.
     :returns: The checkpoint.
     """
     folder.mkdir(parents=True, exist_ok=True)
@@ -74,7 +77,7 @@ def save_checkpoint(
     unfinished.mkdir()
     try:
         save_file(_trained(model), unfinished / WEIGHTS_FILE)
-        state = {"optimizer": optimizer.state_dict(), "random": _get_random_states()}
+        state = {"optimizer": optimizer.state_dict(), "random": list(random_states)}
         torch.save(state, unfinished / STATE_FILE)
         about = {"position": asdict(position), "identity": asdict(identity)}
         (unfinished / ABOUT_FILE).write_text(json.dumps(about, indent=1), encoding="utf-8")
@@ -104,6 +107,7 @@ def load_checkpoint(
     model: nn.Module,
     optimizer: torch.optim.Optimizer | None,
     identity: RunIdentity,
+    process: int = 0,
 ) -> RunPosition:
     """Put a run back to where it was.
 
@@ -112,6 +116,7 @@ def load_checkpoint(
     :param optimizer: Its optimiser, changed in place; None for the weights alone, in which case
         random states stay as they are too.
     :param identity: What the run is.
+    :param process: Number of this process, whose random states are put back.
     :returns: How far it was.
     :raises CheckpointError: If the checkpoint is of another architecture, other text or other
         batches, or is damaged.
@@ -136,7 +141,8 @@ def load_checkpoint(
             parameter.copy_(weights[name])
     if optimizer is not None:
         optimizer.load_state_dict(state["optimizer"])
-        _set_random_states(state["random"])
+        random = state["random"]  # of one process alone before several were kept
+        _set_random_states(random if isinstance(random, dict) else random[process])
     return position
 
 
@@ -153,8 +159,10 @@ def load_position(checkpoint: Path) -> RunPosition:
 def _load_about(checkpoint: Path) -> tuple[RunIdentity, RunPosition]:
     try:
         about = json.loads((checkpoint / ABOUT_FILE).read_text(encoding="utf-8"))
-        return RunIdentity(**about["identity"]), RunPosition(**about["position"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        identity = RunIdentity(**about["identity"])
+        identity.batches.setdefault("num_processes", 1)  # what an older run does not say
+        return identity, RunPosition(**about["position"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise _damaged(checkpoint, error) from error
 
 
@@ -200,7 +208,8 @@ def _list(values: dict[str, Any], names: list[str]) -> str:
     return ", ".join(f"{name} {values.get(name)}" for name in names[:4])
 
 
-def _get_random_states() -> dict[str, Any]:
+def get_random_states() -> dict[str, Any]:
+    """What decides what is drawn next in this process, dropout above all."""
     states: dict[str, Any] = {"cpu": torch.get_rng_state()}
     if torch.cuda.is_available():
         states["cuda"] = torch.cuda.get_rng_state_all()

@@ -7,17 +7,24 @@ norm of the gradients are looked at, so what is in memory is always good.
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from accelerate import Accelerator
+from accelerate.utils import gather_object
 from torch import Tensor, nn
 
 from cog.errors import TrainingError
 from cog.progress import Progress
-from cog.training.checkpoint import RunIdentity, RunPosition, load_checkpoint, save_checkpoint
+from cog.training.checkpoint import (
+    RunIdentity,
+    RunPosition,
+    get_random_states,
+    load_checkpoint,
+    save_checkpoint,
+)
 from cog.training.lesson import TOTAL, Lesson, LoopBatch, LoopSettings
 from cog.training.reporting import LogMetrics, Meter, MetricsFile, load_metrics
 from cog.training.schedule import Budget, rate_factor
@@ -106,7 +113,9 @@ class TrainingLoop:
     ) -> None:
         self._lesson, self._settings = lesson, settings
         self._budget, self.accelerator = budget, accelerator
-        self._identity, self._files = identity, files
+        # a step's batches are dealt to the processes by number, so their number is part of the run
+        batches = {**identity.batches, "num_processes": accelerator.num_processes}
+        self._identity, self._files = replace(identity, batches=batches), files
         self.model = model
         optimizer = torch.optim.AdamW(
             _split_decay(lesson.group_parameters(), weight_decay=settings.weight_decay),
@@ -128,10 +137,12 @@ class TrainingLoop:
             model=self.model,
             optimizer=self._optimizer.optimizer,
             identity=self._identity,
+            process=self.accelerator.process_index,
         )
 
     def save(self) -> None:
-        """Save a checkpoint, from the first process."""
+        """Save a checkpoint: the first process writes, each gives its random states."""
+        random_states = gather_object([get_random_states()])
         if self.accelerator.is_main_process:
             save_checkpoint(
                 self._files.checkpoints,
@@ -139,6 +150,7 @@ class TrainingLoop:
                 optimizer=self._optimizer.optimizer,
                 position=self.position,
                 identity=self._identity,
+                random_states=random_states,
             )
         self.accelerator.wait_for_everyone()
 
@@ -181,8 +193,8 @@ class TrainingLoop:
         file = MetricsFile(self._files.metrics, step=start.step) if is_main else None
         metrics, validation = self._recall()
         try:
-            while not (reason := self._find_end(stop, meter)):
-                metrics = self._take_step(batches, meter, reports)
+            while not (reason := self._find_end(stop, seconds := self._share_clock(meter))):
+                metrics = self._take_step(batches, meter, reports, seconds=seconds)
                 if file is not None:
                     file.write(self.position.step, metrics)
                 if self.position.step % self._settings.validation_steps == 0:
@@ -230,37 +242,46 @@ class TrainingLoop:
         if reports.log is not None and (is_validated or step % LOGGED_STEPS == 0):
             reports.log(step, {**metrics, **(validation if is_validated else {})})
 
-    def _find_end(self, stop: StopRequest, meter: Meter) -> str:
-        steps, seconds = self.position.step, meter.seconds
-        done = self._budget.progress(steps=steps, seconds=seconds) >= 1.0
-        reason = stop.name if stop else "budget" if done else ""
-        if self.accelerator.num_processes > 1:  # all end together: when the first process does
-            flag = torch.tensor([float(bool(reason))], device=self.accelerator.device)
-            flag = self.accelerator.reduce(flag, "sum")
-            reason = reason or ("budget" if flag.item() > 0 else "")
-        return reason
+    def _share_clock(self, meter: Meter) -> float:
+        # The first process's seconds: rates and the end of a budget of seconds depend on them, and
+        # with a clock of its own in each process the copies of the model would drift apart.
+        seconds = meter.seconds if self.accelerator.is_main_process else 0.0
+        return self._sum(torch.tensor([seconds], dtype=torch.float64))[0]
+
+    def _find_end(self, stop: StopRequest, seconds: float) -> str:
+        if any(self._sum(torch.tensor([float(bool(stop))]))):  # all end together
+            return stop.name or "a signal to another process"
+        is_done = self._budget.progress(steps=self.position.step, seconds=seconds) >= 1.0
+        return "budget" if is_done else ""
+
+    def _sum(self, values: Tensor) -> list[float]:
+        # over all processes
+        if self.accelerator.num_processes > 1:
+            values = self.accelerator.reduce(values.to(self.accelerator.device), "sum")
+        return values.tolist()
 
     def _take_step(
-        self, batches: Iterator[LoopBatch], meter: Meter, reports: LoopReports
+        self, batches: Iterator[LoopBatch], meter: Meter, reports: LoopReports, *, seconds: float
     ) -> dict[str, float]:
         self._wrapped.train()
         made, sums = self._accumulate(batches)
         norm = self.accelerator.clip_grad_norm_(self._parameters, self._settings.max_gradient_norm)
-        losses = dict(zip(sums, torch.stack(list(sums.values())).tolist(), strict=True))
+        # of all processes, so that a loss that is not finite ends them all
+        parts = torch.stack(list(sums.values())).double() / self.accelerator.num_processes
+        counts = (sum(each.num_tokens for each in made), sum(map(reports.count_operations, made)))
+        *means, num_tokens, operations = self._sum(torch.cat([parts, parts.new_tensor(counts)]))
+        losses = dict(zip(sums, means, strict=True))
         total, gradient_norm = losses[TOTAL], float(norm)
         if not (math.isfinite(total) and math.isfinite(gradient_norm)):
             self._optimizer.zero_grad(set_to_none=True)
             raise self._not_finite(made, total, gradient_norm, reports)
-        factor = self._update(meter.seconds)
-        num_processes = self.accelerator.num_processes
-        num_tokens = num_processes * sum(each.num_tokens for each in made)
-        operations = num_processes * sum(reports.count_operations(each) for each in made)
+        factor = self._update(seconds)
         self.position = RunPosition(
             step=self.position.step + 1,
             seconds=meter.seconds,
-            num_tokens=self.position.num_tokens + num_tokens,
+            num_tokens=self.position.num_tokens + int(num_tokens),
         )
-        meter.count(step=self.position.step, num_tokens=num_tokens, operations=operations)
+        meter.count(step=self.position.step, num_tokens=int(num_tokens), operations=operations)
         metrics = {
             **losses,
             **self._lesson.describe(made),

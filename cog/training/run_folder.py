@@ -3,16 +3,21 @@
 import fcntl
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 
 import torch
 from accelerate import Accelerator
+from accelerate.utils import InitProcessGroupKwargs
 
 from cog.errors import CheckpointError, TrainingError
 from cog.progress import Progress
 from cog.training.checkpoint import find_checkpoints
 
 RUN_FOLDER = "run"  # in the folder of what is trained: checkpoints and metrics
+# The first process tokenises and encodes for hours while the others wait, where torch gives up
+# after ten minutes; who dies while the others wait is noticed by what started them all.
+WAITING = timedelta(days=7)
 
 
 def find_start(
@@ -105,4 +110,8 @@ def make_accelerator(device: str) -> Accelerator:
     if not is_cpu:
         torch.backends.cuda.matmul.allow_tf32 = True
         torch.backends.cudnn.allow_tf32 = True
-    return Accelerator(cpu=is_cpu, mixed_precision="no" if is_cpu else "bf16")
+    return Accelerator(
+        cpu=is_cpu,
+        mixed_precision="no" if is_cpu else "bf16",
+        kwargs_handlers=[InitProcessGroupKwargs(timeout=WAITING)],
+    )

@@ -12,6 +12,7 @@ from cog.training.checkpoint import (
     RunIdentity,
     RunPosition,
     find_checkpoints,
+    get_random_states,
     load_checkpoint,
     save_checkpoint,
 )
@@ -52,7 +53,12 @@ def make(seed: int = 0) -> tuple[Net, torch.optim.Optimizer]:
 def save(folder: Path, net: Net, optimizer: torch.optim.Optimizer, step: int) -> Path:
     position = RunPosition(step, 1.5, 100)
     return save_checkpoint(
-        folder, model=net, optimizer=optimizer, position=position, identity=IDENTITY
+        folder,
+        model=net,
+        optimizer=optimizer,
+        position=position,
+        identity=IDENTITY,
+        random_states=[get_random_states()],
     )
 
 
