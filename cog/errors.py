@@ -12,6 +12,7 @@
     ├── AssetError              fetching
     ├── CorpusError             raw text and documents
     ├── CheckpointError         the trained model
+    │   └── DamagedCheckpointError
     ├── IndexingError           the phrase index
     │   ├── IndexNotBuiltError
     │   └── IndexMismatchError
@@ -82,6 +83,10 @@ class CorpusError(CogError):
 
 class CheckpointError(CogError):
     """The trained model's files are missing or inconsistent."""
+
+
+class DamagedCheckpointError(CheckpointError):
+    """A checkpoint of a run cannot be read; the one before it may be whole."""
 
 
 class IndexingError(CogError):

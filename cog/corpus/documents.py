@@ -212,6 +212,9 @@ def digest_records(records: Iterable[Document | Prompt]) -> str:
     return digest.hexdigest()
 
 
+NO_PROMPTS = "holds out no prompt (prompts.held_out in its card, prepare in params.yaml)"
+
+
 def load_prompts(path: Path) -> list[Prompt]:
     """Read the held-out prompts.
 

@@ -158,6 +158,7 @@ def _iter_clean(card: Card, raw: Path, *, tally: Tally, progress: Progress) -> I
         elif not seen_ids.add(document.document_id):
             tally.reject(document.source, f"the id {document.document_id!r} was there before")
         else:
+            seen_texts.add(document.text)  # not before: what is rejected makes nothing a duplicate
             yield fill_in(document, card)
     tally.notes += [f"filters.exclude names {each!r}, which is not there" for each in unmet]
 
@@ -191,10 +192,11 @@ def _find_reason(card: Card, document: Document, seen_texts: SeenTexts) -> str |
         return "too-short"
     if card.filters.max_words is not None and num_words > card.filters.max_words:
         return "too-long"
-    is_new = card.deduplicate == "none" or seen_texts.add(document.text)
     if document.document_id in card.filters.exclude:
-        return "excluded"  # and so is a later document of the same text
-    return None if is_new else "duplicate"
+        seen_texts.add(document.text)  # a later document of the same text goes too
+        return "excluded"
+    is_duplicate = card.deduplicate != "none" and document.text in seen_texts
+    return "duplicate" if is_duplicate else None
 
 
 def _build_report(

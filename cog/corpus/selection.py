@@ -61,15 +61,18 @@ class SeenTexts:
         self._sorted = self._old.data  # the same, for bisect: faster than numpy for one key
         self._new: set[int] = set()
 
+    def __contains__(self, text: str) -> bool:
+        """Whether a text was seen."""
+        return self._has(_digest(text))
+
     def add(self, text: str) -> bool:
         """Remember a text.
 
         :param text: The text.
         :returns: Whether it is new.
         """
-        digest = hashlib.blake2b(text.encode("utf-8"), digest_size=8).digest()
-        key = int.from_bytes(digest, "little")
-        if key in self._new or self._is_old(key):
+        key = _digest(text)
+        if self._has(key):
             return False
         self._new.add(key)
         if len(self._new) >= _MERGE_AT:
@@ -80,6 +83,10 @@ class SeenTexts:
             self._new = set()
         return True
 
-    def _is_old(self, key: int) -> bool:
+    def _has(self, key: int) -> bool:
         place = bisect_left(self._sorted, key)
-        return place < len(self._sorted) and self._sorted[place] == key
+        return key in self._new or (place < len(self._sorted) and self._sorted[place] == key)
+
+
+def _digest(text: str) -> int:
+    return int.from_bytes(hashlib.blake2b(text.encode("utf-8"), digest_size=8).digest(), "little")

@@ -3,11 +3,10 @@
 import json
 import os
 
-from cog.corpus.documents import load_prompts
+from cog.corpus.documents import NO_PROMPTS, load_prompts
 from cog.decoding.batches import iter_batches
 from cog.decoding.request import Request
 from cog.decoding.session import open_generator
-from cog.errors import GenerationError
 from cog.params import Params
 from cog.paths import ProjectPaths
 from cog.progress import Progress
@@ -22,19 +21,15 @@ def generate_corpus(paths: ProjectPaths, corpus_id: str, params: Params, progres
     :param corpus_id: The corpus.
     :param params: The project's parameters; section ``generate`` says how.
     :param progress: Told of every finished text.
-    :returns: Number of texts written.
-    :raises GenerationError: If the corpus holds out no prompt.
+    :returns: Number of texts written; 0, and an empty file, if the corpus holds out no prompt.
     """
     settings = params.generate
     prompts = load_prompts(paths.corpus(corpus_id).prompts)[: settings.num_prompts]
-    if not prompts:
-        raise GenerationError(
-            f"{corpus_id} must hold out at least one prompt",
-            found="no held-out document is long enough",
-            run="raise prompts.held_out in the card, or lower prepare.reference_tokens",
-            about=corpus_id,
-        )
     target = paths.corpus(corpus_id).generations
+    if not prompts:
+        progress.say(f"{corpus_id} {NO_PROMPTS}: no text is written")
+        target.write_text("", encoding="utf-8")
+        return 0
     unfinished = target.with_suffix(f".{os.getpid()}.tmp")
     decoding = settings.decoding
     try:

@@ -15,10 +15,12 @@ from cog.model.language_model import (
     identify_language_model,
     load_language_model,
 )
+from cog.model.load import resolve_device
 from cog.paths import get_cache_folder
 from cog.progress import Progress
 
 PASS_TEXTS = 16  # texts of one forward pass
+MEASURE_VERSION = 1  # raised when the same text gives other numbers
 KEPT_TEXTS = 64  # texts after which what was measured is kept
 
 
@@ -100,7 +102,9 @@ class Measurer:
         return [TextLikelihood(float(row[0]), int(row[1])) for row in rows]
 
     def _cache(self, kind: str) -> RowCache:
-        return RowCache(get_cache_folder() / "measured" / self.identity / kind)
+        device = resolve_device(self._device).type  # processors and GPUs round differently
+        folder = f"{self.identity}-{device}-v{MEASURE_VERSION}"
+        return RowCache(get_cache_folder() / "measured" / folder / kind)
 
     def _load(self) -> LanguageModel:
         if self._model is None:

@@ -1,9 +1,9 @@
 """Generations at rest: prompts and a seed go in, texts come out, each batch written only once.
 
 A run is a folder, a seed a file in it, a finished batch a line of that. What decides the texts (the
-system, the index, the model, lengths, decoding) is digested into the folder's name, so texts of
-another index are never taken for these. A batch counts only if it holds the same prompts, since in
-which company a text is decoded may change it by rounding.
+system, the index, the model, lengths, decoding, the device and the decoder's version) is digested
+into the folder's name, so texts of another index are never taken for these. A batch counts only if
+it holds the same prompts, since in which company a text is decoded may change it by rounding.
 """
 
 import fcntl
@@ -34,6 +34,7 @@ class RunKey:
     :param model: Fingerprint of the model.
     :param prompt_corpus: Whose prompts are continued.
     :param decoding: Settings; the seed in it does not count.
+    :param device: ``cpu`` or ``cuda``, which round differently.
     :param decoder: Version of the decoder, so that texts of an older one are written anew.
     """
 
@@ -42,6 +43,7 @@ class RunKey:
     model: str
     prompt_corpus: str
     decoding: Decoding
+    device: str
     decoder: int = DECODER_VERSION
 
     @property
@@ -174,20 +176,24 @@ def _open_exclusively(folder: Path, key: RunKey, progress: Progress) -> Iterator
 
 
 def _read_batches(file: FileIO) -> dict[str, list[EvaluatedText]]:
-    # a line that a killed process left unfinished is cut off, and with it all that follows
+    # only a line that a killed process left unfinished, the last one, is cut off
     file.seek(0)
+    *lines, unfinished = file.readall().split(b"\n")
     known: dict[str, list[EvaluatedText]] = {}
-    whole = 0
-    for line in file.readall().splitlines(keepends=True):
+    for number, line in enumerate(lines, start=1):
         try:
-            if not line.endswith(b"\n"):
-                break
             content = json.loads(line)
             known[content["batch"]] = [parse_text(each) for each in content["texts"]]
-        except ANY_ERROR:
-            break
-        whole += len(line)
-    file.truncate(whole)
+        except ANY_ERROR as error:
+            path = str(file.name)
+            raise EvaluationError(
+                f"line {number} of {path} must be texts as cog evaluate writes them",
+                found=str(error).partition("\n")[0] or type(error).__name__,
+                run=f"mv {path} {path}.broken, and all its texts are written anew",
+                about=path,
+            ) from error
+    if unfinished:
+        file.truncate(file.tell() - len(unfinished))
     return known
 
 

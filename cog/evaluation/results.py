@@ -93,7 +93,7 @@ def load_results(paths: ProjectPaths, corpus_id: str) -> list[EvaluationResult]:
     found: dict[str, EvaluationResult] = {}
     problem: EvaluationError | None = None
     for path in files:
-        if path.is_file():
+        if path.is_file() and path.stat().st_size:  # the pipeline's is empty without prompts
             try:
                 result = load_result(path)
             except EvaluationError as error:

@@ -27,7 +27,7 @@ from cog.evaluation.scores import check_mauve
 from cog.evaluation.tune_split import take_part
 from cog.index.activation import get_model_folder
 from cog.model.language_model import identify_tokenizer
-from cog.model.load import load_splitter
+from cog.model.load import load_splitter, resolve_device
 from cog.model.words import WordSplitter
 from cog.params import Params
 from cog.paths import ProjectPaths
@@ -105,7 +105,10 @@ class Evaluation:
         :returns: The key of the run.
         """
         plan, identity = self.plan, self.identity
-        return RunKey(plan.system, identity.index, identity.model, plan.prompt_corpus_id, decoding)
+        device = resolve_device(plan.device).type
+        return RunKey(
+            plan.system, identity.index, identity.model, plan.prompt_corpus_id, decoding, device
+        )
 
     def get_generator(self) -> TextGenerator:
         """Load the model and open what it copies from, the first time they are needed.

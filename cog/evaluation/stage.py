@@ -1,8 +1,8 @@
 """Stage ``evaluate``: a corpus goes in, its scored result comes out, on disk and in MLflow."""
 
 from cog.baselines.names import COG
+from cog.corpus.documents import NO_PROMPTS, load_prompts
 from cog.evaluation.protocol import GROUPS, make_protocol
-from cog.evaluation.records import EvaluationResult
 from cog.evaluation.results import write_result
 from cog.evaluation.runner import evaluate
 from cog.evaluation.session import Plan
@@ -16,15 +16,22 @@ EXPERIMENT = "evaluate"
 
 def evaluate_corpus(
     paths: ProjectPaths, corpus_id: str, params: Params, progress: Progress
-) -> EvaluationResult:
+) -> None:
     """Evaluate a corpus on its own prompts as params.yaml says.
+
+    The result lies in ``evaluation.json`` and in MLflow; of a corpus that holds out no prompt the
+    file is empty.
 
     :param paths: The project.
     :param corpus_id: The corpus.
     :param params: The project's parameters.
     :param progress: Told of what is done.
-    :returns: The result; it also lies in ``evaluation.json`` and in MLflow.
     """
+    corpus = paths.corpus(corpus_id)
+    if not load_prompts(corpus.prompts):
+        progress.say(f"{corpus_id} {NO_PROMPTS}: nothing is evaluated")
+        corpus.evaluation.write_text("", encoding="utf-8")
+        return
     choose_uri(paths)  # refused before anything is written
     protocol = make_protocol(params.evaluate.protocol, params.evaluate, params.generate.decoding)
     plan = Plan(
@@ -39,5 +46,4 @@ def evaluate_corpus(
     )
     result = evaluate(paths, params, plan, progress)
     Tracker(paths, EXPERIMENT).log_result(result)
-    write_result(paths.corpus(corpus_id).evaluation, result)
-    return result
+    write_result(corpus.evaluation, result)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from cog.corpus.text_files import digest_text_files, iter_text_documents, list_text_files
-from cog.errors import CheckpointError, TrackingError
+from cog.errors import CheckpointError, DamagedCheckpointError, TrackingError
 from cog.evaluation.training_text import OverlapScreen
 from cog.model.config import CONFIG_FILE
 from cog.model.fingerprint import fingerprint_model
@@ -154,18 +154,17 @@ def go_on_or_begin_anew(
     :param run: Trains, going on from the last checkpoint if there is one.
     :returns: What ``run`` returns.
     """
-    from cog.training.checkpoint import find_checkpoints, load_position
+    from cog.training.checkpoint import find_checkpoints, get_step
     from cog.training.run_folder import RUN_FOLDER
 
     found = find_checkpoints(folder / RUN_FOLDER / "checkpoints")
-    if found:
-        is_finished = load_position(found[-1]).step >= max_steps
-    else:
-        is_finished = (folder / config).exists()
-    if is_finished:
+    # a run that was killed after its last step has all of it in a checkpoint, and wrote no model
+    if (folder / config).exists() and (not found or get_step(found[-1]) >= max_steps):
         shutil.rmtree(folder)
     try:
         return run()
+    except DamagedCheckpointError:
+        raise
     except CheckpointError as error:
         if not Path(error.about).name.startswith("step-"):
             raise

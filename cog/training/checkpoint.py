@@ -15,7 +15,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from cog.errors import CheckpointError
+from cog.errors import CheckpointError, DamagedCheckpointError
 
 ABOUT_FILE = "about.json"
 WEIGHTS_FILE = "weights.safetensors"
@@ -119,7 +119,8 @@ def load_checkpoint(
     :param process: Number of this process, whose random states are put back.
     :returns: How far it was.
     :raises CheckpointError: If the checkpoint is of another architecture, other text or other
-        batches, or is damaged.
+        batches.
+    :raises DamagedCheckpointError: If it cannot be read.
     """
     found, position = _load_about(checkpoint)
     _check_identity(checkpoint, wanted=identity, found=found)
@@ -146,14 +147,9 @@ def load_checkpoint(
     return position
 
 
-def load_position(checkpoint: Path) -> RunPosition:
-    """Read how far a run was.
-
-    :param checkpoint: The checkpoint.
-    :returns: How far.
-    :raises CheckpointError: If it is damaged.
-    """
-    return _load_about(checkpoint)[1]
+def get_step(checkpoint: Path) -> int:
+    """The step after which a checkpoint was made, also of one that is damaged."""
+    return int(checkpoint.name.removeprefix("step-"))
 
 
 def _load_about(checkpoint: Path) -> tuple[RunIdentity, RunPosition]:
@@ -230,10 +226,10 @@ def _flush(path: Path) -> None:
         os.close(descriptor)
 
 
-def _damaged(checkpoint: Path, error: Exception) -> CheckpointError:
-    return CheckpointError(
+def _damaged(checkpoint: Path, error: Exception) -> DamagedCheckpointError:
+    return DamagedCheckpointError(
         f"{checkpoint.name} must be a whole checkpoint",
         found=str(error).partition("\n")[0] or type(error).__name__,
-        run=f"remove {checkpoint}; the one before it may be whole",
+        run=f"remove {checkpoint}",
         about=str(checkpoint),
     )

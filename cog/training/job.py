@@ -160,10 +160,7 @@ def train(job: TrainJob, *, progress: Progress, log: LogMetrics | None) -> Train
             files=LoopFiles(run_folder / "checkpoints", _metrics_path(job)),
         )
         if checkpoint is not None:
-            loop.resume(checkpoint)
-            progress.say(f"resumed at step {loop.position.step}")
-            is_by_steps = job.budget.max_steps is not None
-            progress.advance(loop.position.step if is_by_steps else int(loop.position.seconds))
+            loop.resume(progress)
         elif accelerator.is_main_process:
             _metrics_path(job).unlink(missing_ok=True)  # of a run that never got to a checkpoint
         outcome = _run(job, opened, loop, data, progress=progress, log=log)

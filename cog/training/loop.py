@@ -16,11 +16,12 @@ from accelerate import Accelerator
 from accelerate.utils import gather_object
 from torch import Tensor, nn
 
-from cog.errors import TrainingError
+from cog.errors import DamagedCheckpointError, TrainingError
 from cog.progress import Progress
 from cog.training.checkpoint import (
     RunIdentity,
     RunPosition,
+    find_checkpoints,
     get_random_states,
     load_checkpoint,
     save_checkpoint,
@@ -127,18 +128,32 @@ class TrainingLoop:
         self._parameters = [p for p in model.parameters() if p.requires_grad]
         self.position = RunPosition(step=0, seconds=0.0, num_tokens=0)
 
-    def resume(self, checkpoint: Path) -> None:
-        """Go back to a checkpoint.
+    def resume(self, progress: Progress) -> None:
+        """Go back to the newest checkpoint that is whole.
 
-        :param checkpoint: The checkpoint.
+        :param progress: Told of those that are damaged.
+        :raises DamagedCheckpointError: If none is whole; about the newest.
         """
-        self.position = load_checkpoint(
-            checkpoint,
-            model=self.model,
-            optimizer=self._optimizer.optimizer,
-            identity=self._identity,
-            process=self.accelerator.process_index,
-        )
+        damaged: list[DamagedCheckpointError] = []
+        for checkpoint in reversed(find_checkpoints(self._files.checkpoints)):
+            try:
+                self.position = load_checkpoint(
+                    checkpoint,
+                    model=self.model,
+                    optimizer=self._optimizer.optimizer,
+                    identity=self._identity,
+                    process=self.accelerator.process_index,
+                )
+            except DamagedCheckpointError as error:
+                damaged.append(error)
+                continue
+            for each in damaged:
+                progress.say(f"{Path(each.about).name} is damaged: going on from the one before")
+            progress.say(f"resumed at step {self.position.step}")
+            is_by_steps = self._budget.max_steps is not None
+            progress.advance(self.position.step if is_by_steps else int(self.position.seconds))
+            return
+        raise damaged[0]
 
     def save(self) -> None:
         """Save a checkpoint: the first process writes, each gives its random states."""

@@ -17,7 +17,7 @@ from cog.progress import SilentProgress
 from cog.records import VOCABULARY, Decoding, Generation, Prompt, Segment
 
 DECODING = Decoding("nucleus", 0.95, 3, 4, 16, 0.0)
-KEY = RunKey("cog", "d" * 64, "m" * 64, "village", DECODING)
+KEY = RunKey("cog", "d" * 64, "m" * 64, "village", DECODING, "cpu")
 PROMPTS = [Prompt(f"p{i}", "d", f"prefix {i}", f"reference {i}", 0, 9) for i in range(5)]
 
 
@@ -80,6 +80,20 @@ def test_interrupted_run_goes_on_after_its_last_whole_batch(tmp_path: Path) -> N
     assert [json.loads(line)["batch"] for line in path.read_bytes().splitlines()]
 
 
+@pytest.mark.parametrize("line", [b"not JSON", b"{}", b""])
+def test_what_is_damaged_is_refused_and_nothing_is_removed(tmp_path: Path, line: bytes) -> None:
+    write = Writer()
+    complete(tmp_path, write)
+    path = seed_file(tmp_path)
+    first, _, last = path.read_bytes().splitlines(keepends=True)
+    damaged = first + line + b"\n" + last + last[:9]
+    path.write_bytes(damaged)
+    with pytest.raises(EvaluationError, match=f"line 2 of {path} must be texts .* mv {path} "):
+        complete(tmp_path, write)
+    assert path.read_bytes() == damaged
+    assert len(write.batches) == 3
+
+
 def test_more_prompts_reuse_only_batches_of_the_same_company(tmp_path: Path) -> None:
     write = Writer()
     complete(tmp_path, write, PROMPTS[:3])
@@ -91,16 +105,20 @@ def test_more_prompts_reuse_only_batches_of_the_same_company(tmp_path: Path) -> 
 
 def test_everything_but_the_seed_makes_another_run() -> None:
     later = Decoding("nucleus", 0.95, 9, 4, 16, 0.0)
-    other_seed = RunKey("cog", "d" * 64, "m" * 64, "village", later)
-    greedy = RunKey("cog", "d" * 64, "m" * 64, "village", Decoding("greedy", 0.95, 3, 4, 16, 0.0))
-    rebuilt = RunKey("cog", "e" * 64, "m" * 64, "village", DECODING)
+    other_seed = RunKey("cog", "d" * 64, "m" * 64, "village", later, "cpu")
+    others = [
+        replace(KEY, decoding=Decoding("greedy", 0.95, 3, 4, 16, 0.0)),
+        replace(KEY, index="e" * 64),
+        replace(KEY, device="cuda"),
+        replace(KEY, decoder=KEY.decoder + 1),
+    ]
     assert other_seed.folder_name == KEY.folder_name
-    assert len({KEY.folder_name, greedy.folder_name, rebuilt.folder_name}) == 3
+    assert len({each.folder_name for each in (KEY, *others)}) == 5
 
 
 def test_texts_of_another_index_are_noticed(tmp_path: Path) -> None:
     store = GenerationStore(tmp_path)
-    rebuilt = RunKey("cog", "e" * 64, "m" * 64, "village", DECODING)
+    rebuilt = RunKey("cog", "e" * 64, "m" * 64, "village", DECODING, "cpu")
     assert not store.has_other_index(rebuilt)
     complete(tmp_path, Writer())
     assert store.has_other_index(rebuilt)

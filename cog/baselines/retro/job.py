@@ -135,11 +135,7 @@ def train_adapter(
         run = _open_run(job, get_model_folder(paths, params), index, accelerator, progress)
     with hold_run_folder(job.out, is_main=accelerator.is_main_process):
         if checkpoint is not None:
-            run.loop.resume(checkpoint)
-            position = run.loop.position
-            progress.say(f"resumed at step {position.step}")
-            is_by_steps = job.budget.max_steps is not None
-            progress.advance(position.step if is_by_steps else int(position.seconds))
+            run.loop.resume(progress)
         outcome = _fit(run, progress=progress, log=log)
     return _report(run, outcome)
 
