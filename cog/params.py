@@ -1,14 +1,31 @@
-"""params.yaml: a file goes in, one frozen dataclass per stage comes out, every key checked."""
+"""params.yaml: a file goes in, one frozen dataclass per stage comes out, every value checked.
 
-import difflib
-from dataclasses import MISSING, asdict, dataclass, fields, make_dataclass
+What the file does not name is as here; in ``generate``, as :class:`cog.records.Decoding` has it.
+"""
+
+from dataclasses import asdict, dataclass, field, fields, make_dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, get_args, get_origin
+from typing import Annotated, Any
 
 import yaml
 
 from cog.errors import ParamsError
-from cog.records import Decoding
+from cog.profiles import Profile
+from cog.reading import (
+    Count,
+    Factor,
+    FieldError,
+    Natural,
+    OneOf,
+    PositiveFactor,
+    Range,
+    Share,
+    Via,
+    read_record,
+)
+from cog.records import ENTROPY, Decoding
+from cog.yaml_lines import find_line
 
 # ten times faster where PyYAML was built with it
 _SafeLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -32,8 +49,8 @@ class FetchParams:
     :param timeout_seconds: Seconds after which one try is given up.
     """
 
-    retries: int
-    timeout_seconds: int
+    retries: Natural = 3
+    timeout_seconds: Count = 600
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +61,8 @@ class PrepareParams:
     :param reference_tokens: Number of tokens that follow it.
     """
 
-    prompt_tokens: int
-    reference_tokens: int
+    prompt_tokens: Count = 32
+    reference_tokens: Count = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,22 +80,14 @@ class IndexParams:
         or that a rollback goes back to; it decides nothing of an index.
     """
 
-    vector_dtype: str
-    batch_tokens: int
-    commit_chunks: int
-    ivf_threshold_rows: int
-    recall_at: int
-    min_recall: float
-    num_probe_prefixes: int
-    keep_versions: int
-
-    def __post_init__(self) -> None:
-        if self.keep_versions < 0:
-            raise ParamsError(
-                "index.keep_versions must be 0 or more",
-                found=str(self.keep_versions),
-                about="index.keep_versions",
-            )
+    vector_dtype: Annotated[str, OneOf(("int8", "float16"))] = "int8"
+    batch_tokens: Count = 4096
+    commit_chunks: Count = 2048
+    ivf_threshold_rows: Natural = 100_000
+    recall_at: Count = 100
+    min_recall: Share = 0.9
+    num_probe_prefixes: Natural = 32
+    keep_versions: Natural = 2
 
     def list_decisive(self) -> dict[str, object]:
         """What decides the bytes of an index.
@@ -98,9 +107,9 @@ class GenerateParams:
         as ``decoding``.
     """
 
-    num_prompts: int
-    batch_size: int
-    decoding: Decoding
+    num_prompts: Count = 4
+    batch_size: Count = 4
+    decoding: Decoding = field(default_factory=Decoding)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,15 +128,15 @@ class EvaluateParams:
         evaluation is refused.
     """
 
-    protocol: str
-    num_prompts: int
-    num_seeds: int
-    batch_size: int
-    prompt_tokens: int
-    generation_tokens: int
-    featuriser: str
-    featuriser_layers: list[int]
-    max_contamination: float
+    protocol: Annotated[str, OneOf(("default", "paper-iclr2023", "authors-script"))] = "default"
+    num_prompts: Count = 200
+    num_seeds: Count = 1
+    batch_size: Count = 50
+    prompt_tokens: Count = 32
+    generation_tokens: Count = 128
+    featuriser: str = "packaged"
+    featuriser_layers: tuple[int, ...] = (22, 29)
+    max_contamination: Share = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,19 +158,24 @@ class DatastoreParams:
     :param temperature: What it is divided by.
     """
 
-    corpora: dict[str, Any]
-    context_tokens: int
-    overlap_tokens: int
-    batch_tokens: int
-    flat_threshold_rows: int
-    num_probes: int
-    rerank_factor: int
-    recall_at: int
-    min_recall: float
-    top_k: int
-    weight: float
-    distance_scale: float
-    temperature: float
+    corpora: dict[str, dict[str, Any]] = field(default_factory=dict)
+    context_tokens: Count = 256
+    overlap_tokens: Natural = 128
+    batch_tokens: Count = 2048
+    flat_threshold_rows: Natural = 200_000
+    num_probes: Count = 32
+    rerank_factor: Count = 2
+    recall_at: Count = 100
+    min_recall: Share = 0.8
+    top_k: Count = 1024
+    weight: Share = 0.118
+    distance_scale: PositiveFactor = 0.00785
+    temperature: PositiveFactor = 1.0
+
+    def __post_init__(self) -> None:
+        if self.overlap_tokens >= self.context_tokens:  # windows would not advance
+            wanted = f"must be below context_tokens ({self.context_tokens})"
+            raise FieldError("overlap_tokens", wanted=wanted, found=str(self.overlap_tokens))
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,30 +209,35 @@ class RetroParams:
     :param seed: Seed of weights, order and what is held out.
     """
 
-    corpora: dict[str, Any]
-    chunk_tokens: int
-    num_neighbours: int
-    neighbour_tokens: int
-    continuation_tokens: int
-    first_cross_layer: int
-    cross_layer_step: int
-    encoder_layers: int
-    window_tokens: int
-    windows_per_batch: int
-    accumulation_steps: int
-    learning_rate: float
-    gate_rate: float
-    max_steps: int
-    warmup_share: float
-    final_rate_share: float
-    weight_decay: float
-    max_gradient_norm: float
-    held_out_share: float
-    validation_batches: int
-    validation_steps: int
-    checkpoint_steps: int
-    precision: str
-    seed: int
+    corpora: dict[str, dict[str, Any]] = field(default_factory=dict)
+    chunk_tokens: Count = 64
+    num_neighbours: Count = 2
+    neighbour_tokens: Count = 64
+    continuation_tokens: Natural = 64
+    first_cross_layer: Count = 6
+    cross_layer_step: Count = 3
+    encoder_layers: Count = 2
+    window_tokens: Count = 256
+    windows_per_batch: Count = 8
+    accumulation_steps: Count = 1
+    learning_rate: PositiveFactor = 0.001
+    gate_rate: PositiveFactor = 0.01
+    max_steps: Count = 2000
+    warmup_share: Share = 0.03
+    final_rate_share: Share = 0.1
+    weight_decay: Factor = 0.1
+    max_gradient_norm: PositiveFactor = 1.0
+    held_out_share: Annotated[float, Range(at_least=0, below=1)] = 0.05
+    validation_batches: Natural = 4
+    validation_steps: Count = 100
+    checkpoint_steps: Count = 50
+    precision: Annotated[str, OneOf(("auto", "float32", "bfloat16"))] = "auto"
+    seed: Natural = 0
+
+    def __post_init__(self) -> None:
+        if self.window_tokens <= self.chunk_tokens:  # no token would see neighbours
+            wanted = f"must be above chunk_tokens ({self.chunk_tokens})"
+            raise FieldError("window_tokens", wanted=wanted, found=str(self.window_tokens))
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,8 +249,8 @@ class SegmentParams:
     :param top_k_documents: Number of chunks that are near, for ``retrieved``.
     """
 
-    source: str
-    top_k_documents: int
+    source: Annotated[str, OneOf(("corpus", "retrieved"))] = "corpus"
+    top_k_documents: Count = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,51 +262,57 @@ class TrainParams:
     :param profiles: Profiles by name; ``cog.training.recipe`` reads one.
     """
 
-    profile: str
-    corpora: dict[str, Any]
-    profiles: dict[str, Any]
+    profile: str = "smollm2-minilm"
+    corpora: dict[str, dict[str, Any]] = field(default_factory=dict)
+    profiles: dict[str, Profile] = field(default_factory=dict)
+
+
+def _join_generate(section: Any) -> GenerateParams:  # noqa: ANN401
+    values = asdict(section)
+    own = values.pop("num_prompts"), values.pop("batch_size")
+    decoding = Decoding(method=values.pop("decoding"), **values)
+    if decoding.verify != ENTROPY and decoding.verify_threshold > 1:
+        wanted = f"must be a number from 0 to 1 for {decoding.verify}"
+        raise FieldError("verify_threshold", wanted=wanted, found=str(decoding.verify_threshold))
+    return GenerateParams(*own, decoding)
+
+
+# one flat section, two records
+_GenerateSection = make_dataclass(
+    "_GenerateSection",
+    [
+        (each.name, each.type, field(default=each.default))
+        for each in fields(GenerateParams)
+        if each.name != "decoding"
+    ]
+    + [
+        ("decoding" if each.name == "method" else each.name, each.type, field(default=each.default))
+        for each in fields(Decoding)
+    ],
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """The whole of params.yaml.
+    """The whole of params.yaml: a section for each stage, and what all of them have in common.
 
     :param corpora: What the pipeline builds, by corpus id.
     :param model: Folder of the trained model, relative to the project.
-    :param fetch: Section of the stage.
-    :param prepare: Section of the stage.
-    :param index: Section of the stage.
-    :param generate: Section of the stage.
-    :param evaluate: Section of the stage.
-    :param datastore: Section of the stage.
-    :param retro: Section of the stage.
-    :param segment: Section of the stage.
-    :param train: Section of the stage.
     """
 
-    corpora: dict[str, CorpusEntry]
-    model: str
-    fetch: FetchParams
-    prepare: PrepareParams
-    index: IndexParams
-    generate: GenerateParams
-    evaluate: EvaluateParams
-    datastore: DatastoreParams
-    retro: RetroParams
-    segment: SegmentParams
-    train: TrainParams
-
-
-SECTIONS = {
-    "fetch": FetchParams,
-    "prepare": PrepareParams,
-    "index": IndexParams,
-    "evaluate": EvaluateParams,
-    "datastore": DatastoreParams,
-    "retro": RetroParams,
-    "segment": SegmentParams,
-    "train": TrainParams,
-}
+    corpora: dict[str, CorpusEntry] = field(default_factory=dict)
+    model: str = "models/cog-v0"
+    fetch: FetchParams = field(default_factory=FetchParams)
+    prepare: PrepareParams = field(default_factory=PrepareParams)
+    index: IndexParams = field(default_factory=IndexParams)
+    generate: Annotated[GenerateParams, Via(_GenerateSection, _join_generate)] = field(
+        default_factory=GenerateParams
+    )
+    evaluate: EvaluateParams = field(default_factory=EvaluateParams)
+    datastore: DatastoreParams = field(default_factory=DatastoreParams)
+    retro: RetroParams = field(default_factory=RetroParams)
+    segment: SegmentParams = field(default_factory=SegmentParams)
+    train: TrainParams = field(default_factory=TrainParams)
 
 
 def load_params(path: Path) -> Params:
@@ -295,106 +320,16 @@ def load_params(path: Path) -> Params:
 
     :param path: The file.
     :returns: Its content, checked.
-    :raises ParamsError: If the file is missing or malformed, or a key is unknown, missing or of
-        the wrong type.
+    :raises ParamsError: If the file is missing or malformed, or a key is unknown, or a value of the
+        wrong type or out of range.
     """
     try:
-        content = yaml.load(path.read_text(encoding="utf-8"), Loader=_SafeLoader)
+        text = path.read_text(encoding="utf-8")
+        content = yaml.load(text, Loader=_SafeLoader)
     except FileNotFoundError:
         raise ParamsError(f"{path.name} is needed", found="no such file", about=str(path)) from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ParamsError(f"{path.name} must be YAML", found=str(error), about=str(path)) from error
-    if not isinstance(content, dict):
-        raise ParamsError(
-            f"{path.name} must be a mapping", found=type(content).__name__, about=str(path)
-        )
-    _check_keys(content, known=[field.name for field in fields(Params)], where=path.name)
-    corpora = content["corpora"] or {}
-    if not isinstance(corpora, dict):
-        raise ParamsError(
-            "corpora must map corpus ids to entries", found=type(corpora).__name__, about="corpora"
-        )
-    return Params(
-        corpora={
-            name: read_section(CorpusEntry, entry, where=f"corpora.{name}")
-            for name, entry in corpora.items()
-        },
-        model=str(content["model"]),
-        generate=_read_generate(content["generate"]),
-        **{name: read_section(kind, content[name], where=name) for name, kind in SECTIONS.items()},
+    return read_record(
+        Params, content, error=ParamsError, file=path.name, find_line=partial(find_line, text)
     )
-
-
-def _read_generate(content: object) -> GenerateParams:
-    # one flat section, two records; what an older file does not name is as it was
-    if isinstance(content, dict):
-        content = _UNNAMED | content
-    found = read_section(_GenerateSection, content, where="generate")
-    values = asdict(found)
-    own = values.pop("num_prompts"), values.pop("batch_size")
-    return GenerateParams(*own, Decoding(method=values.pop("decoding"), **values))
-
-
-_UNNAMED = {each.name: each.default for each in fields(Decoding) if each.default is not MISSING}
-_GenerateSection = make_dataclass(
-    "_GenerateSection",
-    [("num_prompts", int), ("batch_size", int), ("decoding", str)]
-    + [(each.name, each.type) for each in fields(Decoding) if each.name != "method"],
-    frozen=True,
-)
-
-
-def read_section(kind: type[Any], content: object, *, where: str) -> Any:  # noqa: ANN401
-    """Read a mapping of plain values into a record.
-
-    :param kind: A dataclass whose fields are of plain types.
-    :param content: What YAML gave.
-    :param where: Its dotted path, for messages.
-    :returns: The record.
-    :raises ParamsError: If a key is unknown or missing, or a value of the wrong type.
-    """
-    if not isinstance(content, dict):
-        raise ParamsError(
-            f"section {where} must be a mapping", found=type(content).__name__, about=where
-        )
-    _check_keys(content, known=[field.name for field in fields(kind)], where=where)
-    values: dict[str, object] = {}
-    for field in fields(kind):
-        value = content[field.name]
-        if field.type is float and type(value) is int:
-            value = float(value)
-        if field.type is str and value is False:
-            value = "off"  # which YAML 1.1 reads as a truth value
-        if not _is_of_type(value, field.type):
-            wanted = _name(field.type)
-            raise ParamsError(
-                f"{where}.{field.name} must be of type {wanted}", found=repr(value), about=where
-            )
-        values[field.name] = value
-    return kind(**values)
-
-
-def _is_of_type(value: object, wanted: Any) -> bool:  # noqa: ANN401
-    if type(value) is not (get_origin(wanted) or wanted):
-        return False
-    return not isinstance(value, list) or all(type(each) in get_args(wanted) for each in value)
-
-
-def _name(wanted: Any) -> str:  # noqa: ANN401
-    if get_origin(wanted) is list:
-        return str(wanted)
-    return str(getattr(get_origin(wanted) or wanted, "__name__", wanted))
-
-
-def _check_keys(content: dict[str, object], *, known: list[str], where: str) -> None:
-    for key in content:
-        if key not in known:
-            nearest = difflib.get_close_matches(str(key), known, n=1, cutoff=0.0)
-            raise ParamsError(
-                f"{where} has no key {key!r}",
-                found=f"nearest known key {nearest[0]!r}",
-                about=where,
-            )
-    missing = [key for key in known if key not in content]
-    if missing:
-        raise ParamsError(f"{where} needs the key {missing[0]!r}", found="no such key", about=where)

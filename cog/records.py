@@ -1,16 +1,19 @@
 """Records that cross folders: plain values; nothing here reads, writes or computes."""
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Annotated, Any
+
+from cog.reading import Count, Factor, Natural, OneOf, Range, Share
 
 CORPUS = "corpus"
 VOCABULARY = "vocabulary"
 PROMPT = "prompt"
-OFF = "off"
 DECODER_VERSION = 2  # raised when the same settings give other texts
+OFF = "off"
 ABSOLUTE = "absolute"
 RELATIVE = "relative"
 ENTROPY = "entropy"
+GREEDY, NUCLEUS = METHODS = ("greedy", "nucleus")
 VERIFY_RULES = (OFF, ABSOLUTE, RELATIVE, ENTROPY)
 
 
@@ -150,7 +153,7 @@ class Decoding:
     """How a text is written; the one record of these settings, whose defaults are the paper's.
 
     :param method: ``greedy`` or ``nucleus``.
-    :param top_p: Mass of the nucleus, 0 < top_p <= 1; ignored by greedy.
+    :param top_p: Mass of the nucleus; ignored by greedy.
     :param seed: Seed of the text's own random stream.
     :param max_new_tokens: Exact number of prefix-encoder tokens to append.
     :param top_k_documents: Number of chunks retrieved per prompt; 0 copies nothing.
@@ -183,27 +186,27 @@ class Decoding:
         with the source beyond three.
     """
 
-    method: str
-    top_p: float
-    seed: int
-    max_new_tokens: int
-    top_k_documents: int
-    phrase_bias: float
-    verify: str = OFF
-    verify_threshold: float = 0.0
-    temperature: float = 1.0
-    max_verbatim_words: int = 0
+    method: Annotated[str, OneOf(METHODS)] = NUCLEUS
+    top_p: Annotated[float, Range(above=0, at_most=1)] = 0.95
+    seed: Natural = 0
+    max_new_tokens: Count = 128
+    top_k_documents: Natural = 1024
+    phrase_bias: float = 0.0
+    verify: Annotated[str, OneOf(VERIFY_RULES)] = OFF
+    verify_threshold: Factor = 0.0
+    temperature: Annotated[float, Range(at_least=0.01, at_most=100)] = 1.0
+    max_verbatim_words: Natural = 0
     pool_bias: bool = False
-    span_words: int = 0
-    span_ratio: float = 0.0
-    min_bits: float = 0.0
+    span_words: Natural = 0
+    span_ratio: Share = 0.0
+    min_bits: Factor = 0.0
     copy_once: bool = False
-    relevance_weight: float = 0.0
-    relevance_level: float = 0.0
+    relevance_weight: Factor = 0.0
+    relevance_level: Annotated[float, Range(at_least=-1, at_most=1)] = 0.0
     guard_names: bool = False
-    first_token_weight: float = 0.0
-    context_weight: float = 0.0
-    trust: float = 0.0
+    first_token_weight: Factor = 0.0
+    context_weight: Factor = 0.0
+    trust: Factor = 0.0
 
     @property
     def is_verified(self) -> bool:

@@ -5,7 +5,9 @@ import pytest
 import yaml
 
 from cog.errors import ParamsError
-from cog.params import CorpusEntry, load_params
+from cog.params import CorpusEntry, Params, load_params
+from cog.profiles import LoopProfile
+from cog.reading import read_record
 
 ROOT = Path(__file__).parents[1]
 
@@ -37,9 +39,6 @@ def test_a_setting_that_an_older_file_does_not_name_is_as_it_was(
         del content["generate"][name]
     decoding = load_params(write(tmp_path, content)).generate.decoding
     assert (decoding.span_words, decoding.min_bits, decoding.copy_once) == (0, 0.0, False)
-    del content["generate"]["top_p"]
-    with pytest.raises(ParamsError, match="generate needs the key 'top_p'"):
-        load_params(write(tmp_path, content))
 
 
 def test_load_params_takes_a_whole_number_for_a_float(
@@ -51,67 +50,109 @@ def test_load_params_takes_a_whole_number_for_a_float(
     assert isinstance(phrase_bias, float)
 
 
-@pytest.mark.parametrize("layers", [22, [22, 0.5], ["last"], [True]])
-def test_a_list_holds_values_of_its_type(
-    tmp_path: Path, content: dict[str, Any], layers: object
-) -> None:
-    content["evaluate"]["featuriser_layers"] = layers
-    wanted = r"evaluate.featuriser_layers must be of type list\[int\]; found: "
-    with pytest.raises(ParamsError, match=wanted):
-        load_params(write(tmp_path, content))
-
-
 def test_load_params_allows_no_corpora(tmp_path: Path, content: dict[str, Any]) -> None:
     content["corpora"] = None
     assert load_params(write(tmp_path, content)).corpora == {}
 
 
-def test_unknown_key_is_refused_naming_the_nearest(tmp_path: Path, content: dict[str, Any]) -> None:
-    content["generate"]["top_pp"] = 0.9
-    with pytest.raises(ParamsError, match=r"generate has no key 'top_pp'.*'top_p'"):
-        load_params(write(tmp_path, content))
-
-
-def test_unknown_section_is_refused_naming_the_nearest(
-    tmp_path: Path, content: dict[str, Any]
-) -> None:
-    content["indx"] = content.pop("index")
-    with pytest.raises(ParamsError, match=r"'indx'.*'index'"):
-        load_params(write(tmp_path, content))
-
-
-@pytest.mark.parametrize("section", ["fetch", "prepare", "index", "generate", "model", "corpora"])
-def test_missing_section_is_refused(tmp_path: Path, content: dict[str, Any], section: str) -> None:
-    del content[section]
-    with pytest.raises(ParamsError, match=f"needs the key '{section}'"):
-        load_params(write(tmp_path, content))
+def test_what_is_missing_is_as_the_project_s_own_file_has_it(content: dict[str, Any]) -> None:
+    whole = read_record(Params, content, error=ParamsError)
+    assert whole.train.profiles["smollm2-minilm"].loop == LoopProfile()
+    for name in set(content) - {"corpora", "model", "generate", "train"}:
+        assert read_record(Params, {**content, name: None}, error=ParamsError) == whole
+        for key in content[name]:
+            section = {other: value for other, value in content[name].items() if other != key}
+            assert read_record(Params, {**content, name: section}, error=ParamsError) == whole
+    empty = read_record(Params, {"generate": None}, error=ParamsError)
+    assert empty == Params()
+    assert empty.model == whole.model
 
 
 @pytest.mark.parametrize(
-    ("section", "key", "value"),
+    ("old", "new", "message"),
     [
-        ("fetch", "retries", "3"),
-        ("index", "batch_tokens", 1.5),
-        ("index", "batch_tokens", True),
-        ("generate", "top_p", "0.9"),
-        ("generate", "decoding", None),
+        (
+            "top_p: 0.95",
+            "top_pp: 0.9",
+            "generate.top_pp is no known key; .* did you mean top_p?",
+        ),
+        ("index:", "indx:", "indx is no known key; next: did you mean index?"),
+        ("retries: 3", "retries: '3'", "fetch.retries must be a whole number from 0; found: '3'"),
+        ("commit_chunks: 2048", "commit_chunks: true", "a whole number from 1; found: True"),
+        ("commit_chunks: 2048", "commit_chunks: 1.5", "a whole number from 1; found: 1.5"),
+        ("int8 #", "int4 #", "index.vector_dtype must be one of int8, float16; found: 'int4'"),
+        ("top_p: 0.95", "top_p: 7", "must be a number above 0 and up to 1; found: 7"),
+        ("top_p: 0.95", "top_p: '0.9'", "must be a number above 0 and up to 1; found: '0.9'"),
+        ("top_p: 0.95", "top_p: .nan", "must be a number above 0 and up to 1; found: nan"),
+        ("decoding: nucleus", "decoding: beam", "generate.decoding must be one of greedy, nucleus"),
+        ("decoding: nucleus", "decoding:", "generate.decoding must be one of .*; found: null"),
+        (
+            "threshold: 0.0002",
+            "threshold: 2",
+            "must be a number from 0 to 1 for absolute",
+        ),
+        ("batch_size: 50", "batch_size: 0", "evaluate.batch_size must be a whole number from 1"),
+        ("prompt_tokens: 32 #", "prompt_tokens: 0 #", "prepare.prompt_tokens must be a whole"),
+        ("[22, 29]", "[22, 0.5]", r"must be a list of whole numbers; found: \[22, 0.5\]"),
+        ("[22, 29]", "22", "evaluate.featuriser_layers must be a list of whole numbers; found: 22"),
+        ("overlap_tokens: 128", "overlap_tokens: 256", r"must be below context_tokens \(256\)"),
+        ("window_tokens: 256", "window_tokens: 64", r"must be above chunk_tokens \(64\)"),
+        ("learning_rate: 0.001", "learning_rate: fast", "must be a number above 0; found: 'fast'"),
+        ("num_neighbours: 2", "num_neighbours: 0", "retro.num_neighbours must be a whole number"),
+        ("held_out_share: 0.05", "held_out_share: 1.0", "a number from 0 to below 1; found: 1.0"),
+        ("distance_scale: 0.00785", "distance_scale: 0", "must be a number above 0; found: 0"),
+        ("weight: 0.118", "weight: -.inf", "datastore.weight must be a number from 0 to 1"),
+        ("top_k: 1024", "top_k: 0", "datastore.top_k must be a whole number from 1; found: 0"),
+        ("source: corpus", "source: near", "segment.source must be one of corpus, retrieved"),
+        ("precision: auto", "precision: half", "must be one of auto, float32, bfloat16"),
+        ("model: models/cog-v0", "model: 2024", "must be a text; found: 2024; next: put it in q"),
+        ("profile: smollm2", "profiel: smollm2", "train.profiel is no known key; .* profile?"),
+        (
+            "max_steps: 400000",
+            "max_steps: 0",
+            "train.profiles.paper.loop.max_steps must be a whole",
+        ),
     ],
 )
-def test_wrong_type_is_refused(
-    tmp_path: Path, content: dict[str, Any], section: str, key: str, value: object
+def test_a_wrong_value_is_told_with_file_and_line(
+    tmp_path: Path, old: str, new: str, message: str
 ) -> None:
-    content[section][key] = value
-    with pytest.raises(ParamsError, match=rf"{section}\.{key} must be of type"):
-        load_params(write(tmp_path, content))
+    before, _, after = (ROOT / "params.yaml").read_text(encoding="utf-8").partition(old)
+    path = write(tmp_path, f"{before}{new}{after}")
+    line = before.count("\n") + 1
+    with pytest.raises(ParamsError, match=rf"^params\.yaml, line {line}: .*{message}"):
+        load_params(path)
+
+
+def test_a_merged_value_is_told_with_the_line_where_it_stands(tmp_path: Path) -> None:
+    text = (ROOT / "params.yaml").read_text(encoding="utf-8")
+    before, old, after = text.partition("max_of_document: 8")
+    path = write(tmp_path, f"{before}max_of_document: 0{after}")
+    line = before.count("\n") + 1
+    with pytest.raises(ParamsError, match=rf"line {line}: .*loop.max_of_document must"):
+        load_params(path)
+
+
+@pytest.mark.parametrize("written", ["1e-3", "1E-3", "1.0e-3", "0.001"])
+def test_a_number_with_an_exponent_needs_no_point(tmp_path: Path, written: str) -> None:
+    text = f"retro: {{learning_rate: {written}}}\n"
+    assert load_params(write(tmp_path, text)).retro.learning_rate == 0.001
+
+
+def test_off_is_no_truth_value(tmp_path: Path) -> None:
+    assert (
+        load_params(write(tmp_path, "generate: {verify: off}\n")).generate.decoding.verify == "off"
+    )
 
 
 @pytest.mark.parametrize(
     ("corpora", "message"),
     [
-        (["wiki-mini"], "corpora must map"),
-        ({"wiki-mini": None}, "must be a mapping"),
-        ({"wiki-mini": {"root": "a", "rot": "b"}}, "no key 'rot'"),
-        ({"wiki-mini": {}}, "needs the key 'root'"),
+        (["wiki-mini"], "corpora must be a mapping"),
+        ({"wiki-mini": None}, "corpora.wiki-mini must be a mapping; found: null"),
+        ({"wiki-mini": {"root": "a", "rot": "b"}}, "corpora.wiki-mini.rot is no known key"),
+        ({"wiki-mini": {}}, "corpora.wiki-mini.root is missing"),
+        ({2024: {"root": "a"}}, "must have texts as keys; found: 2024; next: put it in quotes"),
     ],
 )
 def test_malformed_corpora_are_refused(

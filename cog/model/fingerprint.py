@@ -9,7 +9,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from cog.errors import CheckpointError
-from cog.model.config import HubBase, load_config
+from cog.model.config import load_config
+from cog.profiles import HubBase
 
 BASE_FILES = ("*.safetensors", "config.json", "tokenizer.json")
 

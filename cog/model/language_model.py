@@ -14,9 +14,10 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from cog.errors import ParamsError
 from cog.model.base import get_base_folder
-from cog.model.config import Base, HubBase, WheelBase, load_config
+from cog.model.config import load_config
 from cog.model.load import hush_transformers, resolve_device
 from cog.model.words import load_tokenizer
+from cog.profiles import Base, HubBase, WheelBase
 
 PACKAGED = "packaged"
 PACKAGED_BASE = WheelBase(

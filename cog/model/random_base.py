@@ -4,38 +4,16 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
 from cog.errors import ParamsError
+from cog.profiles import ARCHITECTURES, CAUSAL, RandomBase
 
 BEGIN = "<|begin|>"
 SPECIAL_PIECES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
-CAUSAL, BIDIRECTIONAL = ("llama", "gpt2"), ("bert",)
-ARCHITECTURES = (*CAUSAL, *BIDIRECTIONAL)
-
-
-@dataclass(frozen=True, slots=True)
-class RandomBase:
-    """Sizes of a base model with random weights, whose tokenizer is learnt from the text.
-
-    :param architecture: ``llama`` or ``gpt2`` (causal), or ``bert`` (bidirectional).
-    :param width: Width of the hidden states.
-    :param num_layers: Number of layers.
-    :param num_heads: Number of attention heads.
-    :param vocab_size: Number of tokens or WordPieces, at most.
-    :param max_positions: Number of tokens or WordPieces that it can read.
-    """
-
-    architecture: str
-    width: int
-    num_layers: int
-    num_heads: int
-    vocab_size: int
-    max_positions: int
 
 
 def make_random_base(base: RandomBase, folder: Path, *, texts: Iterable[str], seed: int) -> None:

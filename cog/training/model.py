@@ -11,6 +11,7 @@ from transformers import PreTrainedModel
 from cog.model.load import tied_names
 from cog.model.phrase_encoder import Head, untrained_names
 from cog.model.weights import Weights, load_part, select_weights, split_lora
+from cog.profiles import LossProfile, ModelProfile, RateProfile
 from cog.training.lora import LoraLinear, add_lora, load_lora, lora_weights
 from cog.training.losses.factorised import edge_losses
 from cog.training.losses.phrase import (
@@ -21,7 +22,6 @@ from cog.training.losses.phrase import (
 )
 from cog.training.losses.spans import score_spans
 from cog.training.losses.vocabulary import score_vocabulary, token_losses
-from cog.training.profiles import LossProfile, ModelProfile, RateProfile
 from cog.training.tensors import BatchTensors
 
 Pair = tuple[Tensor, Tensor]

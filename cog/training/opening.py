@@ -11,10 +11,11 @@ import torch
 
 from cog.errors import TrainingError
 from cog.model.base import get_base_folder
-from cog.model.config import FORMAT_VERSION, Base, HubBase, ModelConfig, load_config
+from cog.model.config import FORMAT_VERSION, ModelConfig, load_config
 from cog.model.load import hush_transformers, load_bidirectional, load_causal
-from cog.model.random_base import RandomBase, make_random_base
+from cog.model.random_base import make_random_base
 from cog.model.weights import Weights, load_weights
+from cog.profiles import Base, HubBase, RandomBase
 from cog.training.batches import NumberedBatch, PhraseLengths
 from cog.training.building import ExampleSettings, TrainingText
 from cog.training.model import TrainableModel

@@ -13,9 +13,10 @@ from torch import Tensor
 
 from cog.atomic import write_text_atomically
 from cog.errors import CheckpointError
-from cog.model.config import Base, HubBase, ModelConfig, save_config
+from cog.model.config import ModelConfig, save_config
 from cog.model.fingerprint import fingerprint_model
 from cog.model.weights import Weights
+from cog.profiles import Base, HubBase
 
 MAX_SHARD_BYTES = 14 << 20  # files of 15 MiB and more are unwelcome in a git repository
 CARD_FILE = "README.md"

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cog.errors import TrainingError
+from cog.profiles import LoopProfile
 from cog.progress import Progress
 from cog.training.batches import (
     BatchRules,
@@ -18,7 +19,6 @@ from cog.training.batches import (
 )
 from cog.training.building import ExampleSettings, TrainingText, build_examples
 from cog.training.examples import ExampleStore
-from cog.training.recipe import LoopProfile
 from cog.training.sampler import SamplerSettings, split_documents
 from cog.training.vectors import encode_vectors
 

@@ -8,10 +8,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from cog.profiles import LossProfile
 from cog.training.batch import Batch
 from cog.training.losses.factorised import EdgeLabels
 from cog.training.losses.spans import SpanLabels
-from cog.training.profiles import LossProfile
 
 # how models that learnt by different losses are compared
 MEASURED = LossProfile(

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import nn
 
+from cog.profiles import LossProfile
 from cog.training.batch import Batch
 from cog.training.batches import BatchSource, NumberedBatch, iter_batches
-from cog.training.profiles import LossProfile
 from cog.training.tensors import to_tensors
 
 

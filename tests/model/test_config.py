@@ -9,9 +9,10 @@ import yaml
 from safetensors.torch import load_file, save_file
 
 from cog.errors import CheckpointError
-from cog.model.config import HubBase, WheelBase, load_config
+from cog.model.config import load_config
 from cog.model.fingerprint import fingerprint_model
 from cog.model.load import load_model, resolve_device
+from cog.profiles import HubBase, WheelBase
 
 
 @pytest.fixture
@@ -46,10 +47,15 @@ def test_hub_name_works_in_the_same_field(copied_model: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"lora_scal": 2.0}, "nearest known key 'lora_scale'"),
-        ({"name": "absent"}, "needs the key 'name'"),
+        ({"lora_scal": 2.0}, r"config.yaml, line \d+: lora_scal is no .*did you mean lora_scale?"),
+        ({"name": "absent"}, "model/config.yaml: name is missing"),
         ({"format_version": 9}, "format_version 1"),
-        ({"prefix_base": 3}, "prefix_base must be"),
+        (
+            {"prefix_base": 3},
+            "prefix_base must be a name, {package, .*} or {name, revision};",
+        ),
+        ({"max_pieces": 0}, "max_pieces must be a whole number from 1; found: 0"),
+        ({"weights": "w"}, "weights must be a list of texts; found: 'w'"),
     ],
 )
 def test_malformed_config_is_refused(

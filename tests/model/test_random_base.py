@@ -8,12 +8,12 @@ import torch
 from cog.errors import ParamsError
 from cog.model.load import load_bidirectional, load_causal
 from cog.model.random_base import (
-    RandomBase,
     learn_byte_tokenizer,
     learn_piece_tokenizer,
     make_random_base,
 )
 from cog.model.words import WordSplitter, load_tokenizer
+from cog.profiles import RandomBase
 from tests.model_fixtures import TEXTS
 
 SIZES = {"width": 16, "num_layers": 1, "num_heads": 2, "vocab_size": 400, "max_positions": 64}

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cog.profiles import LossProfile
 from cog.training.batch import Batch, check_batch
-from cog.training.profiles import LossProfile
 
 BAND = 3
 WORDS = (5, 4, 6)  # of three chunks

@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from cog.model.random_base import RandomBase
 from cog.params import load_params
+from cog.profiles import RandomBase
 from cog.progress import SilentProgress
 from cog.records import Document
 from cog.training.building import ExampleSettings, TrainingText, build_examples

@@ -1,8 +1,6 @@
 """Profiles: those of params.yaml, what they promise, and what is refused."""
 
-import copy
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -17,11 +15,10 @@ from transformers import (
 )
 
 from cog.errors import ParamsError
-from cog.model.config import HubBase, WheelBase
-from cog.model.random_base import RandomBase
-from cog.params import load_params
+from cog.params import Params, TrainParams, load_params
+from cog.profiles import HubBase, RandomBase, WheelBase
+from cog.reading import read_record
 from cog.training.model import TrainableModel
-from cog.training.profiles import read_model_profile
 from cog.training.recipe import Recipe, load_recipe
 from cog.training.tensors import to_tensors
 from tests.training.loss_cases import make_batch
@@ -31,12 +28,6 @@ SIZES = {
     **{"vocab_size": 300, "max_positions": 64},
 }
 PARAMS = Path(__file__).parents[2] / "params.yaml"
-
-
-@pytest.fixture
-def content() -> dict[str, Any]:
-    whole = yaml.safe_load(PARAMS.read_text(encoding="utf-8"))
-    return copy.deepcopy(whole["train"]["profiles"]["smollm2-minilm"]["model"])
 
 
 def get_recipe(name: str | None) -> Recipe:
@@ -118,49 +109,50 @@ def test_tiny_profile_names_sizes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "value", "message"),
+    ("keys", "value", "message"),
     [
-        (("dropuot",), 0.1, r"m has no key 'dropuot'; found: nearest known key 'dropout'"),
-        (("losses", "phrase"), "both", r"m.losses.phrase must be one of joint, factorised"),
-        (("losses", "neutrals"), True, r"m.losses.neutrals must be str; found: True"),
-        (("rates", "heads"), "1e-3", r"m.rates.heads must be float; found: '1e-3'"),
-        (("rates", "heads"), -1.0, r"m.rates.heads must not be below 0"),
-        (("dropout",), 1.0, r"m.dropout must be from 0 to below 1"),
-        (("min_phrase_words",), 1, r"2 <= min_phrase_words <= max_phrase_words; found: 1 and 8"),
-        (("prefix_lora_rank",), True, r"m.prefix_lora_rank must be int; found: True"),
-        (("prefix_base",), 7, r"m.prefix_base must be a name, .*vocab_size"),
-        (("prefix_base",), {"architecture": "llama"}, r"m.prefix_base needs the key 'width'"),
-        (("losses",), "joint", r"m.losses must be a mapping; found: str"),
-        (("rates", "heads"), float("nan"), r"m.rates.heads must be finite; found: nan"),
-        (("prefix_base",), {**SIZES, "architecture": "bert"}, r"must be one of llama, gpt2; found"),
-        (("phrase_base",), {**SIZES, "architecture": "llama"}, r"must be one of bert; found: 'll"),
-        (("phrase_base",), {**SIZES, "num_layers": 0}, r"m.phrase_base.num_layers must be above 0"),
+        ("dropuot", 0.1, r"dropuot is no known key; next: did you mean dropout?"),
+        ("losses.phrase", "both", r"losses.phrase must be one of joint, factorised"),
+        ("losses.neutrals", True, r"losses.neutrals must be one of left-out, wrong; found: True"),
+        ("rates.heads", "fast", r"rates.heads must be a number from 0; found: 'fast'"),
+        ("rates.heads", -1.0, r"rates.heads must be a number from 0; found: -1.0"),
+        ("rates.heads", float("nan"), r"rates.heads must be a number from 0; found: nan"),
+        ("dropout", 1.0, r"dropout must be a number from 0 to below 1; found: 1.0"),
+        ("min_phrase_words", 1, r"min_phrase_words must be a whole number from 2; found: 1"),
+        ("min_phrase_words", 9, r".*must be at most max_phrase_words \(8\); found: 9"),
+        ("prefix_lora_rank", True, r"prefix_lora_rank must be a whole number from 0; found: T"),
+        ("begin_token_id", "first", r"begin_token_id must be a whole number from 0; found: 'fi"),
+        ("prefix_base", None, r"prefix_base must be a name, .*vocab_size.*; found: null"),
+        ("prefix_base", {"colour": 1}, r"prefix_base must be a name, .*vocab_size"),
+        ("prefix_base", {"architecture": "llama"}, r"prefix_base.width is missing"),
+        ("losses", "joint", r"losses must be a mapping; found: 'joint'"),
+        ("prefix_base", {**SIZES, "architecture": "bert"}, r".*must be one of llama, gpt2; found"),
+        ("phrase_base", {**SIZES, "architecture": "llama"}, r".*must be one of bert; found: 'll"),
         (
-            ("phrase_base",),
+            "phrase_base",
+            {**SIZES, "num_layers": 0},
+            r".*num_layers must be a whole number from",
+        ),
+        (
+            "phrase_base",
             {**SIZES, "num_heads": 3},
-            r"multiple of twice num_heads \(6\); found: 32",
+            r".*twice num_heads \(6\); found: 32",
         ),
     ],
 )
-def test_wrong_profile_is_refused(
-    content: dict[str, Any], path: tuple[str, ...], value: object, message: str
-) -> None:
-    place = content
-    for key in path[:-1]:
+def test_wrong_profile_is_refused(keys: str, value: object, message: str) -> None:
+    content = yaml.safe_load(PARAMS.read_text(encoding="utf-8"))
+    model = place = content["train"]["profiles"]["smollm2-minilm"]["model"]
+    *outer, last = keys.split(".")
+    for key in outer:
         place = place[key]
-    place[path[-1]] = value
-    with pytest.raises(ParamsError, match=message):
-        read_model_profile(content, where="m")
+    place[last] = value
+    with pytest.raises(ParamsError, match=rf"^train.profiles.m.model\.?{message}"):
+        read_record(Params, {"train": {"profiles": {"m": {"model": model}}}}, error=ParamsError)
 
 
-def test_loop_without_a_number_is_refused() -> None:
-    params = load_params(PARAMS).train
-    params.profiles["tiny"]["loop"]["held_out_share"] = float("nan")
-    with pytest.raises(ParamsError, match="tiny.loop.held_out_share must be finite; found: nan"):
-        load_recipe(params, "tiny")
-
-
-def test_missing_key_is_refused(content: dict[str, Any]) -> None:
-    del content["rates"]["heads"]
-    with pytest.raises(ParamsError, match="m.rates needs the key 'heads'"):
-        read_model_profile(content, where="m")
+def test_a_profile_that_is_not_there_is_told_with_the_nearest() -> None:
+    with pytest.raises(ParamsError, match=r"one of tiny, smollm2.*did you mean --profile tiny\?"):
+        get_recipe("tini")
+    with pytest.raises(ParamsError, match="one of train.profiles in params.yaml; found: 'tiny'"):
+        load_recipe(TrainParams(), "tiny")

@@ -10,8 +10,8 @@ from transformers import PreTrainedModel
 
 from cog.model.load import load_bidirectional, load_causal
 from cog.model.weights import Weights
+from cog.profiles import LossProfile, ModelProfile
 from cog.training.model import TrainableModel
-from cog.training.profiles import LossProfile, ModelProfile
 from cog.training.tensors import to_tensors
 from tests.training.loss_cases import make_batch, make_profile
 from tests.training.making import make_recipe

@@ -1,19 +1,10 @@
 """What an adapter is made of: params.yaml and a model's sizes go in, checked sizes come out."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from cog.errors import ParamsError
 from cog.model.load import CogModel
 from cog.params import RetroParams
-
-POSITIVE = (
-    *("chunk_tokens", "num_neighbours", "neighbour_tokens", "first_cross_layer"),
-    *("cross_layer_step", "encoder_layers", "windows_per_batch", "accumulation_steps"),
-    *("learning_rate", "gate_rate", "max_steps", "max_gradient_norm"),
-    *("validation_steps", "checkpoint_steps"),
-)
-SHARES = ("warmup_share", "final_rate_share", "held_out_share")
-PRECISIONS = ("auto", "float32", "bfloat16")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,38 +67,3 @@ def make_config(model: CogModel, params: RetroParams) -> RetroConfig:
         cross_layers=layers,
         encoder_layers=params.encoder_layers,
     )
-
-
-def check_params(params: RetroParams) -> None:
-    """Refuse settings that no run can use.
-
-    :param params: Section ``retro``.
-    :raises ParamsError: If one is out of range.
-    """
-    for name, value in asdict(params).items():
-        if not isinstance(value, int | float):
-            continue
-        if name in POSITIVE and not value > 0:  # not what is no number, either
-            raise ParamsError(f"retro.{name} must be above 0", found=str(value), about=name)
-        if not value >= 0:
-            raise ParamsError(f"retro.{name} must be 0 or more", found=str(value), about=name)
-        if name in SHARES and value > 1:
-            raise ParamsError(f"retro.{name} must be at most 1", found=str(value), about=name)
-    if params.held_out_share == 1:
-        raise ParamsError(
-            "retro.held_out_share must be below 1, so that something is learnt from",
-            found=str(params.held_out_share),
-            about="held_out_share",
-        )
-    if params.window_tokens <= params.chunk_tokens:
-        raise ParamsError(
-            "retro.window_tokens must be above retro.chunk_tokens, so that a token sees neighbours",
-            found=f"{params.window_tokens} and {params.chunk_tokens}",
-            about="window_tokens",
-        )
-    if params.precision not in PRECISIONS:
-        raise ParamsError(
-            f"retro.precision must be one of {', '.join(PRECISIONS)}",
-            found=repr(params.precision),
-            about="precision",
-        )

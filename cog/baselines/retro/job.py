@@ -17,7 +17,7 @@ from torch import nn
 
 from cog.baselines.retro.adapter import make_adapter
 from cog.baselines.retro.batches import RetroBatch, RetroBatches
-from cog.baselines.retro.config import check_params, make_config
+from cog.baselines.retro.config import make_config
 from cog.baselines.retro.examples import ExampleSettings, RetroExamples, load_examples
 from cog.baselines.retro.folder import CONFIG_FILE, save_adapter
 from cog.baselines.retro.project import open_retro_index
@@ -119,7 +119,6 @@ def train_adapter(
     :raises TrainingError: If the corpus is too small, or the loss is not finite (the last good
         adapter is written even so).
     """
-    check_params(job.settings)
     accelerator = make_accelerator(job.device)
     if not accelerator.is_main_process:
         progress = SilentProgress()

@@ -4,7 +4,7 @@ import time
 from dataclasses import dataclass
 
 from cog.corpus.documents import DocumentStore, documents_digest
-from cog.errors import CorpusError, ParamsError
+from cog.errors import CorpusError
 from cog.index.activation import get_model_folder
 from cog.index.reader import PhraseIndex, open_index
 from cog.model.config import ModelConfig, load_config
@@ -68,7 +68,6 @@ def segment_corpus(
     :raises CorpusError: If the documents are not prepared, or there are none.
     :raises IndexNotBuiltError: If ``retrieved`` is asked for and there is no index.
     """
-    _check_params(params)
     began = time.perf_counter()
     folder = get_model_folder(paths, params)
     config = load_config(folder)
@@ -107,22 +106,6 @@ def segment_corpus(
         )
         writer.finish(report)
     return Segmentation(report, found.seconds | _since(at, "write") | _since(began, "total"))
-
-
-def _check_params(params: Params) -> None:
-    section = params.segment
-    if section.source not in SOURCES:
-        raise ParamsError(
-            f"segment.source must be one of {', '.join(SOURCES)}",
-            found=repr(section.source),
-            about="segment.source",
-        )
-    if section.top_k_documents < 1:
-        raise ParamsError(
-            "segment.top_k_documents must be at least 1",
-            found=str(section.top_k_documents),
-            about="segment.top_k_documents",
-        )
 
 
 def _find_exactly(

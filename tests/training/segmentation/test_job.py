@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from cog.corpus.documents import DocumentStore
-from cog.errors import CorpusError, IndexMismatchError, IndexNotBuiltError, ParamsError
+from cog.errors import CorpusError, IndexMismatchError, IndexNotBuiltError
 from cog.params import Params, load_params
 from cog.paths import ProjectPaths
 from cog.progress import SilentProgress
@@ -90,10 +90,6 @@ def test_one_document_copies_nothing(built: ProjectPaths) -> None:
 
 def test_what_is_missing_is_named(built: ProjectPaths) -> None:
     paths = built.corpus("village")
-    with pytest.raises(ParamsError, match="segment.source must be one of corpus, retrieved"):
-        segment(built, source="nearest")
-    with pytest.raises(ParamsError, match="top_k_documents must be at least 1"):
-        segment(built, source="retrieved", top_k=0)
     write_corpus(paths, make_documents(3), prefixes=[])
     with pytest.raises(IndexMismatchError, match="cog index build village"):
         segment(built, source="retrieved")
