@@ -8,7 +8,7 @@ from cog.reading import Count, Factor, Natural, OneOf, Range, Share
 CORPUS = "corpus"
 VOCABULARY = "vocabulary"
 PROMPT = "prompt"
-DECODER_VERSION = 2  # raised when the same settings give other texts
+DECODER_VERSION = 3  # raised when the same settings give other texts
 OFF = "off"
 ABSOLUTE = "absolute"
 RELATIVE = "relative"
@@ -184,6 +184,8 @@ class Decoding:
         ten, that is also what the text ends with.
     :param trust: How many nats verification's floor falls by for every token of unbroken agreement
         with the source beyond three.
+    :param no_repeat_ngram: Number of tokens of a passage that is written once at most, prefix
+        included; 0 for no limit.
     """
 
     method: Annotated[str, OneOf(METHODS)] = NUCLEUS
@@ -207,6 +209,7 @@ class Decoding:
     first_token_weight: Factor = 0.0
     context_weight: Factor = 0.0
     trust: Factor = 0.0
+    no_repeat_ngram: Natural = 0
 
     @property
     def is_verified(self) -> bool:

@@ -36,6 +36,11 @@ class Blocks:
     _is_foreign: NDArray[np.bool_] | None = None  # names, by word of the pool
     _is_copied: NDArray[np.bool_] | None = None
 
+    @property
+    def copied_words(self) -> NDArray[np.bool_] | None:
+        """Words that were copied, and their twins; None if none were."""
+        return self._is_copied
+
     def enter(self, pool: Pool) -> None:
         """Mark what is blocked in a pool that the text copies from now on.
 

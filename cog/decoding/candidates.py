@@ -94,6 +94,16 @@ class Phrases:
         scores = start_scores.index_select(0, self.first)
         return scores.add_(end_scores.index_select(0, self.last))
 
+    def find_open(self, scores: Tensor) -> Tensor:
+        """Find the words with which some phrase may begin.
+
+        :param scores: Of the phrases; minus infinity where one is left out.
+        :returns: *Shape:* ``(num_begins,)`` bool
+        """
+        is_open = torch.zeros(len(self.begin_words), dtype=torch.bool, device=scores.device)
+        is_open[self.first[scores > -torch.inf]] = True
+        return is_open
+
 
 def find_phrases(
     chunks: GatheredChunks,

@@ -22,6 +22,7 @@ from cog.records import Decoding
 
 FREE_TOKENS = 2  # tokens of agreement that say nothing: " of the"
 MAX_CONTEXT_TOKENS = 10  # tokens of agreement that count
+ALIKE_WEIGHT = 2.0  # of places that go on alike
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +34,16 @@ class TextEnd:
     :param tail: Its last bytes.
     :param blocked: Words of the pool that may not be copied; None if all may. *Shape:*
         ``(num_words,)``
+    :param copied: Those of them that were copied. *Shape:* ``(num_words,)``
+    :param repeats: Tokens of the vocabulary that would write a passage again.
     """
 
     token_ids: Sequence[int]
     num_written: int
     tail: bytes
     blocked: NDArray[np.bool_] | None = None
+    copied: NDArray[np.bool_] | None = None
+    repeats: Sequence[int] = ()
 
     @property
     def written_ids(self) -> Sequence[int]:
@@ -75,9 +80,10 @@ def score_choices(
     The score of a phrase is ``q_start · S + q_end · E`` (CoG, eq. 1 and 2). Differs from the paper:
     added are ``phrase_bias``, ``first_token_weight`` times the log-probability of its first token,
     ``relevance_weight`` times the similarity of its document beyond ``relevance_level``, and
-    ``context_weight`` for each token of agreement before it. With the paper's settings all of these
-    are 0, and nothing is left out but phrases that would be glued to the word before, or leave a
-    gap.
+    ``context_weight`` for each token of agreement before it, more of them where several places go
+    on alike; where no phrase may begin with the word that follows there, its token has that. With
+    the paper's settings all of these are 0, and nothing is left out but phrases that would be glued
+    to the word before, or leave a gap.
 
     :param pool: What may be copied.
     :param token_logits: Of the prefix encoder. *Shape:* ``(vocab_size,)``
@@ -93,11 +99,13 @@ def score_choices(
     if decoding.is_verified:
         is_implausible = _find_implausible(token_logits, places, decoding)
         tokens = tokens.masked_fill(is_implausible, -torch.inf)
+    if end.repeats:
+        tokens = tokens.index_fill(0, torch.tensor(end.repeats, device=tokens.device), -torch.inf)
     if word_scores is None or not len(pool.phrases):
         return Choices(tokens, token_logits.new_zeros(0), places.agreement)
     bonus = decoding.context_weight * (places.num_tokens - FREE_TOKENS)
     starts = word_scores[0] + _weigh_beginnings(pool, token_logits, decoding, batch_phrases)
-    starts[places.begins] += bonus[places.is_begin]
+    starts[places.begins[places.is_begin]] += bonus[places.is_begin]
     is_out = ~pool.has_space if needs_space(end.tail) else None
     if refuses_space(end.tail):
         is_out = pool.has_space
@@ -105,17 +113,16 @@ def score_choices(
         starts.masked_fill_(is_out, -torch.inf)
     if is_implausible is not None:
         starts.masked_fill_(is_implausible[pool.first_tokens], -torch.inf)
-    # where the next word begins no phrase, the evidence counts for its token
-    raised = torch.zeros_like(tokens)
-    raised.scatter_reduce_(0, places.tokens[~places.is_begin], bonus[~places.is_begin], "amax")
     scores = pool.phrases.score(starts, word_scores[1])
     if end.blocked is not None:
         scores = _leave_out_blocked(pool, scores, end.blocked)
+    if len(places.tokens):
+        tokens = _raise_tokens(tokens, places, bonus, is_open=pool.phrases.find_open(scores))
     if decoding.max_verbatim_words:
         scores = limit_runs(
             pool, scores, token_ids=end.written_ids, max_words=decoding.max_verbatim_words
         )
-    return Choices(tokens + raised, scores, places.agreement)
+    return Choices(tokens, scores, places.agreement)
 
 
 def _weigh_beginnings(
@@ -140,10 +147,10 @@ def _weigh_beginnings(
 class _Places:
     # where the text's end stands in the pool, and which token follows there
     agreement: Agreement
-    num_tokens: Tensor  # (num_places,) float32
+    num_tokens: Tensor  # (num_places,) float32, of agreement
     tokens: Tensor  # (num_places,) first token of the word that follows
     is_begin: Tensor  # (num_places,) whether that word begins a phrase
-    begins: Tensor  # (num_true,) positions in begin_words of those that do
+    begins: Tensor  # (num_places,) its position in begin_words, where it does
 
     @classmethod
     def find(
@@ -153,6 +160,7 @@ class _Places:
         agreement = pool.find_agreement(end.token_ids[-wanted:] if wanted else ()).beyond(
             FREE_TOKENS
         )
+        agreement, tokens = _weigh_places(pool, agreement, end)
         words = torch.from_numpy(agreement.words).to(device)
         begin_words = pool.phrases.begin_words
         position = torch.searchsorted(begin_words, words)
@@ -160,14 +168,49 @@ class _Places:
         if len(begin_words):
             position.clamp_(max=len(begin_words) - 1)
             is_begin = begin_words[position] == words
-        tokens = pool.chunks.token_ids[pool.chunks.word_tokens[agreement.words, 0]]
         return cls(
             agreement,
             torch.from_numpy(agreement.num_tokens).to(device).float(),
-            torch.from_numpy(tokens.astype(np.int64)).to(device),
+            torch.from_numpy(tokens).to(device),
             is_begin,
-            position[is_begin],
+            position,
         )
+
+
+def _weigh_places(
+    pool: Pool, agreement: Agreement, end: TextEnd
+) -> tuple[Agreement, NDArray[np.int64]]:
+    # what is known of the next token: places that were not copied, and the token at each. Beyond
+    # SURE_TOKENS a token of agreement is worth more where several places go on alike: what a
+    # collection always says after some words. More by the logarithm of their number, and by their
+    # share of the places that agree as far
+    words, depths = agreement.words, agreement.num_tokens
+    if end.copied is not None:
+        is_new = ~end.copied[words]
+        words, depths = words[is_new], depths[is_new]
+    tokens = pool.chunks.token_ids[pool.chunks.word_tokens[words, 0]].astype(np.int64)
+    worth, num_alike = depths.astype(np.float64), np.ones(len(words), dtype=np.int64)
+    for depth in np.unique(depths[depths > SURE_TOKENS]).tolist():
+        inside = depths >= depth
+        _, group, counts = np.unique(tokens[inside], return_inverse=True, return_counts=True)
+        is_here = depths[inside] == depth
+        alike = counts[group][is_here]
+        num_alike[depths == depth] = alike
+        share = alike / len(group)
+        worth[depths == depth] += ALIKE_WEIGHT * (depth - SURE_TOKENS) * np.log2(alike) * share
+    if end.blocked is not None:
+        # what one document alone says of its subject is no evidence where it may not be copied
+        counts_too = ~end.blocked[words] | (num_alike > 1)
+        words, worth, tokens = words[counts_too], worth[counts_too], tokens[counts_too]
+    return Agreement(words, worth), tokens
+
+
+def _raise_tokens(tokens: Tensor, places: _Places, bonus: Tensor, *, is_open: Tensor) -> Tensor:
+    # where no phrase may begin with the next word, the evidence counts for its token
+    is_told = places.is_begin & is_open[places.begins]
+    raised = torch.zeros_like(tokens)
+    raised.scatter_reduce_(0, places.tokens[~is_told], bonus[~is_told], "amax")
+    return tokens + raised
 
 
 def _find_implausible(logits: Tensor, places: _Places, decoding: Decoding) -> Tensor:

@@ -38,7 +38,7 @@ class Draft:
     first_word: int = -1
     num_chosen_words: int = 0
     word_ends: Sequence[int] = ()
-    num_agreed: int = 0
+    num_agreed: float = 0.0
     is_near: bool = False
 
     @property
@@ -98,7 +98,7 @@ def draft_copy(
     max_tokens: int,
     probability: float = 1.0,
     first_probability: float = 1.0,
-    num_agreed: int = 0,
+    num_agreed: float = 0.0,
     is_near: bool = False,
 ) -> Draft:
     """Draft some words of the pool, cut at the last token there is room for.

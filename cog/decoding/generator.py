@@ -17,6 +17,7 @@ from cog.decoding.distribution import NextChoice, next_choice
 from cog.decoding.draft import Draft
 from cog.decoding.plausibility import verify_draft
 from cog.decoding.pool_source import PoolSource
+from cog.decoding.repeats import find_word_begins
 from cog.decoding.request import Request, check_request, encode_prefix
 from cog.decoding.row import Row
 from cog.decoding.text import GrowingText
@@ -55,6 +56,7 @@ class CopyGenerator:
         self.model = model
         self.pools = self.pool_source(model, index, allowed_chunks=allowed_chunks)
         self.index = index
+        self._begins_word = find_word_begins(model.splitter)
         self._workers = Workers(model.prefix_encoder.device)
         self._special = torch.from_numpy(model.splitter.special_token_ids).to(
             model.prefix_encoder.device
@@ -81,7 +83,7 @@ class CopyGenerator:
         pools, seconds = self.pools.make_pools(requests)
         self.pools.check_bits(requests, pools)
         rows = [
-            Row.begin(request, pool, self.prefix_ids(request))
+            Row.begin(request, pool, self.prefix_ids(request), begins_word=self._begins_word)
             for request, pool in zip(requests, pools, strict=True)
         ]
         began = time.perf_counter()

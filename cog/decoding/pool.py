@@ -18,11 +18,12 @@ class Agreement:
     """Places where what stands before a word is what a text ends with.
 
     :param words: The words. *Shape:* ``(num_places,)`` int64
-    :param num_tokens: How many tokens before each agree. *Shape:* ``(num_places,)`` int64
+    :param num_tokens: How many tokens before each agree, or as many as the place is worth.
+        *Shape:* ``(num_places,)``
     """
 
     words: NDArray[np.int64]
-    num_tokens: NDArray[np.int64]
+    num_tokens: NDArray[np.int64] | NDArray[np.float64]
 
     def beyond(self, num_tokens: int) -> "Agreement":
         """The places where more than a few tokens agree.
@@ -33,15 +34,11 @@ class Agreement:
         counts = self.num_tokens > num_tokens
         return Agreement(self.words[counts], self.num_tokens[counts])
 
-    def at(self, word: int) -> int:
-        """How many tokens before a word agree.
-
-        :param word: The word.
-        :returns: The count.
-        """
+    def at(self, word: int) -> float:
+        """How many tokens before a word agree."""
         place = int(np.searchsorted(self.words, word))
         is_there = place < len(self.words) and self.words[place] == word
-        return int(self.num_tokens[place]) if is_there else 0
+        return float(self.num_tokens[place]) if is_there else 0.0
 
 
 @dataclass(frozen=True, slots=True)

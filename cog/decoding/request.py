@@ -25,6 +25,7 @@ RANGES = {
             "first_token_weight",
             "context_weight",
             "trust",
+            "no_repeat_ngram",
         ),
         (0.0, 1e30),
     ),

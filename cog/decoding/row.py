@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from cog.decoding.blocks import Blocks
@@ -16,6 +18,7 @@ from cog.decoding.draft import Draft, Kept, draft_copy, find_draft_end, keep_dra
 from cog.decoding.joins import extend_tail
 from cog.decoding.plausibility import verify_draft
 from cog.decoding.pool import Pool
+from cog.decoding.repeats import Repeats
 from cog.decoding.request import Request
 from cog.decoding.sampling import Chooser
 from cog.decoding.text import Copy, GrowingText
@@ -36,6 +39,7 @@ class Row:
         them.
     :param num_read: Number of tokens of the prefix.
     :param blocks: What it may not copy any more.
+    :param repeats: What it may not write again.
     :param tail: Last bytes of the prefix and what follows it.
     :param text: What is written.
     :param num_steps: Number of passes that it took part in, and of choices that needed none.
@@ -51,6 +55,7 @@ class Row:
     token_ids: list[int]
     num_read: int
     blocks: Blocks
+    repeats: Repeats
     tail: bytes
     text: GrowingText = field(default_factory=GrowingText)
     num_steps: int = 0
@@ -60,12 +65,20 @@ class Row:
     next_word: int = -1
 
     @classmethod
-    def begin(cls, request: Request, pool: Pool, prefix_ids: Sequence[int]) -> "Row":
+    def begin(
+        cls,
+        request: Request,
+        pool: Pool,
+        prefix_ids: Sequence[int],
+        *,
+        begins_word: NDArray[np.bool_],
+    ) -> "Row":
         """Begin a text.
 
         :param request: What is asked.
         :param pool: What it may copy from.
         :param prefix_ids: Tokens of the prefix that are read.
+        :param begins_word: Tokens that begin a word. *Shape:* ``(vocab_size,)``
         :returns: The row.
         """
         row = cls(
@@ -75,10 +88,12 @@ class Row:
             token_ids=list(prefix_ids),
             num_read=len(prefix_ids),
             blocks=Blocks(request.decoding, request.prefix),
+            repeats=Repeats(request.decoding.no_repeat_ngram, begins_word),
             tail=extend_tail(b"", request.prefix.encode()),
             reach=min(2 * LEAST_REACH, request.decoding.span_words),
         )
         row.blocks.enter(pool)
+        row.repeats.add(row.token_ids, len(row.token_ids))
         return row
 
     @property
@@ -94,7 +109,14 @@ class Row:
     @property
     def end(self) -> TextEnd:
         """Where the text stands."""
-        return TextEnd(self.token_ids, self.num_tokens, self.tail, self.blocks.mask)
+        return TextEnd(
+            self.token_ids,
+            self.num_tokens,
+            self.tail,
+            self.blocks.mask,
+            self.blocks.copied_words,
+            self.repeats.find(self.token_ids),
+        )
 
     def enter(self, pool: Pool) -> None:
         """Copy from another pool from now on.
@@ -153,7 +175,7 @@ class Row:
         first: int,
         *,
         num_chosen: int,
-        num_agreed: int,
+        num_agreed: float,
         probability: float = 1.0,
         first_probability: float = 1.0,
     ) -> Draft:
@@ -236,6 +258,7 @@ class Row:
             )
         self.blocks.add_text(self.pool, written)
         self.token_ids += token_ids
+        self.repeats.add(self.token_ids, len(token_ids))
         self.tail = extend_tail(self.tail, b"".join(spelled))
         self.num_steps += 1
         self._reach_on(draft, kept)

@@ -27,6 +27,7 @@ RULES: dict[str, Any] = {  # all that the paper does not have, weak enough for a
     "first_token_weight": 0.3,
     "context_weight": 1.0,
     "trust": 1.0,
+    "no_repeat_ngram": 6,
 }
 
 

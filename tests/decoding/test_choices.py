@@ -74,9 +74,11 @@ class Case:
         tail = (
             "".join(TOKENS[i] for i in ids) if seed % 3 else ["mill (", "mill ", ""][seed % 9 // 3]
         )
-        blocked = random.random(self.pool.num_words) < 0.1 if seed % 4 == 0 else None
+        blocked = random.random(self.pool.num_words) < 0.3 if seed % 4 == 0 else None
+        copied = blocked & (random.random(self.pool.num_words) < 0.5) if seed % 8 == 0 else None
         num_written = int(random.integers(0, len(ids) + 1))
-        self.end = TextEnd(ids, num_written, tail.encode()[-4:], blocked)
+        repeats = random.integers(0, len(TOKENS), seed % 3).tolist()
+        self.end = TextEnd(ids, num_written, tail.encode()[-4:], blocked, copied, repeats)
 
     def score(self) -> Choices:
         start, end = self.pool.scorer.score_words(*self.queries)
@@ -131,25 +133,15 @@ def plain_choices(  # noqa: C901 - the definition in one place
     chunks, logits = pool.chunks, case.logits.double()
     probabilities = logits.softmax(0)
     floor = plain_floor(probabilities, decoding.verify, decoding.verify_threshold)
-    agreed = {w: n for w, n in plain_agreement(chunks, list(end.token_ids[-10:])).items() if n > 2}
     first_of = chunks.token_ids[chunks.word_tokens[:, 0]].tolist()
+    agreed = plain_evidence(pool, end, first_of)
     spans = plain_phrases(
         chunks, min_words=2, max_words=4, word_bits=pool.word_bits, min_bits=decoding.min_bits
     )
-    begins = {first for first, _ in spans}
 
     def is_plausible(token: int) -> bool:
         sure = max([0, *(n - 3 for w, n in agreed.items() if first_of[w] == token)])
         return bool(probabilities[token] >= floor * math.exp(-decoding.trust * sure))
-
-    tokens = []
-    for token, logit in enumerate(logits.tolist()):
-        evidence = [
-            decoding.context_weight * (n - 2)
-            for w, n in agreed.items()
-            if first_of[w] == token and w not in begins
-        ]
-        tokens.append(logit + max([0.0, *evidence]) if is_plausible(token) else -math.inf)
 
     def word_of(word: int) -> str:
         return "".join(TOKENS[i] for i in chunks.token_ids[slice(*chunks.word_tokens[word])])
@@ -178,11 +170,36 @@ def plain_choices(  # noqa: C901 - the definition in one place
             not fits(written, word_of(first))
             or not is_plausible(token)
             or (end.blocked is not None and end.blocked[first : last + 1].any())
-            or last + 1 - first > rooms[first]
         ):
             score = -math.inf
         scores[(first, last)] = score
-    return tokens, scores
+    begins = {first for (first, _), score in scores.items() if score > -math.inf}
+    tokens = []
+    for token, logit in enumerate(logits.tolist()):
+        evidence = [
+            decoding.context_weight * (n - 2)
+            for w, n in agreed.items()
+            if first_of[w] == token and w not in begins
+        ]
+        is_open = is_plausible(token) and token not in end.repeats
+        tokens.append(logit + max([0.0, *evidence]) if is_open else -math.inf)
+    too_long = [(first, last) for first, last in spans if last + 1 - first > rooms[first]]
+    return tokens, scores | dict.fromkeys(too_long, -math.inf)
+
+
+def plain_evidence(pool: Pool, end: TextEnd, first_of: list[int]) -> dict[int, float]:
+    """What each place is worth where three tokens or more are what the text ends with."""
+    found = plain_agreement(pool.chunks, list(end.token_ids[-10:]))
+    found = {
+        w: n for w, n in found.items() if n > 2 and not (end.copied is not None and end.copied[w])
+    }
+    worth = {}
+    for word, n in found.items():
+        as_far = [w for w, other in found.items() if other >= n]
+        alike = sum(first_of[w] == first_of[word] for w in as_far) if n > 3 else 1
+        if alike > 1 or end.blocked is None or not end.blocked[word]:
+            worth[word] = n + 2 * max(0, n - 3) * math.log2(alike) * alike / len(as_far)
+    return worth
 
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=lambda each: "-".join(each) or "paper")
@@ -240,7 +257,36 @@ def test_context_raises_the_phrase_or_the_token_that_followed() -> None:
     assert float(found.token_logits.max()) == 2.0 * 4
     firsts = {pool.phrases.span(i)[0] for i in found.phrase_scores.nonzero().squeeze(1).tolist()}
     assert firsts == {4}
+    # each of two places that differ: half of the places that agree as far, alone
     assert found.agreement.at(4) == found.agreement.at(10) == 6
+
+
+@pytest.mark.parametrize(
+    ("blocked", "copied", "raised"),
+    [
+        ([4, 10], [], " ri"),  # a guarded name that two places have is the collection's own
+        ([4, 10], [10], ""),  # and one that one place has is not
+        ([4, 10], [4, 10], ""),  # what was copied is no evidence for saying it again
+    ],
+)
+def test_what_several_places_say_is_written_where_it_may_not_be_copied(
+    blocked: list[int], copied: list[int], raised: str
+) -> None:
+    before = [" the", " mill", " (a", " mist"]
+    pool = make_pool(lay_out([[[*before, " river", " Ada"]], [[*before, " river", " the"]]]))
+    masks = [np.isin(np.arange(pool.num_words), words) for words in (blocked, copied)]
+    ids = pool.chunks.token_ids[:6].tolist()
+    words = torch.zeros(len(pool.phrases.begin_words)), torch.zeros(len(pool.phrases.end_words))
+    found = score_choices(
+        pool,
+        torch.zeros(len(TOKENS)),
+        words,
+        end=TextEnd(ids, 6, b"x", *masks),
+        decoding=replace(PAPER, context_weight=2.0),
+        batch_phrases=1,
+    )
+    named = [TOKENS[i] for i in found.token_logits.nonzero().squeeze(1).tolist()]
+    assert named == ([raised] if raised else [])
 
 
 def test_without_phrases_the_vocabulary_is_left() -> None:
