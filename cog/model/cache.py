@@ -170,7 +170,7 @@ class PrefixCache:
 
 
 def packed_attention(
-    _module: nn.Module,
+    _module: nn.Module | None,
     query: Tensor,
     key: Tensor,
     value: Tensor,

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from transformers import AttentionInterface, PreTrainedModel
 
 from cog.model.cache import ATTENTION_NAME, PrefixCache, packed_attention
+from cog.model.llama_blocks import LlamaBlocks
 
 PREFILL_TOKENS = 512  # tokens of one prefix encoded in one pass; bounds the memory of long prefixes
 
@@ -20,7 +21,8 @@ class PrefixEncoder:
     Differs from the paper where the weights hold ``qproj``: the query of phrases is then ``W_q h``
     instead of ``h``.
 
-    :param model: Any causal model of transformers; its attention is replaced by the packed one.
+    :param model: Any causal model of transformers; its attention is replaced by the packed one, and
+        blocks like Llama's by joined ones.
     :param query_projection: ``W_q`` of *Shape:* ``(dim, dim)``; None for the identity.
     :param begin_token_id: Token put before every prefix; None for none.
     """
@@ -37,6 +39,7 @@ class PrefixEncoder:
         self._embed: nn.Embedding = model.get_input_embeddings()  # type: ignore[assignment]
         self._head: nn.Linear = model.get_output_embeddings()  # type: ignore[no-untyped-call]
         self._projection = query_projection
+        self._blocks = LlamaBlocks.find(model)
 
     @property
     def device(self) -> torch.device:
@@ -68,8 +71,13 @@ class PrefixEncoder:
         :param device: Where to.
         """
         self.model.to(device)  # type: ignore[arg-type]
+        self._blocks = self._blocks and LlamaBlocks.find(self.model)
         if self._projection is not None:
             self._projection = self._projection.to(device)
+
+    def run_modules(self) -> None:
+        """Run the model's own modules from now on, for what is hooked to them."""
+        self._blocks = None
 
     def new_cache(self, *, batch: int, capacity: int) -> PrefixCache:
         """An empty cache.
@@ -91,15 +99,19 @@ class PrefixEncoder:
         """
         layout = cache.plan([len(ids) for ids in token_ids])
         packed = torch.tensor([i for ids in token_ids for i in ids], device=self.device)
-        output = self._body(
-            inputs_embeds=self._embed(packed).unsqueeze(0),  # (1, num_tokens, dim)
-            position_ids=layout.positions.unsqueeze(0),
-            cache=cache,
-            use_cache=True,
-            layout=layout,
-        )
+        embeddings = self._embed(packed)  # (num_tokens, dim)
+        states: Tensor
+        if self._blocks is not None:
+            states = self._blocks(embeddings, layout, cache)
+        else:
+            states = self._body(
+                inputs_embeds=embeddings.unsqueeze(0),
+                position_ids=layout.positions.unsqueeze(0),
+                cache=cache,
+                use_cache=True,
+                layout=layout,
+            ).last_hidden_state[0]
         cache.commit()
-        states: Tensor = output.last_hidden_state[0]
         return states
 
     def append_last(self, cache: PrefixCache, token_ids: Sequence[Sequence[int]]) -> Tensor:

@@ -144,6 +144,7 @@ class RetroLoop(TokenLoop):
         super().__init__(model)
         self._adapter = adapter.to(model.prefix_encoder.device).eval()
         self._source = source
+        model.prefix_encoder.run_modules()
         adapter.attach(find_layers(model.prefix_encoder.model))
         self.memory: RetroMemory | None = None
 
