@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cog.cli.main import get_project
+from cog.cli.numbers import make_type
+from cog.records import Decoding
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     "--decoding",
     "decodings",
     multiple=True,
-    type=click.Choice(["greedy", "nucleus"]),
+    type=make_type(Decoding, "method"),
     help="How a choice was taken; given twice, both side by side.",
 )
 @click.option(

@@ -6,6 +6,7 @@ from dataclasses import asdict, replace
 import click
 
 from cog.cli.main import get_project
+from cog.cli.numbers import FiniteRange
 from cog.registry import load_resolved_card
 
 
@@ -13,7 +14,7 @@ from cog.registry import load_resolved_card
 @click.argument("corpus_id", metavar="ID")
 @click.option(
     "--threshold",
-    type=click.FloatRange(0.5, 1.0),
+    type=FiniteRange(0.5, 1.0),
     help="Similarity of near duplicates.  [default: the card's]",
 )
 @click.option(

@@ -1,13 +1,15 @@
 """Options of decoding: what the command line gives goes in, settings over the defaults come out."""
 
 from collections.abc import Callable
-from dataclasses import fields, replace
-from difflib import get_close_matches
+from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from cog.records import ABSOLUTE, OFF, VERIFY_RULES, Decoding
+from cog.cli.numbers import FiniteRange, make_type
+from cog.reading import FieldError, read_field
+from cog.records import ABSOLUTE, OFF, Decoding
 
 if TYPE_CHECKING:
     from cog.params import DatastoreParams
@@ -35,26 +37,33 @@ def with_decoding_options(function: Function) -> Function:
     :returns: The same with its options.
     """
     options = [
-        click.option("--phrase-bias", type=float, help="Added to the score of every phrase."),
+        click.option(
+            "--phrase-bias",
+            type=make_type(Decoding, "phrase_bias"),
+            metavar="X",
+            help="Added to the score of every phrase.",
+        ),
         click.option(
             "--verify",
-            type=click.Choice(VERIFY_RULES),
+            type=make_type(Decoding, "verify"),
             help="When the prefix encoder finds a token too unlikely.",
         ),
         click.option(
             "--verify-threshold",
-            type=click.FloatRange(0),
+            type=make_type(Decoding, "verify_threshold"),
             metavar="X",
             help="Threshold of that rule [default: a usual one].",
         ),
         click.option(
             "--min-token-probability",
-            type=click.FloatRange(0, 1),
+            type=FiniteRange(0, 1),
             metavar="P",
             help="Short for --verify absolute --verify-threshold P.",
         ),
         click.option(
-            "--temperature", type=click.FloatRange(0.01, 100), help="Divides scores before a draw."
+            "--temperature",
+            type=make_type(Decoding, "temperature"),
+            help="Divides scores before a draw.",
         ),
         click.option(
             "--set",
@@ -146,23 +155,14 @@ def take_given(settings: Decoding, given: dict[str, Any]) -> Decoding:
 
 
 def _read_setting(text: str) -> tuple[str, Any]:
-    name, _, value = text.partition("=")
-    known = {each.name: str(getattr(each.type, "__name__", each.type)) for each in fields(Decoding)}
-    if name not in known:
-        nearest = get_close_matches(name, known, n=1, cutoff=0.0)[0]
-        raise click.BadParameter(f"no setting {name!r}; nearest: {nearest}", param_hint="--set")
-    wanted, read = _KINDS[known[name]]
+    name, _, written = text.partition("=")
+    value: Any = written
+    for read in ({"true": True, "false": False}.__getitem__, int, float):
+        with suppress(KeyError, ValueError):
+            value = read(written)
+            break
     try:
-        return name, read(value)
-    except (KeyError, ValueError):
-        raise click.BadParameter(
-            f"{name} must be {wanted}, found {value!r}", param_hint="--set"
-        ) from None
-
-
-_KINDS: dict[str, tuple[str, Callable[[str], Any]]] = {
-    "bool": ("true or false", {"true": True, "false": False}.__getitem__),
-    "int": ("a whole number", int),
-    "float": ("a number", float),
-    "str": ("text", str),
-}
+        return name, read_field(Decoding, name, value)
+    except FieldError as error:
+        found = f", found {error.found}" if error.found else f"; {error.run}"
+        raise click.BadParameter(f"{error}{found}", param_hint="--set") from None

@@ -14,8 +14,10 @@ from cog.cli.decoding_options import (
     with_decoding_options,
 )
 from cog.cli.main import get_project
+from cog.cli.numbers import make_type
 from cog.evaluation.protocol import DEFAULT, GROUPS, PRESETS, Protocol, make_protocol
 from cog.params import load_params
+from cog.records import Decoding
 
 if TYPE_CHECKING:
     from cog.evaluation.records import EvaluationResult
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
 @click.option(
     "--system", type=click.Choice(SYSTEMS), default="cog", show_default=True, help="What writes."
 )
-@click.option("--decoding", type=click.Choice(["greedy", "nucleus"]), help="How a choice is taken.")
+@click.option("--decoding", type=make_type(Decoding, "method"), help="How a choice is taken.")
 @with_decoding_options
 @click.option(
     "--prompts", "num_prompts", type=click.IntRange(1), help="Number of prompts, at most."

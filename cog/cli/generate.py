@@ -15,6 +15,7 @@ import click
 
 from cog.cli.decoding_options import take_defaults, take_given, with_decoding_options
 from cog.cli.main import get_project
+from cog.cli.numbers import make_type
 from cog.errors import GenerationError
 from cog.params import load_params
 from cog.records import Decoding
@@ -75,9 +76,13 @@ class NumberOrAll(click.ParamType[int]):
     metavar="ID[+ID]...",
     help="Corpus to copy from, or several [default: what is active].",
 )
-@click.option("--decoding", type=click.Choice(["greedy", "nucleus"]), help="How a choice is taken.")
-@click.option("--top-p", type=click.FloatRange(0, 1, min_open=True), help="Mass of the nucleus.")
-@click.option("--max-new-tokens", type=click.IntRange(1), help="Exact number of tokens to append.")
+@click.option("--decoding", type=make_type(Decoding, "method"), help="How a choice is taken.")
+@click.option("--top-p", type=make_type(Decoding, "top_p"), help="Mass of the nucleus.")
+@click.option(
+    "--max-new-tokens",
+    type=make_type(Decoding, "max_new_tokens"),
+    help="Exact number of tokens to append.",
+)
 @click.option(
     "--num-return", type=click.IntRange(1), default=1, show_default=True, help="Texts per prefix."
 )
@@ -86,7 +91,7 @@ class NumberOrAll(click.ParamType[int]):
 )
 @click.option(
     "--top-k-documents",
-    type=click.IntRange(0),
+    type=make_type(Decoding, "top_k_documents"),
     help="Chunks retrieved per prefix; 0 for tokens only.",
 )
 @with_decoding_options
@@ -110,7 +115,7 @@ class NumberOrAll(click.ParamType[int]):
 )
 @click.option(
     "--max-verbatim-words",
-    type=click.IntRange(0),
+    type=make_type(Decoding, "max_verbatim_words"),
     help="Longest run of words copied from one place of a document; 0 for no limit.",
 )
 @click.option("--batch-size", type=click.IntRange(1), help="Texts decoded together.")

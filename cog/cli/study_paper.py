@@ -8,6 +8,7 @@ import click
 
 from cog.cli.evaluate import make_plan
 from cog.cli.main import get_project
+from cog.cli.numbers import FiniteRange
 from cog.cli.study_runs import with_study_options
 from cog.evaluation.paper import (
     DECODINGS,
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 @click.option("--prompts-of", "prompt_corpus_id", metavar="ID", help="Whose prompts to continue.")
 @click.option(
     "--max-seconds",
-    type=click.FloatRange(0),
+    type=FiniteRange(0),
     metavar="S",
     help="Begin no row after so many seconds; those left are gaps.",
 )

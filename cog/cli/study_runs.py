@@ -9,9 +9,11 @@ import click
 
 from cog.cli.evaluate import make_plan
 from cog.cli.main import get_project
+from cog.cli.numbers import make_type
 from cog.errors import EvaluationError
 from cog.evaluation.protocol import GROUPS, PRESETS
 from cog.params import load_params
+from cog.records import Decoding
 
 if TYPE_CHECKING:
     from cog.evaluation.study import Study
@@ -27,7 +29,7 @@ def with_study_options(function: Function) -> Function:
     :returns: The same command.
     """
     options = [
-        click.option("--decoding", type=click.Choice(["greedy", "nucleus"]), help="How to choose."),
+        click.option("--decoding", type=make_type(Decoding, "method"), help="How to choose."),
         click.option(
             "--prompts", "num_prompts", type=click.IntRange(1), help="Number of prompts, at most."
         ),

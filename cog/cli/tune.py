@@ -7,7 +7,9 @@ import click
 
 from cog.baselines.names import COG, KNN_LM
 from cog.cli.main import get_project
+from cog.cli.numbers import make_type
 from cog.params import load_params
+from cog.records import Decoding
 from cog.registry import load_card
 
 if TYPE_CHECKING:
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--decoding",
-    type=click.Choice(["greedy", "nucleus"]),
+    type=make_type(Decoding, "method"),
     help="How a choice is taken; with cog only.",
 )
 @click.option("--reset", "is_reset", is_flag=True, help="Forget what was chosen before.")

@@ -259,10 +259,11 @@ def test_any_setting_can_be_set(village: ProjectPaths) -> None:
     found = [content["decoding"][name] for name in ("span_words", "copy_once", "trust")]
     assert found == [3, True, 0.5]
     for setting, message in (
-        ("span_word=3", "no setting 'span_word'; nearest: span_words"),
-        ("span_words=3.5", "span_words must be a whole number, found '3.5'"),
+        ("span_word=3", "span_word is no known key; did you mean span_words?"),
+        ("span_words=3.5", "span_words must be a whole number from 0, found 3.5"),
         ("copy_once=yes", "copy_once must be true or false, found 'yes'"),
-        ("trust", "trust must be a number, found ''"),
-        ("trust=-1", "trust must be 0 or more; found: -1"),
+        ("trust", "trust must be a number from 0, found ''"),
+        ("trust=-1", "trust must be a number from 0, found -1"),
+        ("top_p=nan", "top_p must be a number above 0 and up to 1, found nan"),
     ):
         assert message in str(run(village, *words, "--set", setting).exception)
