@@ -30,15 +30,19 @@ from cog.yaml_lines import find_line
 # ten times faster where PyYAML was built with it
 _SafeLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
+UNWATCHED = ".dvcignore"  # there in every project, and never changed
+
 
 @dataclass(frozen=True, slots=True)
 class CorpusEntry:
     """One corpus that the pipeline builds.
 
     :param root: Id of the card that names the source: the corpus itself or the one it extends.
+    :param source: What ``dvc repro`` watches: the local files; ``UNWATCHED`` of a pinned source.
     """
 
     root: str
+    source: str = UNWATCHED
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 """Entries of params.yaml: a corpus id goes in, entries are added or removed, comments survive."""
 
+import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,24 +15,28 @@ from cog.errors import ParamsError
 
 CORPORA = "corpora"
 
+_PLAIN = re.compile(r"[a-z.][a-z][a-z0-9./_-]*")
+_TRUTH_VALUES = ("false", "no", "null", "off", "on", "true", "yes", ".inf", ".nan")
 _FLOW = re.compile(rf"([ \t]*{CORPORA}:[ \t]*)\{{.*\}}([ \t]*(?:#.*)?)")
 _SECTION = re.compile(r"corpora:[ \t]*(?:\{\}|null|~)?[ \t]*(#.*)?")
 
 
-def add_corpus_entry(path: Path, corpus_id: str, root: str) -> bool:
+def add_corpus_entry(path: Path, corpus_id: str, root: str, source: str) -> bool:
     """Let the pipeline build a corpus.
 
-    :param path: params.yaml.
+    :param path: params.yaml; the caller keeps others from editing it.
     :param corpus_id: The corpus.
     :param root: Id of the card that names its source.
+    :param source: What is watched for changes.
     :returns: Whether the file changed; False if the entry was there.
     :raises ParamsError: If the file is not as expected, or has another entry of this id.
     """
     check_corpus_id(corpus_id)
     text, content = _load(path)
     corpora = content.get(CORPORA) or {}
+    entry = {"root": root, "source": source}
     if corpus_id in corpora:
-        if corpora[corpus_id] == {"root": root}:
+        if corpora[corpus_id] == entry:
             return False
         raise _refuse(path, f"another entry corpora.{corpus_id}: {corpora[corpus_id]}")
     lines = text.splitlines(keepends=True)
@@ -42,8 +47,9 @@ def add_corpus_entry(path: Path, corpus_id: str, root: str) -> bool:
     lines[section] = "corpora:" + (f" {comment[1]}" if comment[1] else "") + "\n"
     if not lines[end - 1].endswith("\n"):
         lines[end - 1] += "\n"
-    lines[end:end] = [f"{indent}{corpus_id}:\n", f"{indent}  root: {root}\n"]
-    wanted = {**content, CORPORA: {**corpora, corpus_id: {"root": root}}}
+    added = [f"{indent}  {key}: {_quote(value)}\n" for key, value in entry.items()]
+    lines[end:end] = [f"{indent}{_quote(corpus_id)}:\n", *added]
+    wanted = {**content, CORPORA: {**corpora, corpus_id: entry}}
     _save(path, "".join(lines), wanted=wanted)
     return True
 
@@ -159,6 +165,12 @@ def _remove_lines(
     del lines[first:last]
     if not left:
         lines[place] = lines[place].replace(f"{CORPORA}:", f"{CORPORA}: {{}}", 1)
+
+
+def _quote(text: str) -> str:
+    # PyYAML reads YAML 1.1 and DVC 1.2, which differ in what is a number or a truth value: 1e5, no
+    is_plain = _PLAIN.fullmatch(text) and text not in _TRUTH_VALUES
+    return text if is_plain else json.dumps(text, ensure_ascii=False)
 
 
 def _find_section(path: Path, lines: list[str]) -> tuple[int, int]:

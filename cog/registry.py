@@ -208,7 +208,7 @@ def switch_active(paths: ProjectPaths, active: Active, *, command: str = "") -> 
     :returns: What was active before; None if nothing was.
     :raises RegistryError: If active.yaml is malformed.
     """
-    with _lock_active(paths):
+    with hold_lock(paths, "active"):
         old, previous = _load_history(paths)
         if old is not None and _identity(old) == _identity(active):
             return old
@@ -227,7 +227,7 @@ def rollback_active(paths: ProjectPaths, *, command: str = "") -> tuple[Active, 
     :raises NothingActiveError: If there is nothing to go back to.
     :raises RegistryError: If active.yaml is malformed.
     """
-    with _lock_active(paths):
+    with hold_lock(paths, "active"):
         old, previous = _load_history(paths)
         if old is None or not previous:
             raise NothingActiveError(
@@ -249,7 +249,7 @@ def forget_previous(paths: ProjectPaths, corpus_id: str) -> int:
     """
     if not paths.active.is_file():
         return 0
-    with _lock_active(paths):
+    with hold_lock(paths, "active"):
         active, previous = _load_history(paths)
         kept = [each for each in previous if corpus_id not in each.corpora]
         if active is not None and len(kept) < len(previous):
@@ -262,9 +262,10 @@ def _identity(active: Active) -> tuple[str, str, str]:
 
 
 @contextlib.contextmanager
-def _lock_active(paths: ProjectPaths) -> Iterator[None]:
+def hold_lock(paths: ProjectPaths, name: str) -> Iterator[None]:
+    """Be the only process that edits a file of the project while the block runs."""
     paths.locks.mkdir(parents=True, exist_ok=True)
-    with (paths.locks / "active.lock").open("w") as handle:
+    with (paths.locks / f"{name}.lock").open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)  # released when the file is closed
         yield
 

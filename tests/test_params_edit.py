@@ -37,17 +37,19 @@ def params(tmp_path: Path) -> Path:
 
 
 def test_an_entry_is_added_and_the_rest_stays(params: Path) -> None:
-    assert add_corpus_entry(params, "new", "wiki-lead")
+    assert add_corpus_entry(params, "new", "wiki-lead", "texts/a.txt")
     text = params.read_text(encoding="utf-8")
-    assert text == TEXT.replace("root: law\n", "root: law\n  new:\n    root: wiki-lead\n")
-    assert not add_corpus_entry(params, "new", "wiki-lead")
+    assert text == TEXT.replace(
+        "root: law\n", "root: law\n  new:\n    root: wiki-lead\n    source: texts/a.txt\n"
+    )
+    assert not add_corpus_entry(params, "new", "wiki-lead", "texts/a.txt")
     with pytest.raises(ParamsError, match="another entry corpora.new"):
-        add_corpus_entry(params, "new", "new")
+        add_corpus_entry(params, "new", "new", ".dvcignore")
     assert params.read_text(encoding="utf-8") == text
 
 
 def test_adding_and_removing_gives_the_same_bytes(params: Path) -> None:
-    add_corpus_entry(params, "new", "new")
+    add_corpus_entry(params, "new", "new", ".dvcignore")
     assert remove_corpus_entries(params, "new") == ["corpora.new"]
     assert params.read_text(encoding="utf-8") == TEXT
     assert remove_corpus_entries(params, "new") == []
@@ -59,19 +61,49 @@ def test_the_last_entry_leaves_an_empty_mapping(params: Path) -> None:
     content = yaml.safe_load(params.read_text(encoding="utf-8"))
     assert content["corpora"] == {}
     assert "# the small one" in params.read_text(encoding="utf-8")
-    add_corpus_entry(params, "again", "again")
+    add_corpus_entry(params, "again", "again", ".dvcignore")
     content = yaml.safe_load(params.read_text(encoding="utf-8"))
-    assert content["corpora"] == {"again": {"root": "again"}}
+    assert content["corpora"] == {"again": {"root": "again", "source": ".dvcignore"}}
     assert content["fetch"] == {"retries": 3}
+
+
+@pytest.mark.parametrize(
+    "corpus_id",
+    [
+        "1e5",
+        "08",
+        "0o7",
+        "0x1f",
+        "1-2",
+        "2024",
+        "2024-01-01",
+        "no",
+        "on",
+        "y",
+        "null",
+        "true",
+        "e5",
+    ],
+)
+def test_ids_are_read_as_text_by_dvc_and_by_pyyaml(params: Path, corpus_id: str) -> None:
+    from dvc.utils.serialize import load_yaml
+
+    assert add_corpus_entry(params, corpus_id, corpus_id, "texts/No")
+    wanted = {"root": corpus_id, "source": "texts/No"}
+    assert yaml.safe_load(params.read_text(encoding="utf-8"))["corpora"][corpus_id] == wanted
+    assert load_yaml(str(params))["corpora"][corpus_id] == wanted
+    assert remove_corpus_entries(params, corpus_id) == [f"corpora.{corpus_id}"]
+    assert params.read_text(encoding="utf-8") == TEXT
 
 
 @pytest.mark.parametrize("head", ["corpora:", "corpora: {}", "corpora: null # none"])
 def test_an_empty_section_takes_an_entry(tmp_path: Path, head: str) -> None:
     path = tmp_path / "params.yaml"
     path.write_text(f"{head}\nmodel: x", encoding="utf-8")
-    add_corpus_entry(path, "law", "law")
+    add_corpus_entry(path, "law", "law", ".dvcignore")
     content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    assert content == {"corpora": {"law": {"root": "law"}}, "model": "x"}
+    assert content["corpora"] == {"law": {"root": "law", "source": ".dvcignore"}}
+    assert content["model"] == "x"
 
 
 @pytest.mark.parametrize(
@@ -81,7 +113,7 @@ def test_a_layout_that_cannot_be_edited_is_left_alone(tmp_path: Path, text: str)
     path = tmp_path / "params.yaml"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(ParamsError, match=r"edit corpora in params.yaml by hand"):
-        add_corpus_entry(path, "law", "law")
+        add_corpus_entry(path, "law", "law", ".dvcignore")
     assert path.read_text(encoding="utf-8") == text
 
 

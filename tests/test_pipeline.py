@@ -117,7 +117,9 @@ def test_changed_source_rebuilds_the_corpora_that_take_it_and_no_other(
 ) -> None:
     other = {**VILLAGE_CARD, "id": "town"}
     write_yaml(pipeline.card("town"), other)
-    edit(pipeline.params, "corpora", "town", value={"root": "town"})
+    edit(
+        pipeline.params, "corpora", "town", value={"root": "town", "source": "texts/village.jsonl"}
+    )
     targets = [f"prepare@{name}" for name in ("village", "hamlet", "town")]
     assert len(repro(pipeline, *targets)) == 6
 
@@ -132,6 +134,11 @@ def test_changed_source_rebuilds_the_corpora_that_take_it_and_no_other(
         "prepare@hamlet",
         "prepare@village",
     ]
+
+    shutil.copy(pipeline.root / "texts/more.jsonl", pipeline.root / "texts/village.jsonl")
+    ran = repro(pipeline, *targets)  # what params.yaml has as their source changed in place
+    assert sorted(ran) == ["fetch@hamlet", "fetch@town", "fetch@village", "prepare@town"]
+    assert repro(pipeline, *targets) == []
 
 
 def test_index_built_again_with_other_bytes_runs_no_later_stage(pipeline: ProjectPaths) -> None:

@@ -10,7 +10,9 @@ from cog.paths import ProjectPaths
 
 TINY_CORPUS = Path(__file__).parent / "data" / "village.jsonl"
 TINY_PARAMS: dict[str, Any] = {
-    "corpora": {"village": {"root": "village"}, "hamlet": {"root": "village"}},
+    "corpora": dict.fromkeys(
+        ("village", "hamlet"), {"root": "village", "source": "texts/village.jsonl"}
+    ),
     "model": "models/tiny",
     "fetch": {"retries": 0, "timeout_seconds": 60},
     "prepare": {"prompt_tokens": 8, "reference_tokens": 16},

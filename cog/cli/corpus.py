@@ -220,7 +220,8 @@ def remove_corpus(ctx: click.Context, corpus_id: str, dry_run: bool, as_json: bo
     for each in gone:
         click.echo(f"{'would remove' if dry_run else 'removed'} {each}")
     if not dry_run:
-        click.echo("git's commits, MLflow's runs and registry/history.jsonl stay", err=True)
+        kept = "git's commits and what they name in DVC's cache, MLflow's runs, the history"
+        click.echo(f"{kept} of switches stay", err=True)
 
 
 @command.command("validate")

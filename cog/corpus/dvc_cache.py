@@ -1,16 +1,18 @@
 """DVC's cache: a corpus id goes in, the cached files that nothing else needs come out."""
 
 import configparser
+import contextlib
 import json
-import re
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from cog.dvc_lock import read_outs
-from cog.paths import ProjectPaths
+from cog.paths import CorpusPaths, ProjectPaths
 
-MAX_REVISIONS = 1000
+if TYPE_CHECKING:
+    from dvc.output import Output
+    from dvc.repo import Repo
 
 
 def get_dvc_cache(paths: ProjectPaths) -> Path:
@@ -30,41 +32,51 @@ def get_dvc_cache(paths: ProjectPaths) -> Path:
 
 
 def find_cached_files(paths: ProjectPaths, corpus_id: str) -> list[Path]:
-    """Find the cached files of a corpus that no other corpus needs.
+    """Find the cached files of a corpus that nothing else needs.
 
-    What dvc.lock names counts, now and at every git revision, and versions that were recorded. A
-    cache outside the project may serve other projects: nothing in it counts.
+    DVC says what is in use: by whatever file of the working tree, and at every git revision that
+    changed one of DVC's files. A cache outside the project may serve other projects: nothing in it
+    counts. Neither does anything if DVC cannot read one of them.
 
     :param paths: The project.
     :param corpus_id: The corpus.
     :returns: Files in alphabetical order.
     """
+    from dvc.exceptions import DvcException
+    from dvc.repo import Repo
+
     cache = get_dvc_cache(paths).resolve()
-    if not cache.is_relative_to(paths.root.resolve()):
+    if not cache.is_relative_to(paths.root.resolve()) or not cache.is_dir():
         return []
-    own: set[str] = set()
-    other: set[str] = set()
-    prefix = f"corpora/{corpus_id}/"
-    for outs in _iter_outs(paths):
-        for path, md5 in outs.items():
-            (own if path.startswith(prefix) else other).add(md5)
-    own |= set(_read_recorded(paths.corpus(corpus_id).recorded))
-    only = set(_expand(cache, own)) - set(_expand(cache, other))
-    runs = [
-        path
-        for path in sorted((cache / "runs").rglob("*"))
-        if path.is_file() and _names_corpus(path, corpus_id)
-    ]
-    return sorted(path for path in only if path.is_file()) + runs
+    own: set[Path] = set()
+    used: set[Path] = set()
+    try:
+        with Repo(str(paths.root)) as repo:
+            for corpus in (paths.root / "corpora").glob("*/"):
+                recorded = set(_list_recorded(repo, CorpusPaths(corpus).recorded))
+                (own if corpus.name == corpus_id else used).update(recorded)
+            # the working tree comes first, under a name that is no revision
+            for revision in repo.brancher(revs=_list_revisions(paths) or None):
+                is_here = revision in ("", "workspace")
+                for out in repo.index.outs:
+                    folder = paths.corpus(corpus_id).root.resolve()
+                    is_own = is_here and Path(out.fs_path).is_relative_to(folder)
+                    (own if is_own else used).update(_list_objects(out))
+    except DvcException:
+        return []
+    return sorted(path for path in own - used if path.is_file())
 
 
-def _iter_outs(paths: ProjectPaths) -> Iterator[dict[str, str]]:
-    name = paths.dvc_lock.name
-    if paths.dvc_lock.is_file():
-        yield read_outs(paths.dvc_lock.read_text(encoding="utf-8", errors="replace"))
-    log = ("log", "--all", f"--max-count={MAX_REVISIONS}", "--format=%H", "--", name)
-    for revision in _run_git(paths, *log).split():
-        yield read_outs(_run_git(paths, "show", f"{revision}:./{name}"))
+def find_revision(paths: ProjectPaths, file: Path) -> str:
+    """The newest git revision, of whatever branch, that touched a file; empty if there is none."""
+    name = file.relative_to(paths.root).as_posix()
+    return _run_git(paths, "log", "--all", "--max-count=1", "--format=%h", "--", name).strip()
+
+
+def _list_revisions(paths: ProjectPaths) -> list[str]:
+    # what DVC reads is the same at all others; `--full-history` follows both sides of a merge
+    files = ("*dvc.lock", "*dvc.yaml", "*.dvc", "*params.yaml")
+    return _run_git(paths, "log", "--all", "--full-history", "--format=%H", "--", *files).split()
 
 
 def _run_git(paths: ProjectPaths, *words: str) -> str:
@@ -77,31 +89,22 @@ def _run_git(paths: ProjectPaths, *words: str) -> str:
     return done.stdout if done.returncode == 0 else ""
 
 
-def _read_recorded(path: Path) -> Iterator[str]:
+def _list_objects(out: "Output") -> Iterator[Path]:
+    if out.hash_info and out.use_cache:
+        for objects in out.get_used_objs().values():
+            yield from (Path(out.cache.oid_to_path(each.value)) for each in objects)
+
+
+def _list_recorded(repo: "Repo", path: Path) -> Iterator[Path]:
+    from dvc_data.hashfile.hash_info import HashInfo
+    from dvc_data.hashfile.tree import Tree
+    from dvc_objects.errors import ObjectFormatError
+
+    odb = repo.cache.local
     for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
-        try:
+        with contextlib.suppress(ValueError, KeyError, TypeError, OSError, ObjectFormatError):
             content = json.loads(line)
-            yield from (content["manifest_md5"], content["index_md5"])
-        except (ValueError, KeyError, TypeError):
-            continue
-
-
-def _expand(cache: Path, hashes: Iterable[str]) -> Iterator[Path]:
-    # a folder's file lists the files in it
-    for md5 in hashes:
-        path = _get_path(cache, md5)
-        yield path
-        if md5.endswith(".dir") and path.is_file():
-            try:
-                yield from (_get_path(cache, each["md5"]) for each in json.loads(path.read_bytes()))
-            except (ValueError, KeyError, TypeError):
-                continue
-
-
-def _get_path(cache: Path, md5: str) -> Path:
-    return cache / "files" / "md5" / md5[:2] / md5[2:]
-
-
-def _names_corpus(path: Path, corpus_id: str) -> bool:
-    pattern = rf"\bcorpora/{re.escape(corpus_id)}(?![a-z0-9.+-])"
-    return re.search(pattern, path.read_text(encoding="utf-8", errors="replace")) is not None
+            folder = HashInfo("md5", content["index_md5"])
+            yield Path(odb.oid_to_path(content["manifest_md5"]))
+            yield Path(odb.oid_to_path(folder.value))
+            yield from (Path(odb.oid_to_path(oid.value)) for _, _, oid in Tree.load(odb, folder))

@@ -18,15 +18,11 @@ from cog.corpus.sources import (
 )
 from cog.corpus.tally import Tally
 from cog.errors import CogError, CorpusError, RegistryError
-from cog.params import load_params
+from cog.params import UNWATCHED, CorpusEntry, load_params
 from cog.params_edit import add_corpus_entry
 from cog.paths import CorpusPaths, ProjectPaths
 from cog.records import Document
-from cog.registry import (
-    load_resolved_card,
-    remove_card,
-    save_card,
-)
+from cog.registry import hold_lock, load_resolved_card, remove_card, save_card
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +30,7 @@ class Finding:
     """What checking a corpus found in one place.
 
     :param corpus: Corpus id.
-    :param check: ``card``, ``params``, ``raw`` or ``documents``.
+    :param check: ``card``, ``params``, ``raw``, ``source`` or ``documents``.
     :param is_ok: Whether it is in order.
     :param detail: One line.
     """
@@ -67,6 +63,23 @@ def add_corpus(paths: ProjectPaths, card: Card) -> Trial | None:
     :raises CorpusError: If local files are missing or cannot be read.
     :raises ParamsError: If params.yaml cannot be edited; nothing is left behind then.
     """
+    if card.normaliser is not None:
+        get_normaliser(card.normaliser)
+    trial = None
+    if card.source is not None and card.source.path is not None:
+        trial = try_source(card, paths.root / card.source.path)
+    with hold_lock(paths, "params"):
+        _add_new(paths, card)
+    return trial
+
+
+def get_watched(card: Card) -> str:
+    """What ``dvc repro`` watches of a corpus's source, as its entry in params.yaml has it."""
+    assert card.source is not None
+    return card.source.path or UNWATCHED
+
+
+def _add_new(paths: ProjectPaths, card: Card) -> None:
     if paths.card(card.id).exists():
         name = paths.card(card.id).relative_to(paths.root)
         raise RegistryError(
@@ -75,19 +88,13 @@ def add_corpus(paths: ProjectPaths, card: Card) -> Trial | None:
             run=f"edit {name}, or cog corpus remove {card.id}",
             about=card.id,
         )
-    if card.normaliser is not None:
-        get_normaliser(card.normaliser)
-    trial = None
-    if card.source is not None and card.source.path is not None:
-        trial = try_source(card, paths.root / card.source.path)
     save_card(paths, card)
     try:
-        load_resolved_card(paths, card.id)
-        add_corpus_entry(paths.params, card.id, card.root)
+        watched = get_watched(load_resolved_card(paths, card.id))
+        add_corpus_entry(paths.params, card.id, card.root, watched)
     except CogError:
         remove_card(paths, card.id)
         raise
-    return trial
 
 
 def try_source(card: Card, path: Path) -> Trial:
@@ -142,13 +149,17 @@ def check_corpus(paths: ProjectPaths, corpus_id: str) -> list[Finding]:
         return findings
     entry = load_params(paths.params).corpora.get(corpus_id)
     if entry is not None:
-        is_ok = entry.root == card.root
-        note("params", is_ok, "root fits" if is_ok else f"root must be {card.root}: {entry.root}")
+        wanted = CorpusEntry(card.root, get_watched(card))
+        detail = f"must be {_show(wanted)}: {_show(entry)}" if entry != wanted else "fits the card"
+        note("params", entry == wanted, detail)
     if corpus_paths.raw.exists():
         try:
             record = load_source_record(corpus_paths.raw)
             _check_sums(corpus_paths.raw, record)
             note("raw", True, f"{len(record.files)} files as received")
+            if record.origin == "files":
+                changed = _find_changes(card, paths.root / get_watched(card), record)
+                note("source", not changed, changed or "as it was fetched")
         except CogError as error:
             note("raw", False, str(error))
     if corpus_paths.documents.exists():
@@ -157,6 +168,29 @@ def check_corpus(paths: ProjectPaths, corpus_id: str) -> list[Finding]:
         except CogError as error:
             note("documents", False, str(error))
     return findings
+
+
+def _show(entry: CorpusEntry) -> str:
+    return f"root {entry.root}, source {entry.source}"
+
+
+def _find_changes(card: Card, path: Path, record: SourceRecord) -> str:
+    # what became of local files since; on another machine they need not be there
+    if not path.exists() or card.source is None or card.format is None:
+        return ""
+    survey = survey_files(path, members=card.source.members, kinds=list_kinds(card.format))
+    before = {entry.name: entry for entry in record.files}
+    names = {
+        "added": [name for name in survey.taken if name not in before],
+        "removed": [name for name in before if name not in survey.taken],
+        "edited": [
+            name
+            for name in survey.taken
+            if name in before and describe_file(survey.folder, name) != before[name]
+        ],
+    }
+    found = [f"{len(each)} {what} ({each[0]})" for what, each in names.items() if each]
+    return f"local files changed since they were fetched: {', '.join(found)}" if found else ""
 
 
 def _check_sums(raw: Path, record: SourceRecord) -> None:

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cog.cards import check_corpus_id
-from cog.corpus.dvc_cache import find_cached_files
+from cog.corpus.dvc_cache import find_cached_files, find_revision
 from cog.dvc_lock import load_outs
 from cog.errors import CorpusNotFoundError, RegistryError
 from cog.params_edit import find_corpus_entries, remove_corpus_entries, remove_lock_entries
 from cog.paths import ProjectPaths
-from cog.registry import check_childless, forget_previous, load_active, load_previous
+from cog.registry import check_childless, forget_previous, hold_lock, load_active, load_previous
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,8 @@ def remove_corpus(
 ) -> list[str]:
     """Remove a corpus and every trace of it: card, entries, pointers, all that was built, caches.
 
-    ``registry/history.jsonl`` keeps its lines, MLflow its runs, git its commits.
+    ``registry/history.jsonl`` keeps its lines, MLflow its runs, git its commits, and DVC's cache
+    what they name.
 
     :param paths: The project.
     :param corpus_id: The corpus.
@@ -94,8 +95,9 @@ def _check_inactive(paths: ProjectPaths, corpus_id: str) -> None:
 
 def _remove(paths: ProjectPaths, corpus_id: str, traces: Traces) -> None:
     # Entries go first: the pipeline never names a corpus without a card.
-    remove_lock_entries(paths.dvc_lock, corpus_id)
-    remove_corpus_entries(paths.params, corpus_id)
+    with hold_lock(paths, "params"):
+        remove_lock_entries(paths.dvc_lock, corpus_id)
+        remove_corpus_entries(paths.params, corpus_id)
     forget_previous(paths, corpus_id)
     for path in traces.cached:
         path.unlink(missing_ok=True)
@@ -123,11 +125,11 @@ def find_traces(paths: ProjectPaths, corpus_id: str) -> Traces:
     if num_previous:
         name = paths.active.relative_to(paths.root)
         entries.append(f"{name}: {num_previous} earlier switches to {corpus_id}")
-    return Traces(
-        tuple(_iter_paths(paths, corpus_id)),
-        tuple(entries),
-        tuple(find_cached_files(paths, corpus_id)),
-    )
+    # without a card here, but with one at another git revision, what is cached may be that one's
+    card = paths.card(corpus_id)
+    is_elsewhere = not card.is_file() and find_revision(paths, card)
+    cached = [] if is_elsewhere else find_cached_files(paths, corpus_id)
+    return Traces(tuple(_iter_paths(paths, corpus_id)), tuple(entries), tuple(cached))
 
 
 def _iter_paths(paths: ProjectPaths, corpus_id: str) -> Iterator[Path]:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from cog.atomic import is_running
 from cog.corpus.documents import DocumentStore, find_documents_digest
+from cog.corpus.dvc_cache import find_revision
 from cog.corpus.manage import check_corpus
 from cog.doctor.records import Finding, from_error
 from cog.errors import CogError, IndexNotBuiltError
@@ -32,6 +33,7 @@ def check_files(paths: ProjectPaths, corpus_id: str) -> Iterator[Finding]:
         "card": f"git checkout {card}, or edit it, then cog corpus validate {corpus_id}",
         "params": f"edit corpora.{corpus_id} in {paths.params.name}",
         "raw": f"cog corpus fetch {corpus_id}",
+        "source": f"dvc repro index@{corpus_id}",
         "documents": f"cog corpus prepare {corpus_id}",
     }
     known = set(iter_corpus_ids(paths))
@@ -142,8 +144,13 @@ def find_strays(paths: ProjectPaths) -> Iterator[Finding]:
         parts = folder.name.split("+")
         if not folder.name.startswith(".") and not all(_has_card(paths, part) for part in parts):
             name = folder.relative_to(paths.root)
-            run = f"cog corpus remove {folder.name}" if len(parts) == 1 else f"rm -r {name}"
-            yield Finding("orphan", str(name), "no card has this id", run)
+            revision = find_revision(paths, paths.card(folder.name))
+            problem, run = "no card has this id", f"cog corpus remove {folder.name}"
+            if revision:
+                problem = f"no card has this id, but one of git revision {revision} has"
+            if revision or len(parts) > 1:
+                run = f"rm -r {name}"
+            yield Finding("orphan", str(name), problem, run)
 
 
 def _check_tables(

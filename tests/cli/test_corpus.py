@@ -113,7 +113,8 @@ def test_stats_count_what_is_prepared(built: ProjectPaths) -> None:
 
 def test_validate_finds_what_is_broken(built: ProjectPaths) -> None:
     findings = read_json(built, "validate")
-    assert {each["check"] for each in findings} == {"card", "params", "raw", "documents"}
+    checks = {"card", "params", "raw", "source", "documents"}
+    assert {each["check"] for each in findings} == checks
     assert all(each["is_ok"] for each in findings)
     raw = built.corpus("village").raw / "village.jsonl"
     raw.write_bytes(raw.read_bytes().replace(b"mill", b"hill"))
@@ -137,7 +138,7 @@ def test_add_takes_a_folder(project: ProjectPaths, tmp_path: Path) -> None:
     assert added["card"]["format"]["documents"] == "file"
     assert load_card(project, "notes").licence.id == "CC0-1.0"
     params = yaml.safe_load(project.params.read_text(encoding="utf-8"))
-    assert params["corpora"]["notes"] == {"root": "notes"}
+    assert params["corpora"]["notes"] == {"root": "notes", "source": str(folder)}
     assert "corpus notes must be new" in fail(project, "add", "notes", folder)
 
 
@@ -209,6 +210,40 @@ def test_add_refuses_in_one_line_and_leaves_nothing(
     before = project.params.read_bytes(), sorted(project.cards.iterdir())
     assert message in fail(project, "add", corpus_id, place, *options)
     assert (project.params.read_bytes(), sorted(project.cards.iterdir())) == before
+
+
+def test_corpora_that_are_added_at_once_are_all_there(
+    project: ProjectPaths, tmp_path: Path
+) -> None:
+    (tmp_path / "a.txt").write_bytes(b"one")
+    words = [sys.executable, "-m", "cog.cli.main", "--project", str(project.root), "corpus", "add"]
+    names = ["one", "two", "three"]
+    processes = [subprocess.Popen([*words, name, str(tmp_path / "a.txt")]) for name in names]
+    assert [process.wait() for process in processes] == [0, 0, 0]
+    params = yaml.safe_load(project.params.read_text(encoding="utf-8"))
+    assert set(params["corpora"]) == {*names, "village", "hamlet"}
+    assert all(project.card(name).is_file() for name in names)
+
+
+def test_a_changed_local_source_is_named(project: ProjectPaths, tmp_path: Path) -> None:
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    for name in ("a", "b", "c"):
+        (folder / f"{name}.txt").write_text(f"Note {name}.", encoding="utf-8")
+    read_json(project, "add", "notes", folder)
+    read_json(project, "fetch", "notes")
+    (folder / "a.txt").write_text("Note A.", encoding="utf-8")
+    (folder / "b.txt").rename(folder / "d.txt")
+    findings = {each["check"]: each["detail"] for each in validate(project, "notes")}
+    assert findings["source"].endswith("1 added (d.txt), 1 removed (b.txt), 1 edited (a.txt)")
+    assert findings["raw"] == "3 files as received"
+    folder.rename(tmp_path / "elsewhere")  # as on another machine
+    assert {each["check"]: each["is_ok"] for each in validate(project, "notes")}["source"]
+
+
+def validate(project: ProjectPaths, corpus_id: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(run(project, "validate", corpus_id, "--json").stdout)
+    return found
 
 
 def test_add_that_cannot_edit_params_takes_the_card_back(

@@ -6,14 +6,16 @@ import hashlib
 import json
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import yaml
+from dvc.repo import Repo
 
 from cog.corpus.dvc_cache import find_cached_files
 from cog.corpus.removal import remove_corpus
+from cog.doctor.corpora import find_strays
 from cog.errors import CorpusNotFoundError, ParamsError, RegistryError
 from cog.params_edit import remove_lock_entries
 from cog.paths import ProjectPaths
@@ -38,11 +40,15 @@ def put_folder(cache: Path, *contents: bytes) -> str:
 
 
 def stage(corpus_id: str, name: str, md5: str) -> dict[str, object]:
-    return {"cmd": "true", "outs": [{"path": f"corpora/{corpus_id}/{name}", "md5": md5}]}
+    return {"cmd": "true", "outs": [out(f"corpora/{corpus_id}/{name}", md5)]}
+
+
+def out(path: str, md5: str) -> dict[str, object]:
+    return {"path": path, "md5": md5, "hash": "md5", "size": 1}
 
 
 def commit(paths: ProjectPaths) -> None:
-    for words in (("init", "-q"), ("add", "dvc.lock"), ("commit", "-qm", "x")):
+    for words in (("init", "-q"), ("add", "dvc.lock", "dvc.yaml"), ("commit", "-qm", "x")):
         names = ("-c", "user.name=a", "-c", "user.email=a@b.c")
         subprocess.run(["git", "-C", str(paths.root), *names, *words], check=True)
 
@@ -51,6 +57,13 @@ def commit(paths: ProjectPaths) -> None:
 def full(project: ProjectPaths) -> ProjectPaths:
     """A project whose corpora left traces everywhere; the hamlet shares one file."""
     cache = project.root / ".dvc" / "cache"
+    outs = {"fetch": "raw", "prepare": "documents.parquet", "index": "index"}
+    do = {
+        stage: {"cmd": "true", "outs": [f"corpora/${{item}}/{name}"]}
+        for stage, name in outs.items()
+    }
+    stages_of = {name: {"foreach": ["hamlet", "village"], "do": each} for name, each in do.items()}
+    write_yaml(project.root / "dvc.yaml", {"stages": stages_of})
     write_lock(project, {"index@hamlet": stage("hamlet", "index", put_folder(cache, b"old"))})
     commit(project)
     stages = {
@@ -64,9 +77,6 @@ def full(project: ProjectPaths) -> ProjectPaths:
         params[section]["corpora"] = {"hamlet": {}}
     write_yaml(project.params, params)
     for corpus_id in ("hamlet", "village"):
-        run = cache / "runs" / "ab" / corpus_id / "cd"
-        run.parent.mkdir(parents=True)
-        run.write_text(yaml.safe_dump(stage(corpus_id, "raw", "x")))
         folder = project.corpus(corpus_id).root
         (folder / "evaluations" / "run").mkdir(parents=True)
         content = json.dumps({"prompt_corpus": "hamlet" if corpus_id == "village" else "village"})
@@ -75,6 +85,8 @@ def full(project: ProjectPaths) -> ProjectPaths:
         (project.locks / f"{corpus_id}-build.lock").touch()
     (project.locks / "hamlet-two-build.lock").touch()
     (project.root / "corpora" / "village+hamlet" / "evaluations").mkdir(parents=True)
+    with Repo(str(project.root)):
+        pass  # what any command of DVC writes besides
     for corpus, index in (("hamlet", "1"), ("village+hamlet", "2+1"), ("village", "2")):
         switch_active(project, Active(corpus, index, "m", "now"))
     return project
@@ -88,7 +100,7 @@ def snapshot(paths: ProjectPaths) -> dict[str, tuple[bytes, int]]:
     return {
         str(path.relative_to(paths.root)): (path.read_bytes(), path.stat().st_mtime_ns)
         for path in sorted(paths.root.rglob("*"))
-        if path.is_file()
+        if path.is_file() and path.name != "params.lock"
     }
 
 
@@ -102,7 +114,7 @@ def test_a_trial_changes_nothing_and_says_what_would_go(full: ProjectPaths) -> N
         assert f"params.yaml: {name}corpora.hamlet" in planned
     assert "dvc.lock: stages of hamlet" in planned
     assert "registry/active.yaml: 2 earlier switches to hamlet" in planned
-    assert planned[-1].startswith("DVC's cache: 6 files")
+    assert planned[-1].startswith("DVC's cache: 3 files")
 
 
 def test_nothing_is_left_of_a_removed_corpus(full: ProjectPaths) -> None:
@@ -112,16 +124,62 @@ def test_nothing_is_left_of_a_removed_corpus(full: ProjectPaths) -> None:
     named = {
         name for name, (content, _) in left.items() if b"hamlet" in content and ".git/" not in name
     }
-    assert named == {"registry/history.jsonl"}
+    assert named == {"registry/history.jsonl", "dvc.yaml"}
     assert full.history.read_bytes() == history
     assert [name for name in left if "hamlet" in name] == [".cog/locks/hamlet-two-build.lock"]
     cached = {content for name, (content, _) in left.items() if "files/md5" in name}
-    assert b"shared" in cached
-    assert not cached & {b"own", b"old", b"texts"}
+    assert cached >= {b"shared", b"old"}  # of the village, and of a commit
+    assert not cached & {b"own", b"texts"}
     active = load_active(full)
     assert active is not None
     assert active.corpus == "village"
     assert load_previous(full) == ()
+
+
+def keep_by_dvc_file(paths: ProjectPaths, md5: str) -> None:
+    write_yaml(paths.root / "copy.bin.dvc", {"outs": [out("copy.bin", md5)]})
+
+
+def keep_by_lock_below(paths: ProjectPaths, md5: str) -> None:
+    folder = paths.root / "more"
+    folder.mkdir()
+    write_yaml(folder / "dvc.yaml", {"stages": {"x": {"cmd": "true", "outs": ["copy.bin"]}}})
+    stages = {"x": {"cmd": "true", "outs": [out("copy.bin", md5)]}}
+    write_yaml(folder / "dvc.lock", {"schema": "2.0", "stages": stages})
+
+
+def keep_by_revision(paths: ProjectPaths, _md5: str) -> None:
+    commit(paths)
+
+
+def keep_by_version_of_another(paths: ProjectPaths, md5: str) -> None:
+    line = {"manifest_md5": md5, "index_md5": "0" * 32 + ".dir"}
+    paths.corpus("village").recorded.write_text(json.dumps(line) + "\n")
+
+
+@pytest.mark.parametrize(
+    "keep", [keep_by_dvc_file, keep_by_lock_below, keep_by_revision, keep_by_version_of_another]
+)
+def test_what_anything_else_needs_stays_in_the_cache(
+    full: ProjectPaths, keep: Callable[[ProjectPaths, str], None]
+) -> None:
+    cache = full.root / ".dvc" / "cache"
+    keep(full, put(cache, b"texts"))
+    remove_corpus(full, "hamlet", is_trial=False)
+    cached = {path.read_bytes() for path in (cache / "files").rglob("*") if path.is_file()}
+    assert b"texts" in cached
+    assert (b"own" in cached) == (keep is keep_by_revision)
+
+
+def test_a_corpus_of_another_branch_keeps_what_is_cached(full: ProjectPaths) -> None:
+    git = ["git", "-C", str(full.root), "-c", "user.name=a", "-c", "user.email=a@b.c"]
+    subprocess.run([*git, "add", "registry/cards"], check=True)
+    subprocess.run([*git, "commit", "-qm", "cards"], check=True)
+    full.card("hamlet").unlink()
+    found = [each for each in find_strays(full) if each.about == "corpora/hamlet"]
+    assert [each.run for each in found] == ["rm -r corpora/hamlet"]
+    assert "git revision" in found[0].problem
+    assert not any("cache" in line for line in remove_corpus(full, "hamlet", is_trial=False))
 
 
 def test_a_cache_that_other_projects_may_use_is_left_alone(full: ProjectPaths) -> None:

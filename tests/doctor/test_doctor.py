@@ -88,6 +88,11 @@ def break_params(paths: ProjectPaths) -> None:
     paths.params.write_text(yaml.safe_dump(content, sort_keys=False))
 
 
+def break_source(paths: ProjectPaths) -> None:
+    file = paths.root / "texts" / "village.jsonl"
+    file.write_bytes(file.read_bytes() + b"\n")
+
+
 def break_raw(paths: ProjectPaths) -> None:
     file = next(each for each in paths.corpus("village").raw.iterdir() if each.suffix == ".jsonl")
     file.write_bytes(file.read_bytes() + b" ")
@@ -208,6 +213,7 @@ CASES: list[tuple[Callable[[ProjectPaths], None], str, str, bool]] = [
     (break_card, "card", "village", True),
     (break_params, "params", "ghost", True),
     (break_section, "params", "ghost", True),
+    (break_source, "source", "village", False),  # needs a pipeline
     (break_raw, "raw", "village", True),
     (break_documents, "documents", "village", True),
     (break_prompts, "documents", "village", True),
