@@ -18,7 +18,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from cog.errors import AssetError
+from cog.atomic import share
+from cog.errors import AssetError, advise_on_writing
 from cog.paths import get_cache_folder
 from cog.progress import Progress
 
@@ -189,8 +190,8 @@ def _make_once(
             _remove_unfinished(folder)
             unfinished = Path(tempfile.mkdtemp(prefix=f".{folder.name}~", dir=folder.parent))
             try:
-                unfinished.chmod(0o755)
                 build(unfinished)
+                share(unfinished)
                 if folder.exists():
                     shutil.rmtree(folder)
                 unfinished.replace(folder)
@@ -200,7 +201,7 @@ def _make_once(
         raise AssetError(
             f"{name} must be written to the cache folder {folder.parent}",
             found=str(error),
-            run="make room there, or set COG_CACHE to another folder",
+            run=f"{advise_on_writing(error)}, or set COG_CACHE to another folder",
             about=str(folder),
         ) from error
     return folder

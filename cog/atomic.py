@@ -26,11 +26,23 @@ def write_text_atomically(path: Path, text: str) -> None:
             handle.write(text)
             handle.flush()
             os.fsync(handle.fileno())
-        temporary.chmod(0o644)
+        share(temporary)
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def share(path: Path) -> None:
+    """Give a file, or a folder and what lies in it, the permissions that the umask admits.
+
+    What ``tempfile`` and safetensors make is for nobody else, whatever the umask.
+    """
+    umask = os.umask(0o077)
+    os.umask(umask)
+    for each in (path, *path.rglob("*")):
+        if not each.is_symlink():
+            each.chmod((0o777 if each.is_dir() else 0o666) & ~umask)
 
 
 def is_running(process_id: str) -> bool:

@@ -23,6 +23,8 @@
     └── TrackingError           MLflow
 """
 
+import errno
+
 
 class CogError(Exception):
     """A failure that is stated to the user in one line.
@@ -47,6 +49,12 @@ class CogError(Exception):
         if self.run:
             parts.append(f"next: {self.run}")
         return " ".join("; ".join(parts).split())
+
+
+def advise_on_writing(error: OSError) -> str:
+    """What to do where something cannot be written."""
+    is_denied = isinstance(error, PermissionError) or error.errno == errno.EROFS
+    return "get the right to write there" if is_denied else "make room there"
 
 
 class ProjectError(CogError):

@@ -90,7 +90,7 @@ def log_change(paths: ProjectPaths, old: Active | None, new: Active, *, command:
     if not is_same(last, before):
         lines.insert(0, HistoryEntry(now, "unknown", OUTSIDE, last, before))
     text = "".join(json.dumps(asdict(line), ensure_ascii=False) + "\n" for line in lines)
-    descriptor = os.open(paths.history, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+    descriptor = os.open(paths.history, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
     try:
         size = os.fstat(descriptor).st_size
         if size and os.pread(descriptor, 1, size - 1) != b"\n":

@@ -125,7 +125,15 @@ def main() -> None:
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(0)
-    except OSError as error:  # a full disk, a file that may not be read
+    except PermissionError as error:
+        named = error.filename or "a file of the project"
+        click.echo(
+            f"cog: {named} must be readable and writable; found: {error.strerror}; next: have its "
+            f"owner run chmod -R g+rwX on its folder, or work in a copy of the project",
+            err=True,
+        )
+        sys.exit(1)
+    except OSError as error:  # a full disk, a file that is gone
         click.echo(f"cog: {error}", err=True)
         sys.exit(1)
 

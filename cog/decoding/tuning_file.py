@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar, get_origin, get_type_hints
 
 from cog.atomic import write_text_atomically
-from cog.errors import GenerationError
+from cog.errors import GenerationError, advise_on_writing
 
 FORMAT_VERSION = 1
 
@@ -29,7 +29,8 @@ def save_choice(path: Path, content: Mapping[str, Any]) -> None:
         raise GenerationError(
             f"what was chosen must be written to {path.name}",
             found=error.strerror or str(error),
-            run="make room there, then run the same command again: it goes on where it stopped",
+            run=f"{advise_on_writing(error)}, then run the same command again: it goes on "
+            "where it stopped",
             about=str(path),
         ) from error
 

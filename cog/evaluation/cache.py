@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cog.errors import EvaluationError
+from cog.atomic import share
+from cog.errors import EvaluationError, advise_on_writing
 
 Rows = NDArray[Any]  # float32 or float64
 DIGEST_BYTES = 16
@@ -73,6 +74,7 @@ class RowCache:
             temporary = Path(name)
             with os.fdopen(descriptor, "wb") as file:
                 np.savez(file, digests=names, rows=rows)
+            share(temporary)
             name = hashlib.sha256(b"".join(digests)).hexdigest()[:24]
             temporary.replace(self._folder / f"{name}.npz")
         except OSError as error:
@@ -81,7 +83,8 @@ class RowCache:
             raise EvaluationError(
                 f"measured numbers must be written to {self._folder}",
                 found=error.strerror or str(error),
-                run="make room there, then run the same command again: it goes on where it stopped",
+                run=f"{advise_on_writing(error)}, then run the same command again: it goes on "
+                "where it stopped",
                 about=str(self._folder),
             ) from error
 

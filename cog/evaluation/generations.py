@@ -17,7 +17,7 @@ from io import FileIO
 from pathlib import Path
 
 from cog.decoding.batches import iter_batches
-from cog.errors import EvaluationError
+from cog.errors import EvaluationError, advise_on_writing
 from cog.evaluation.records import ANY_ERROR, EvaluatedText, SeedResult, parse_text
 from cog.progress import Progress
 from cog.records import DECODER_VERSION, Decoding, Generation, Prompt
@@ -142,7 +142,8 @@ def _stating_what_is_kept(folder: Path, *, num_kept: int) -> Iterator[None]:
         raise EvaluationError(
             f"generations must be written to {folder}",
             found=f"{error.strerror or error}; the {num_kept} texts before are kept",
-            run="make room there, then run the same command again: it goes on where it stopped",
+            run=f"{advise_on_writing(error)}, then run the same command again: it goes on "
+            "where it stopped",
             about=str(folder),
         ) from error
 

@@ -9,7 +9,7 @@ from cog.atomic import write_text_atomically
 from cog.baselines.identity import identify_system
 from cog.baselines.knn_tuned import apply_knn_tuning
 from cog.baselines.names import COG, KNN_LM
-from cog.errors import EvaluationError
+from cog.errors import EvaluationError, advise_on_writing
 from cog.evaluation.records import EvaluationResult, MetricValue, parse_result
 from cog.index.unions import get_digest, shorten_digest
 from cog.params import load_params
@@ -59,7 +59,7 @@ def write_result(path: Path, result: EvaluationResult) -> None:
         raise EvaluationError(
             f"the evaluation must be written to {path.parent}",
             found=f"{error.strerror or error}; all texts are kept",
-            run="make room there, then run the same command again",
+            run=f"{advise_on_writing(error)}, then run the same command again",
             about=str(path),
         ) from error
 

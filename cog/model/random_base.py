@@ -9,6 +9,7 @@ from typing import Any
 
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
+from cog.atomic import share
 from cog.errors import ParamsError
 from cog.profiles import ARCHITECTURES, CAUSAL, RandomBase
 
@@ -39,6 +40,7 @@ def make_random_base(base: RandomBase, folder: Path, *, texts: Iterable[str], se
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         _build(base, tokenizer.get_vocab_size()).save_pretrained(folder)
+    share(folder)
 
 
 def _build(base: RandomBase, vocab_size: int) -> Any:  # noqa: ANN401

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from cog.atomic import share
 from cog.errors import TrainingError
 from cog.index.chunking import Chunk, chunk_document
 from cog.model.phrase_encoder import locate_words
@@ -102,7 +103,6 @@ def build_examples(
         return ExampleStore(place)
     folder.mkdir(parents=True, exist_ok=True)
     unfinished = Path(tempfile.mkdtemp(prefix=f".{key}~", dir=folder))
-    unfinished.chmod(0o755)
     writer = ExampleWriter(unfinished)
     try:
         for name, examples in _iter_examples(text.read(), settings, num_workers=num_workers):
@@ -113,6 +113,7 @@ def build_examples(
                 "training needs text", found="no document with a word in it", run="name other files"
             )
         writer.finish({"key": key})
+        share(unfinished)
         try:
             unfinished.replace(place)
         except OSError:  # another process was first, with the same content

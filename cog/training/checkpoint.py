@@ -15,6 +15,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from cog.atomic import share
 from cog.errors import CheckpointError, DamagedCheckpointError
 
 ABOUT_FILE = "about.json"
@@ -81,6 +82,7 @@ def save_checkpoint(
         torch.save(state, unfinished / STATE_FILE)
         about = {"position": asdict(position), "identity": asdict(identity)}
         (unfinished / ABOUT_FILE).write_text(json.dumps(about, indent=1), encoding="utf-8")
+        share(unfinished)
         for path in unfinished.iterdir():
             _flush(path)
         shutil.rmtree(place, ignore_errors=True)

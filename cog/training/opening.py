@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from cog.atomic import share
 from cog.errors import TrainingError
 from cog.model.base import get_base_folder
 from cog.model.config import FORMAT_VERSION, ModelConfig, load_config
@@ -151,6 +152,7 @@ def _copy_bases(config: ModelConfig, source: Path, out: Path) -> ModelConfig:
                 unfinished = folder.with_name(f".{name}~")
                 shutil.rmtree(unfinished, ignore_errors=True)
                 shutil.copytree(local, unfinished)
+                share(unfinished)
                 unfinished.replace(folder)
             changed[f"{role}_base"] = HubBase(f"{BASES_FOLDER}/{name}", base.revision)
     return replace(config, **changed)  # type: ignore[arg-type]

@@ -128,6 +128,20 @@ def test_a_key_that_stands_twice_is_no_document(tmp_path: Path) -> None:
     assert read_texts(tmp_path, {"a.jsonl": lines}, card) == ["one", "c"]
 
 
+@pytest.mark.parametrize("order", [(0, 1, 2), (0, 2, 1)])
+def test_what_is_rejected_makes_no_later_record_a_duplicate(
+    tmp_path: Path, order: tuple[int, ...]
+) -> None:
+    given = (("a", "one"), ("a", "two"), ("b", "two"))
+    rows = [{"id": name, "body": text} for name, text in given]
+    card = make_row_card("jsonl", format__on_error="skip")
+    content = "\n".join(json.dumps(rows[i]) for i in order).encode()
+    report, documents, _ = prepare(tmp_path, {"a.jsonl": content}, card)
+    found = {document.document_id: document.text for document in documents}
+    assert found == {"a": "one", "b": "two"}
+    assert sum(report.skipped.values()) == 1
+
+
 def test_objects_of_one_key_in_a_mapping_are_all_read(tmp_path: Path) -> None:
     content = b'{"k": {"body": "one"}, "k": {"body": "two"}, "m": {"body": "three"}}'
     card = make_row_card("json", format__fields={**FIELDS, "id": "@key"}, format__on_error="skip")

@@ -115,20 +115,6 @@ def test_duplicates_stay_if_the_card_says_so(tmp_path: Path) -> None:
     assert report.skipped["duplicate"] == 0
 
 
-@pytest.mark.parametrize("order", [(0, 1, 2), (0, 2, 1)])
-def test_what_is_rejected_makes_no_later_record_a_duplicate(
-    tmp_path: Path, order: tuple[int, ...]
-) -> None:
-    given = (("a", "one"), ("a", "two"), ("b", "two"))
-    rows = [{**ROWS[1], "id": name, "body": text} for name, text in given]
-    card = make_row_card("jsonl", format__on_error="skip")
-    content = "\n".join(json.dumps(rows[i]) for i in order).encode()
-    report, documents, _ = prepare(tmp_path, {"a.jsonl": content}, card)
-    found = {document.document_id: document.text for document in documents}
-    assert found == {"a": "one", "b": "two"}
-    assert sum(report.skipped.values()) == 1
-
-
 def test_a_byte_order_mark_is_in_the_report(tmp_path: Path) -> None:
     report, documents, _ = prepare(tmp_path, {"a.txt": "\ufeffone".encode()}, make_card())
     assert documents[0].text == "one"

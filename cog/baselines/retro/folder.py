@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 
-from cog.atomic import write_text_atomically
+from cog.atomic import share, write_text_atomically
 from cog.baselines.retro.adapter import RetroAdapter
 from cog.baselines.retro.config import RetroConfig
 from cog.errors import CheckpointError
@@ -58,7 +58,7 @@ def save_adapter(
     unfinished = folder / f".{WEIGHTS_FILE}~{os.getpid()}"
     try:
         save_file(weights, unfinished)
-        unfinished.chmod(0o644)
+        share(unfinished)
         unfinished.replace(folder / WEIGHTS_FILE)
     finally:
         unfinished.unlink(missing_ok=True)

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from cog.atomic import share
 from cog.errors import CorpusError
 
 REPORT_KEY = b"cog"
@@ -163,7 +164,7 @@ class SegmentWriter:
     ) -> None:
         self._writer.close()
         if kind is None and self._is_whole:
-            self._temporary.chmod(0o644)
+            share(self._temporary)
             self._temporary.replace(self._path)
         else:
             self._temporary.unlink(missing_ok=True)
