@@ -4,6 +4,7 @@ Read with nothing but the standard library, so that it also works where no store
 """
 
 import hashlib
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ MAX_LINES_LOOKED_AT = 2000
 SUFFIXES = (".gz", ".zst", ".txt", ".tokens", ".raw", ".en")
 
 _HEADING = re.compile(HEADING)
+_SENTENCE = re.compile(r".*[.!?:;][\"'”’)\]]*\s*")
 _WIKITEXT_LINE = re.compile(r" = \S.* = ")
 
 
@@ -48,7 +50,8 @@ class TextForm:
 WIKITEXT = TextForm("heading", WIKITEXT_HEADING, "wikitext-v1", "WikiText")
 HEADED = TextForm("heading", HEADING, "plain-v1", "a document at each line `= Title =`")
 PARAGRAPHS = TextForm("blank-line", None, "plain-v1", "a document between blank lines")
-LINES = TextForm("line", None, "plain-v1", "a document a line (there is no blank line)")
+LINES = TextForm("line", None, "plain-v1", "a document a line")
+RARE_LINES = 50  # of text for one blank line: fewer separate nothing where lines are sentences
 
 
 def find_form(path: Path) -> TextForm:
@@ -66,7 +69,21 @@ def find_form(path: Path) -> TextForm:
         for number, line in enumerate(lines)
     ):
         return HEADED
-    return PARAGRAPHS if any(not line.strip() for line in lines) else LINES
+    return PARAGRAPHS if _has_paragraphs(lines) else LINES
+
+
+def _has_paragraphs(lines: Sequence[str]) -> bool:
+    # A blank line at an end separates nothing, and a stray one does not make one document of a
+    # thousand sentences, each in its line; lines of wrapped prose do not end as sentences do.
+    text = [bool(line.strip()) for line in lines]
+    num_gaps = (
+        sum(now and not before for before, now in itertools.pairwise(text[text.index(True) :]))
+        if any(text)
+        else 0
+    )
+    num_sentences = sum(1 for line in lines if _SENTENCE.fullmatch(line))
+    is_rare = num_gaps * RARE_LINES < sum(text)
+    return num_gaps > 0 and not (is_rare and 2 * num_sentences > sum(text))
 
 
 def iter_text_documents(paths: Sequence[Path]) -> Iterator[Document]:

@@ -12,7 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from cog.corpus.text_files import digest_text_files, iter_text_documents, list_text_files
+from cog.corpus.text_files import (
+    digest_text_files,
+    find_form,
+    iter_text_documents,
+    list_text_files,
+)
 from cog.errors import CheckpointError, DamagedCheckpointError, TrackingError
 from cog.evaluation.training_text import OverlapScreen
 from cog.model.config import CONFIG_FILE
@@ -31,6 +36,7 @@ if TYPE_CHECKING:
 Report = TypeVar("Report")
 
 MAX_WORKERS = 8
+FORM = "form of the data"
 NOT_READ = "files not read"
 NUM_NAMED = 20  # files, in a model's card
 RANK_VARIABLE = "RANK"  # set by torchrun and accelerate for each of several processes
@@ -103,8 +109,9 @@ def train_with_tracking(
             paths, job.out.name, _list_params(job), experiment=experiment, progress=progress
         ) as log,
     ):
-        if NOT_READ in job.about:
-            progress.say(job.about[NOT_READ])
+        for fact in ("data", FORM, NOT_READ):
+            if fact in job.about:
+                progress.say(f"{fact}: {job.about[fact]}")
         return train(job, progress=progress, log=log)
 
 
@@ -235,6 +242,9 @@ def _choose_text(
         notes += more_notes
         identity = f"files:{digest_text_files(files)}"
         about["data"] = _name_files(files)
+        forms = [find_form(path).meaning for path in files]
+        about[FORM] = "; ".join(dict.fromkeys(forms))
+        identity += f" {forms}"  # the same bytes may be read in another way by a later version
         about["licence of the data"] = request.licence or "not stated"
     else:
         from cog.corpus.documents import documents_digest
@@ -247,7 +257,7 @@ def _choose_text(
         about["licence of the data"] = request.licence or _describe(card.licence)
     if notes:
         about[NOT_READ] = "; ".join(notes)
-    about["digest of the data"] = identity.partition(":")[2]
+    about["digest of the data"] = identity.partition(":")[2].partition(" ")[0]
 
     def read() -> Iterable[Document]:
         if request.corpus_id is None:

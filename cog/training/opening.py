@@ -145,7 +145,9 @@ def _copy_bases(config: ModelConfig, source: Path, out: Path) -> ModelConfig:
     copied: dict[Path, str] = {}  # folders, and the role that each is named by
     for role in ROLES:
         base = getattr(config, f"{role}_base")
-        if isinstance(base, HubBase) and (local := source / base.name).is_dir():
+        # a base elsewhere on this machine stays there; one named from the model's folder goes along
+        is_inside = isinstance(base, HubBase) and not Path(base.name).is_absolute()
+        if is_inside and (local := source / base.name).is_dir():
             name = copied.setdefault(local.resolve(), role)
             folder = out / BASES_FOLDER / name
             if not folder.is_dir():

@@ -4,12 +4,14 @@ A batch is a pure function of the seed and the number of its step, so that any n
 gives the same batches, and a run that goes on after a break needs nothing but its step.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 DIGITS = 5  # of similarities, so that the order of sums does not decide
+MAX_SIMILARITIES = 1 << 26  # that exist at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +68,11 @@ class BatchSampler:
         is_taken = np.zeros(len(self._chunks), dtype=bool)
         is_taken[taken] = True
         num_each = -(-(self._size - len(taken)) // len(taken))
-        for seed in list(taken) if self._vectors is not None else []:
+        for seed, similarities in self._iter_similarities(list(taken)):
             wanted = min(num_each, self._size - len(taken))
-            found = self._find_neighbours(seed, is_taken, num_wanted=wanted)
-            is_taken[found] = True
-            taken += found
+            neighbours = self._choose_neighbours(seed, similarities, is_taken, num_wanted=wanted)
+            is_taken[neighbours] = True
+            taken += neighbours
         if len(taken) < self._size:  # documents ran out of chunks, or a seed came twice
             free = np.flatnonzero(~is_taken)
             random = np.random.default_rng([self._settings.seed, 1, number])
@@ -94,12 +96,25 @@ class BatchSampler:
             self._pass = (number, random.permutation(len(self._chunks)))
         return self._pass[1]
 
-    def _find_neighbours(
-        self, seed: int, is_taken: NDArray[np.bool_], *, num_wanted: int
+    def _iter_similarities(self, seeds: list[int]) -> Iterator[tuple[int, NDArray[np.float32]]]:
+        # The vectors are larger than memory may be: they are gone through once for many seeds.
+        if self._vectors is None:
+            return
+        step = max(1, MAX_SIMILARITIES // len(self._vectors))
+        for first in range(0, len(seeds), step):
+            block = seeds[first : first + step]
+            table = self._vectors[self._chunks[block]] @ self._vectors.T  # (num_seeds, num_all)
+            for seed, row in zip(block, table, strict=True):
+                yield seed, np.round(row[self._chunks], DIGITS)
+
+    def _choose_neighbours(
+        self,
+        seed: int,
+        similarities: NDArray[np.float32],
+        is_taken: NDArray[np.bool_],
+        *,
+        num_wanted: int,
     ) -> list[int]:
-        assert self._vectors is not None
-        all_similarities = self._vectors @ self._vectors[self._chunks[seed]]  # (num_all,)
-        similarities = np.round(all_similarities[self._chunks], DIGITS)
         similarities[is_taken] = -np.inf
         kept = min(len(similarities), 8 * num_wanted)
         best = np.argpartition(-similarities, kept - 1)[:kept] if kept else np.zeros(0, dtype=int)
@@ -107,16 +122,16 @@ class BatchSampler:
         edge = similarities[best].min(initial=np.inf)
         best = np.flatnonzero((similarities >= edge) & np.isfinite(similarities))
         best = best[np.lexsort((best, -similarities[best]))]
-        found: list[int] = []
+        neighbours: list[int] = []
         counts: dict[int, int] = {int(self._documents[seed]): 1}
-        for place in best.tolist():
-            document = int(self._documents[place])
-            if len(found) == num_wanted:
+        for row in best.tolist():
+            document = int(self._documents[row])
+            if len(neighbours) == num_wanted:
                 break
             if counts.get(document, 0) < self._settings.max_of_document:
                 counts[document] = counts.get(document, 0) + 1
-                found.append(place)
-        return found
+                neighbours.append(row)
+        return neighbours
 
 
 def split_documents(

@@ -53,6 +53,27 @@ def test_same_text_in_two_files_is_one_document(tmp_path: Path) -> None:
     assert len({each.document_id for each in found}) == 2
 
 
+SENTENCES = [f"Sentence {number} stands in a line." for number in range(200)]
+WRAPPED = [f"line {number} of a text that is wrapped where" for number in range(200)]
+
+
+@pytest.mark.parametrize(
+    ("lines", "wanted"),
+    [
+        ([*SENTENCES, "", ""], "line"),
+        (["", *SENTENCES], "line"),
+        ([*SENTENCES[:120], "", *SENTENCES[120:]], "line"),
+        ([*WRAPPED[:120], "", *WRAPPED[120:]], "blank-line"),
+        ([*SENTENCES[:4], "", *SENTENCES[4:30]], "blank-line"),
+    ],
+    ids=["blank at the end", "blank at the start", "stray blank", "wrapped", "paragraphs"],
+)
+def test_blank_line_alone_does_not_join_a_file_of_sentences(
+    tmp_path: Path, lines: list[str], wanted: str
+) -> None:
+    assert find_form(write(tmp_path, "text.txt", "\n".join(lines) + "\n")).documents == wanted
+
+
 @pytest.mark.parametrize("name", ["missing.txt", "."])
 def test_missing_file_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(CorpusError, match="must be a text file; found: no such file"):

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from cog.errors import CheckpointError, TrainingError
+from cog.model.config import HubBase, load_config
 from cog.model.load import load_index_model, load_model
 from cog.progress import SilentProgress
 from cog.records import Document
@@ -252,6 +253,18 @@ def test_bases_of_one_name_are_told_apart(tmp_path: Path) -> None:
     assert is_loadable(tmp_path / "out")
     bases = sorted(path.name for path in (tmp_path / "out" / "bases").iterdir())
     assert bases == ["phrase", "prefix"]  # the retriever's is the phrase encoder's
+
+
+def test_base_elsewhere_on_the_machine_is_named_not_copied(tmp_path: Path) -> None:
+    source = make_tiny_model(tmp_path / "source")
+    elsewhere = (source / "phrase").rename(tmp_path / "elsewhere")
+    config = source / "config.yaml"
+    content = config.read_text(encoding="utf-8")
+    config.write_text(content.replace("_base: phrase\n", f"_base: {elsewhere}\n"), encoding="utf-8")
+    run(make_job(tmp_path / "out", steps=1, source=source))
+    assert load_config(tmp_path / "out").phrase_base == HubBase(str(elsewhere), "main")
+    assert [path.name for path in (tmp_path / "out" / "bases").iterdir()] == ["prefix"]
+    assert is_loadable(tmp_path / "out")
 
 
 def test_validation_leaves_documents_to_train_on(tmp_path: Path) -> None:

@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -31,6 +33,29 @@ def test_neighbours_are_those_of_a_plain_search() -> None:
             wanted.append(chunk)
             counts[document] = counts.get(document, 0) + 1
     assert drawn.tolist() == wanted
+
+
+class CountingVectors(np.ndarray):
+    """Vectors that count how often all of them are gone through."""
+
+    num_scans = 0
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **given: Any) -> Any:  # noqa: ANN401
+        CountingVectors.num_scans += ufunc is np.matmul
+        return getattr(ufunc, method)(*(np.asarray(each) for each in inputs), **given)
+
+
+def test_vectors_are_gone_through_once_a_batch_whatever_the_number_of_seeds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    settings = SamplerSettings(num_chunks=24, num_seeds=6, max_of_document=2, seed=5)
+    chunks, vectors = np.arange(NUM), make_vectors().view(CountingVectors)
+    sampler = BatchSampler(chunks, DOCUMENTS, vectors, settings=settings)
+    drawn = sampler.draw(0)
+    assert CountingVectors.num_scans == 1
+    monkeypatch.setattr("cog.training.sampler.MAX_SIMILARITIES", 2 * NUM)  # two seeds at a time
+    assert sampler.draw(0).tolist() == drawn.tolist()
+    assert CountingVectors.num_scans == 1 + 3
 
 
 @pytest.mark.parametrize("near", [True, False])
