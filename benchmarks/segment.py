@@ -2,8 +2,8 @@
 
 The plain one (CoG, appendix B, as its code does it) extends a phrase by a word for as long as one
 of the 1,024 nearest chunks of other documents holds it, and searches the chunks one by one as
-strings. It is given its words and its nearest chunks. Ours is given its words too, searches every
-other document, exactly, and is timed until the file is checked and written.
+strings. It is given its words and its nearest chunks. Ours is given its words too, and searches
+every other document, exactly.
 
 Run: ``python -m benchmarks.segment [--text FILE[.gz] | --corpus wiki-mini]``. A text file holds
 documents with an empty line between them. Without either, ``wiki-mini`` of this project is taken if
@@ -13,7 +13,6 @@ it is prepared, else a made text.
 import argparse
 import gzip
 import itertools
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -34,18 +33,15 @@ from cog.params import load_params
 from cog.paths import find_project
 from cog.progress import SilentProgress
 from cog.training.segmentation.corpus_words import CorpusWords, WordCollector, collect_texts
-from cog.training.segmentation.matches import Matches, find_in_corpus
+from cog.training.segmentation.matches import find_in_corpus, walk_words
 from cog.training.segmentation.retrieved import find_in_neighbours
-from cog.training.segmentation.store import SegmentWriter
-from cog.training.segmentation.walk import SegmentCounts, iter_segment_blocks
 
-Text = tuple[str, str]  # document id, text
 VECTOR_DIM = 256
 MADE_DOCUMENTS = 1000
 MADE_WORDS = 250
 
 
-def read_texts(path: Path) -> Iterator[Text]:
+def read_texts(path: Path) -> Iterator[str]:
     """Read a text file.
 
     :param path: Plain or gzip; documents with an empty line between them.
@@ -55,11 +51,10 @@ def read_texts(path: Path) -> Iterator[Text]:
     content = gzip.decompress(content) if path.suffix == ".gz" else content
     lines = content.decode("utf-8").splitlines(keepends=True)
     groups = itertools.groupby(lines, key=lambda line: bool(line.strip()))
-    texts = ("".join(group) for is_text, group in groups if is_text)
-    yield from ((str(number), text) for number, text in enumerate(texts))
+    yield from ("".join(group) for is_text, group in groups if is_text)
 
 
-def make_texts() -> Iterator[Text]:
+def make_texts() -> Iterator[str]:
     """Make documents of words as frequent as in prose, some of them in standing phrases.
 
     :yields: Documents.
@@ -68,13 +63,13 @@ def make_texts() -> Iterator[Text]:
     letters = [a + b for a in "bdfgklmnprstvz" for b in "aeiou"]
     words = ["".join(random.choice(letters, size=1 + i % 4)) for i in range(20_000)]
     phrases = [" ".join(words[i] for i in random.zipf(1.3, size=4) % 20_000) for _ in range(2000)]
-    for number in range(MADE_DOCUMENTS):
+    for _ in range(MADE_DOCUMENTS):
         ranks = random.zipf(1.3, size=MADE_WORDS)
         parts = [
             phrases[rank % 2000] if rank % 5 == 0 else words[rank % 20_000]
             for rank in ranks.tolist()
         ]
-        yield str(number), " ".join(parts) + "."
+        yield " ".join(parts) + "."
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +78,15 @@ class Chunked:
 
     :param words: All words; a run is a chunk.
     :param texts: Text of each chunk.
+    :param strings: Words of each chunk, each with its leading space.
     """
 
     words: CorpusWords
     texts: list[str]
+    strings: list[list[str]]
 
 
-def cut_texts(texts: Sequence[Text], *, splitter: WordSplitter, config: ModelConfig) -> Chunked:
+def cut_texts(texts: Sequence[str], *, splitter: WordSplitter, config: ModelConfig) -> Chunked:
     """Cut documents into chunks, as an index does.
 
     :param texts: The documents.
@@ -97,14 +94,17 @@ def cut_texts(texts: Sequence[Text], *, splitter: WordSplitter, config: ModelCon
     :param config: How long chunks are.
     :returns: The chunks.
     """
-    collector, chunk_texts = WordCollector(), []
-    for number, (document_id, text) in enumerate(texts):
-        collector.add_document(document_id, text)
+    collector = WordCollector()
+    chunk_texts, strings = [], []
+    for number, text in enumerate(texts):
+        collector.add_document()
         blocks = chunk_document(text, document_ordinal=number, splitter=splitter, limits=config)
         for chunk in itertools.chain.from_iterable(block.chunks for block in blocks):
             collector.add_run(text, bounds=chunk.word_chars, flags=chunk.word_flags)
             chunk_texts.append(chunk.text)
-    return Chunked(collector.finish(), chunk_texts)
+            bounds = chunk.word_chars.tolist()
+            strings.append([text[a:b] for a, b in itertools.pairwise(bounds)])
+    return Chunked(collector.finish(), chunk_texts, strings)
 
 
 def find_nearest(words: CorpusWords, *, top_k: int) -> Iterator[NDArray[np.int64]]:
@@ -185,9 +185,7 @@ def run_peer(
     free = CAN_START | CAN_END
     for target in targets:
         first, last = words.run_offsets[target : target + 2].tolist()
-        begin = words.places[first, 0]
-        spans = (words.places[first:last, :2] - begin).tolist()
-        strings = [chunked.texts[target][a:b] for a, b in spans]
+        strings = chunked.strings[target]
         can_copy = ((words.flags[first:last] & (free | BARRED)) == free).tolist()
         sources = [chunked.texts[i] for i in nearest[target].tolist()]
         began = time.perf_counter()
@@ -203,23 +201,22 @@ def run_peer(
 
 
 def run_exact(
-    texts: Sequence[Text], *, splitter: WordSplitter, config: ModelConfig, folder: Path
+    texts: Sequence[str], *, splitter: WordSplitter, config: ModelConfig
 ) -> dict[str, Any]:
     """Time ``cog segment`` with every other document as a source.
 
     :param texts: The documents.
     :param splitter: Splits text into words.
     :param config: How long phrases are.
-    :param folder: Where the file goes.
     :returns: Words per second, in all and without splitting, and the share of words it copies.
     """
     began = time.perf_counter()
     words = collect_texts(texts, splitter=splitter, progress=SilentProgress())
     split = time.perf_counter()
-    matches = find_in_corpus(
+    lengths = find_in_corpus(
         words, min_words=config.min_phrase_words, max_words=config.max_phrase_words
     )
-    copied = write(words, matches, folder, config=config)
+    copied = int(lengths[walk_words(lengths)].sum())
     ended = time.perf_counter()
     return {
         "words_per_second": words.num_words / (ended - split),
@@ -230,22 +227,21 @@ def run_exact(
 
 
 def run_retrieved(
-    chunked: Chunked, nearest: Sequence[NDArray[np.int64]], *, folder: Path, config: ModelConfig
+    chunked: Chunked, nearest: Sequence[NDArray[np.int64]], *, config: ModelConfig
 ) -> dict[str, Any]:
     """Time ``cog segment --source retrieved``, the search for the nearest chunks aside.
 
     :param chunked: The chunks.
     :param nearest: Per chunk, its nearest chunks: those that the peer searches.
-    :param folder: Where the file goes.
     :param config: How long phrases are.
     :returns: Words per second and the share of words it copies.
     """
     words = chunked.words
     began = time.perf_counter()
-    matches = find_in_neighbours(
+    lengths = find_in_neighbours(
         words, nearest, min_words=config.min_phrase_words, max_words=config.max_phrase_words
     )
-    copied = write(words, matches, folder, config=config)
+    copied = int(lengths[walk_words(lengths)].sum())
     seconds = time.perf_counter() - began
     return {
         "words_per_second": words.num_words / seconds,
@@ -254,25 +250,7 @@ def run_retrieved(
     }
 
 
-def write(words: CorpusWords, matches: Matches, folder: Path, *, config: ModelConfig) -> int:
-    """Walk, check and write.
-
-    :param words: The words.
-    :param matches: The matches.
-    :param folder: Where the file goes.
-    :param config: How long phrases are.
-    :returns: Number of words that lie in phrases.
-    """
-    counts = SegmentCounts.empty(config.max_phrase_words)
-    with SegmentWriter(folder / "segments.parquet") as writer:
-        for block in iter_segment_blocks(words, matches):
-            writer.write(block)
-            counts.add(block)
-        writer.digest()
-    return counts.copied_words
-
-
-def load_texts(options: argparse.Namespace) -> tuple[str, list[Text]]:
+def load_texts(options: argparse.Namespace) -> tuple[str, list[str]]:
     """Find the text to segment.
 
     :param options: The command line.
@@ -283,7 +261,7 @@ def load_texts(options: argparse.Namespace) -> tuple[str, list[Text]]:
     path = find_project(ROOT).corpus(options.corpus).documents
     if path.is_file():
         documents = DocumentStore(path).iter_documents()
-        return options.corpus, [(document.document_id, document.text) for document in documents]
+        return options.corpus, [document.text for document in documents]
     return "made text", list(make_texts())
 
 
@@ -309,10 +287,9 @@ def main() -> None:
     nearest = list(find_nearest(chunked.words, top_k=options.top_k_documents))
 
     peer = run_peer(chunked, nearest, targets=targets, max_words=config.max_phrase_words)
-    with tempfile.TemporaryDirectory() as folder:
-        retrieved = run_retrieved(chunked, nearest, folder=Path(folder), config=config)
-        fresh = load_splitter(model_folder)  # the other one remembers these texts
-        exact = run_exact(texts, splitter=fresh, config=config, folder=Path(folder))
+    retrieved = run_retrieved(chunked, nearest, config=config)
+    fresh = load_splitter(model_folder)  # the other one remembers these texts
+    exact = run_exact(texts, splitter=fresh, config=config)
     speed = peer["words_per_second"]
     report(
         {

@@ -68,8 +68,8 @@ class CorpusPaths:
 
     @property
     def segments(self) -> Path:
-        """Phrases of the documents that other documents hold too; what ``cog segment`` writes."""
-        return self.root / "segments.parquet"
+        """How much of the documents other documents hold too; what ``cog segment`` writes."""
+        return self.root / "segments.json"
 
     @property
     def tuning(self) -> Path:

@@ -83,22 +83,22 @@ class LossProfile:
 
     :param token_weight: Factor of the token loss.
     :param phrase_weight: Factor of the phrase loss.
-    :param phrase: ``joint`` (the paper's) or ``factorised`` (the authors' code's).
+    :param phrase: ``joint``, the paper's; there was another once, so older projects name it.
     :param candidates: ``batch``, every span of the batch, or ``source``, those of the chunk of the
-        right phrase (the paper's formula); for the joint loss.
+        right phrase (the paper's formula).
     :param positives: ``all`` occurrences of the right phrase, or the ``first``.
     :param neutrals: ``left-out`` of the softmax, or ``wrong`` like any other candidate.
-    :param weights: ``none``, ``labels`` (as segmentation weighs phrases, by whether they hold a
-        content word) or ``surprise`` (that, times how little the token model expected the phrase).
+    :param weights: ``none``, or ``labels`` (as segmentation weighs phrases, by whether they hold a
+        content word).
     """
 
     token_weight: Factor = 1.0
     phrase_weight: Factor = 1.0
-    phrase: Annotated[str, OneOf(("joint", "factorised"))] = "joint"
+    phrase: Annotated[str, OneOf(("joint",))] = "joint"
     candidates: Annotated[str, OneOf(("batch", "source"))] = "batch"
     positives: Annotated[str, OneOf(("all", "first"))] = "all"
     neutrals: Annotated[str, OneOf(("left-out", "wrong"))] = "left-out"
-    weights: Annotated[str, OneOf(("none", "labels", "surprise"))] = "labels"
+    weights: Annotated[str, OneOf(("none", "labels"))] = "labels"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Stage ``segment``: ``documents.parquet`` goes in, ``segments.parquet`` comes out."""
+"""Stage ``segment``: ``documents.parquet`` goes in, ``segments.json`` comes out."""
 
 import sys
 from pathlib import Path

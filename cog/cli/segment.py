@@ -37,10 +37,10 @@ def command(
     top_k_documents: int | None,
     as_json: bool,
 ) -> None:
-    """Find the phrases of each document that other documents hold, and write segments.parquet.
+    """Count the phrases of each document that other documents hold: what a corpus can give.
 
     Forward maximum matching on words: the longest phrase that can be copied from another document,
-    else the next word.
+    else the next word. The report lies in corpora/ID/segments.json, too.
     """
     from cog.corpus.documents import DocumentStore
     from cog.training.segmentation.job import segment_corpus
@@ -82,7 +82,6 @@ def _format(done: "Segmentation") -> str:
         "documents": str(report.num_documents),
         "words": f"{report.num_words}, {report.copied_share:.1%} copied",
         "phrases": str(report.num_phrases),
-        "segments": report.digest,
         "took": f"{done.seconds['total']:.1f} s ({done.words_per_second:.0f} words a second)",
     }
     text = "\n".join(f"{name:<10} {value}" for name, value in lines.items())

@@ -13,13 +13,7 @@ from cog.model.phrase_encoder import Head, untrained_names
 from cog.model.weights import Weights, load_part, select_weights, split_lora
 from cog.profiles import LossProfile, ModelProfile, RateProfile
 from cog.training.lora import LoraLinear, add_lora, load_lora, lora_weights
-from cog.training.losses.factorised import edge_losses
-from cog.training.losses.phrase import (
-    joint_losses,
-    phrase_mass,
-    surprise_weights,
-    weighted_mean,
-)
+from cog.training.losses.phrase import joint_losses, phrase_mass, weighted_mean
 from cog.training.losses.spans import score_spans
 from cog.training.losses.vocabulary import score_vocabulary, token_losses
 from cog.training.tensors import BatchTensors
@@ -157,23 +151,21 @@ class TrainableModel(nn.Module):
         head: nn.Module = self.lm.get_output_embeddings()  # type: ignore[no-untyped-call]
         weight: Tensor = head.weight.to(states.dtype)  # type: ignore[assignment]
         scores = score_vocabulary(states, weight, batch.targets)
-        per_token = token_losses(*scores)
-        token = per_token.mean()
+        token = token_losses(*scores).mean()
         if self.bert is None:
             return Losses(token, token, token.new_zeros(()))
         rows = batch.query_targets
         halves, vectors = self._encode(batch, states[rows])
         at_queries = scores[0][rows], scores[1][rows]
-        if self.losses.phrase == "factorised":
-            per_query = self._factorise(batch, halves, vectors, weight.float())
-        else:
-            per_query = joint_losses(
-                *at_queries,
-                score_spans(halves, vectors, batch.spans),
-                batch.is_phrase,
-                is_gold_neutral=self.losses.neutrals == "left-out",
-            )
-        phrase = weighted_mean(per_query, self._weigh(batch, per_token))
+        per_query = joint_losses(
+            *at_queries,
+            score_spans(halves, vectors, batch.spans),
+            batch.is_phrase,
+            is_gold_neutral=self.losses.neutrals == "left-out",
+        )
+        is_weighed = self.losses.weights == "labels"
+        weights = batch.weights if is_weighed else torch.ones_like(batch.weights)
+        phrase = weighted_mean(per_query, weights)
         losses = self.losses
         total = losses.token_weight * token + losses.phrase_weight * phrase
         return Losses(total, token, phrase, *_measure(batch, at_queries, halves, vectors))
@@ -188,25 +180,6 @@ class TrainableModel(nn.Module):
         starts = self.start(pieces[batch.start_rows]).float()
         ends = self.end(pieces[batch.end_rows]).float()
         return (start.contiguous(), end.contiguous()), (starts, ends)
-
-    def _factorise(
-        self, batch: BatchTensors, halves: Pair, vectors: Pair, weight: Tensor
-    ) -> Tensor:
-        gold = batch.targets[batch.query_targets]
-        labels = (batch.start_labels, batch.end_labels)
-        sides = weight.chunk(2, dim=1)
-        start, end = (
-            edge_losses(halves[i], sides[i], vectors[i], gold, labels[i]) for i in range(2)
-        )
-        return start + end
-
-    def _weigh(self, batch: BatchTensors, per_token: Tensor) -> Tensor:
-        if self.losses.weights == "none":
-            return torch.ones_like(batch.weights)
-        if self.losses.weights == "surprise":
-            surprise = surprise_weights(per_token[batch.query_targets], batch.is_phrase)
-            return batch.weights * surprise
-        return batch.weights
 
     def parameter_groups(self, rates: RateProfile) -> list[dict[str, Any]]:
         """Group what is trained by learning rate.

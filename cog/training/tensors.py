@@ -10,14 +10,12 @@ from torch import Tensor
 
 from cog.profiles import LossProfile
 from cog.training.batch import Batch
-from cog.training.losses.factorised import EdgeLabels
 from cog.training.losses.spans import SpanLabels
 
 # how models that learnt by different losses are compared
 MEASURED = LossProfile(
     token_weight=1.0,
     phrase_weight=1.0,
-    phrase="joint",
     candidates="batch",
     positives="all",
     neutrals="wrong",
@@ -42,8 +40,6 @@ class BatchTensors:
     :param is_phrase: Whether a phrase is the label. *Shape:* ``(num_queries,)``
     :param weights: *Shape:* ``(num_queries,)``
     :param spans: Candidates and right spans.
-    :param start_labels: The same for the start alone.
-    :param end_labels: The same for the end alone.
     :param measured: Candidates and right spans with nothing left out; None unless asked for.
     """
 
@@ -58,8 +54,6 @@ class BatchTensors:
     is_phrase: Tensor
     weights: Tensor
     spans: SpanLabels
-    start_labels: EdgeLabels
-    end_labels: EdgeLabels
     measured: SpanLabels | None
 
 
@@ -98,18 +92,6 @@ def to_tensors(
         is_phrase=move(batch.is_phrase),
         weights=move(batch.weights),
         spans=_span_labels(batch, losses, first, move, (word_chunks, query_chunks)),
-        start_labels=EdgeLabels(
-            move(np.any(batch.span_mask, axis=1)),
-            word_chunks,
-            query_chunks,
-            move(_edge(batch, first)),
-        ),
-        end_labels=EdgeLabels(
-            move(_may_end(batch.span_mask)),
-            word_chunks,
-            query_chunks,
-            move(_edge(batch, first, is_end=True)),
-        ),
         measured=_span_labels(batch, MEASURED, first, move, (word_chunks, query_chunks))
         if is_measured
         else None,
@@ -172,19 +154,6 @@ def _first_positives(batch: Batch) -> NDArray[np.int64]:
     first = np.full(batch.num_queries, -1, dtype=np.int64)
     first[batch.is_phrase] = batch.positive_spans[batch.positive_offsets[:-1][batch.is_phrase]]
     return first
-
-
-def _edge(batch: Batch, first: NDArray[np.int64], *, is_end: bool = False) -> NDArray[np.int64]:
-    width = batch.span_mask.shape[1]
-    words = first // width + (first % width + 1 if is_end else 0)
-    return np.where(first < 0, -1, words)
-
-
-def _may_end(span_mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    may_end = np.zeros(len(span_mask), dtype=np.bool_)
-    words, k = np.nonzero(span_mask)
-    may_end[words + k + 1] = True
-    return may_end
 
 
 def _owners(offsets: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -31,7 +31,8 @@ def test_the_report_is_printed_as_json(built: ProjectPaths) -> None:
     assert report["copied_share"] == report["copied_words"] / report["num_words"] > 0
     assert report["words_per_second"] > 0
     assert sum(report["lengths"].values()) == report["num_phrases"]
-    assert built.corpus("village").segments.is_file()
+    kept = json.loads(built.corpus("village").segments.read_text(encoding="utf-8"))
+    assert {name: report[name] for name in kept} == kept
 
 
 def test_the_text_names_where_phrases_come_from(built: ProjectPaths) -> None:

@@ -19,7 +19,6 @@ def make_profile(**changes: object) -> LossProfile:
     values = {
         "token_weight": 1.0,
         "phrase_weight": 1.0,
-        "phrase": "joint",
         "candidates": "batch",
         "positives": "all",
         "neutrals": "left-out",
@@ -135,36 +134,6 @@ def _candidates(
         if profile.candidates == "source" and source not in (None, chunk):
             continue
         yield flat
-
-
-def plain_factorised(batch: Batch, vectors: Vectors) -> list[float]:
-    """The authors' loss_1 + loss_2, one query and one word at a time."""
-    starts = {int(w) for w, _ in np.argwhere(batch.span_mask)}
-    ends = {int(w + k + 1) for w, k in np.argwhere(batch.span_mask)}
-    losses = []
-    for i in range(batch.num_queries):
-        positives, _ = _labels(batch, i)
-        loss = 0.0
-        for side, may_be, of_words in ((0, starts, vectors.start), (1, ends, vectors.end)):
-            half = slice(2 * side, 2 * side + 2)
-            query = vectors.queries[i, half]
-            scores = [math.exp(float(query @ vectors.tokens[t, half])) for t in range(11)]
-            total, right = sum(scores), scores[int(batch.gold_tokens[i])]
-            at = None
-            if positives:
-                word, k = divmod(positives[0], BAND)
-                at = word + (k + 1 if side else 0)
-            for word in may_be:
-                chunk = batch.word_chunks[word]
-                own = chunk == batch.query_chunks[i]
-                if own if at is None else chunk != batch.word_chunks[at]:
-                    continue
-                score = math.exp(float(query @ of_words[word]))
-                total += score
-                right = score if word == at else right
-            loss -= math.log(right / total)
-        losses.append(loss)
-    return losses
 
 
 def _labels(batch: Batch, i: int) -> tuple[list[int], list[int]]:

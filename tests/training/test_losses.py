@@ -9,11 +9,9 @@ import torch
 from torch import Tensor
 
 from cog.training.batch import Batch
-from cog.training.losses.factorised import edge_losses
 from cog.training.losses.phrase import (
     joint_losses,
     phrase_mass,
-    surprise_weights,
     weighted_mean,
 )
 from cog.training.losses.spans import score_spans
@@ -23,7 +21,6 @@ from tests.training.loss_cases import (
     make_batch,
     make_profile,
     make_vectors,
-    plain_factorised,
     plain_joint,
 )
 
@@ -148,47 +145,6 @@ def test_query_with_every_span_barred_has_a_finite_gradient(batch: Batch) -> Non
     assert (every == -torch.inf).all()
     every.clamp_min(-1e9).sum().backward()
     assert all((part.grad == 0).all() for part in parts)
-
-
-def test_factorised_loss_equals_plain_loop(batch: Batch) -> None:
-    tensors = to_tensors(batch, make_profile(phrase="factorised"), CPU)
-    vectors = make_vectors(batch)
-    gold = torch.from_numpy(batch.gold_tokens)
-    for size in (1, 30, 10**6):
-        found = sum(
-            edge_losses(
-                vectors.queries[:, half],
-                vectors.tokens[:, half],
-                of_words,
-                gold,
-                labels,
-                max_elements=size,
-            )
-            for half, of_words, labels in (
-                (slice(0, 2), vectors.start, tensors.start_labels),
-                (slice(2, 4), vectors.end, tensors.end_labels),
-            )
-        )
-        np.testing.assert_allclose(found.numpy(), plain_factorised(batch, vectors), rtol=1e-10)
-
-
-def test_gradient_of_factorised_loss_is_right(batch: Batch) -> None:
-    tensors = to_tensors(batch, make_profile(), CPU)
-    vectors = make_vectors(batch)
-    gold = torch.from_numpy(batch.gold_tokens)
-    parts = (vectors.queries[:, :2], vectors.tokens[:, :2], vectors.start)
-    inputs = tuple(part.clone().requires_grad_() for part in parts)
-    assert torch.autograd.gradcheck(
-        lambda q, t, s: edge_losses(q, t, s, gold, tensors.start_labels, max_elements=30), inputs
-    )
-
-
-def test_surprise_weighs_what_the_token_model_expected_less() -> None:
-    losses = torch.tensor([0.0, 0.6931472, 5.0, 0.0], requires_grad=True)
-    is_phrase = torch.tensor([True, True, True, False])
-    weights = surprise_weights(losses, is_phrase)
-    torch.testing.assert_close(weights, torch.tensor([0.0, 0.5, 0.99326205, 1.0]))
-    assert not weights.requires_grad
 
 
 def test_weights_average_and_may_all_be_zero() -> None:

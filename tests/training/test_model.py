@@ -23,11 +23,9 @@ def losses_of(model: TrainableModel, *, is_measured: bool = False) -> dict[str, 
     return {name: float(value) for name, value in values.items() if value is not None}
 
 
-@pytest.mark.parametrize("phrase", ["joint", "factorised"])
-def test_training_lowers_the_loss(tiny_model: Path, phrase: str) -> None:
-    profile = make_profile(phrase=phrase)
+def test_training_lowers_the_loss(tiny_model: Path) -> None:
     ranks = {"prefix_lora_rank": 2, "phrase_lora_rank": 2}
-    model = make_trainable(tiny_model, losses=profile, **ranks)
+    model = make_trainable(tiny_model, **ranks)
     totals = take_steps(model, num_steps=8)
     assert totals[-1] < 0.9 * totals[0]
 
@@ -66,9 +64,9 @@ def test_every_loss_switch_changes_the_loss(tiny_model: Path) -> None:
     assert len({round(value, 6) for value in found.values()}) == len(found) == 6
     weighed = {
         weights: losses_of(make_trainable(tiny_model, losses=make_profile(weights=weights)))
-        for weights in ("none", "labels", "surprise")
+        for weights in ("none", "labels")
     }
-    assert len({round(each["phrase"], 6) for each in weighed.values()}) == 3
+    assert len({round(each["phrase"], 6) for each in weighed.values()}) == 2
     assert len({round(each["token"], 6) for each in weighed.values()}) == 1
 
 
@@ -82,11 +80,10 @@ def test_factors_weigh_the_two_losses(tiny_model: Path) -> None:
 def test_measured_segments_do_not_depend_on_what_is_learnt(tiny_model: Path) -> None:
     profiles = (
         make_profile(),
-        make_profile(phrase="factorised"),
         make_profile(candidates="source", positives="first", neutrals="wrong", weights="none"),
     )
     found = [losses_of(make_trainable(tiny_model, losses=p), is_measured=True) for p in profiles]
-    assert found[0]["segment"] == found[1]["segment"] == found[2]["segment"] < 0
+    assert found[0]["segment"] == found[1]["segment"] < 0
     assert 0 < found[0]["phrase_mass"] < 1
     plain = make_profile(neutrals="wrong", weights="none")
     same = losses_of(make_trainable(tiny_model, losses=plain))

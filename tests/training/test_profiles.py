@@ -70,7 +70,7 @@ def test_paper_profile_has_the_paper_s_hyper_parameters() -> None:
     assert model.max_pieces + 2 == 256
     assert 1 + loop.context_tokens + model.max_chunk_tokens == 512  # of the prefix encoder
     losses = model.losses
-    assert (losses.phrase, losses.candidates, losses.positives) == ("joint", "source", "first")
+    assert (losses.candidates, losses.positives) == ("source", "first")
     assert (losses.token_weight, losses.phrase_weight) == (1.0, 1.0)
 
 
@@ -112,7 +112,8 @@ def test_tiny_profile_names_sizes() -> None:
     ("keys", "value", "message"),
     [
         ("dropuot", 0.1, r"dropuot is no known key; next: did you mean dropout?"),
-        ("losses.phrase", "both", r"losses.phrase must be one of joint, factorised"),
+        ("losses.phrase", "factorised", r"losses.phrase must be one of joint; found: 'factorised'"),
+        ("losses.weights", "surprise", r"losses.weights must be one of none, labels"),
         ("losses.neutrals", True, r"losses.neutrals must be one of left-out, wrong; found: True"),
         ("rates.heads", "fast", r"rates.heads must be a number from 0; found: 'fast'"),
         ("rates.heads", -1.0, r"rates.heads must be a number from 0; found: -1.0"),

@@ -51,20 +51,6 @@ def phrase_mass(gold_logits: Tensor, rest: Tensor, candidates: Tensor) -> Tensor
     return torch.sigmoid(candidates - torch.logaddexp(gold_logits, rest))
 
 
-def surprise_weights(first_token_losses: Tensor, is_phrase: Tensor) -> Tensor:
-    """Weigh phrases by how little the token model expected them: ``1 - p(first token | prefix)``.
-
-    A phrase that begins with what the token model writes anyway teaches little; positions whose
-    label is a token keep weight 1.
-
-    :param first_token_losses: Token loss at each query. *Shape:* ``(num_queries,)``
-    :param is_phrase: Whether a phrase is the label. *Shape:* ``(num_queries,)``
-    :returns: Weights without a gradient. *Shape:* ``(num_queries,)``
-    """
-    surprise = -torch.expm1(-first_token_losses.detach())
-    return torch.where(is_phrase, surprise, torch.ones_like(surprise))
-
-
 def weighted_mean(losses: Tensor, weights: Tensor) -> Tensor:
     """Average losses by weight; 0 where the weights add up to nothing.
 

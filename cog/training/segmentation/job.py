@@ -1,8 +1,13 @@
-"""Segmenting a corpus: a corpus id goes in, ``segments.parquet`` and its report come out."""
+"""What a corpus can give: a corpus id goes in; how much of it could be copied comes out."""
 
+import json
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
+from cog.atomic import write_text_atomically
 from cog.corpus.documents import DocumentStore, documents_digest
 from cog.errors import CorpusError
 from cog.index.activation import get_model_folder
@@ -12,15 +17,9 @@ from cog.model.fingerprint import fingerprint_model
 from cog.params import Params
 from cog.paths import ProjectPaths
 from cog.progress import Progress
-from cog.training.segmentation.corpus_words import (
-    CorpusWords,
-    collect_index,
-    collect_texts,
-)
-from cog.training.segmentation.matches import Matches, find_in_corpus
+from cog.training.segmentation.corpus_words import CorpusWords, collect_index, collect_texts
+from cog.training.segmentation.matches import find_in_corpus, walk_words
 from cog.training.segmentation.retrieved import find_in_neighbours, iter_neighbours
-from cog.training.segmentation.store import SegmentReport, SegmentWriter
-from cog.training.segmentation.walk import SegmentCounts, iter_segment_blocks
 
 CORPUS = "corpus"
 RETRIEVED = "retrieved"
@@ -28,29 +27,61 @@ SOURCES = (CORPUS, RETRIEVED)
 
 
 @dataclass(frozen=True, slots=True)
-class Segmentation:
-    """What a run did.
+class SegmentReport:
+    """What segmenting a corpus found.
 
-    :param report: What it found.
-    :param seconds: Seconds per part, and in all.
+    :param corpus: Corpus id.
+    :param source: ``corpus`` (every other document) or ``retrieved`` (the nearest chunks).
+    :param top_k_documents: Number of chunks each chunk was matched with; 0 for all.
+    :param model: Fingerprint of the model whose words these are.
+    :param documents_digest: Digest of the documents.
+    :param index_digest: Digest of the index whose vectors were searched; empty if none was.
+    :param min_phrase_words: Number of words of a phrase, at least.
+    :param max_phrase_words: Number of words of a phrase, at most.
+    :param num_documents: Number of documents.
+    :param num_words: Number of words.
+    :param num_phrases: Number of phrases.
+    :param copied_words: Number of words that lie in phrases.
+    :param lengths: Number of phrases by their number of words, as text.
     """
+
+    corpus: str
+    source: str
+    top_k_documents: int
+    model: str
+    documents_digest: str
+    index_digest: str
+    min_phrase_words: int
+    max_phrase_words: int
+    num_documents: int
+    num_words: int
+    num_phrases: int
+    copied_words: int
+    lengths: dict[str, int]
+
+    @property
+    def copied_share(self) -> float:
+        """Share of words that lie in phrases; 0 where there are no words."""
+        return self.copied_words / self.num_words if self.num_words else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Segmentation:
+    """A report, and the seconds that each part took, and all."""
 
     report: SegmentReport
     seconds: dict[str, float]
 
     @property
     def words_per_second(self) -> float:
-        """Words from the documents to the file.
-
-        :returns: Words per second.
-        """
+        """Words from the documents to the report."""
         return self.report.num_words / max(self.seconds["total"], 1e-9)
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _Matches:
     words: CorpusWords
-    matches: Matches
+    lengths: NDArray[np.uint8]
     index_digest: str
     seconds: dict[str, float]
 
@@ -58,13 +89,13 @@ class _Found:
 def segment_corpus(
     paths: ProjectPaths, corpus_id: str, *, params: Params, progress: Progress
 ) -> Segmentation:
-    """Cut the documents of a corpus into phrases of other documents and words (CoG, appendix B).
+    """Cut a corpus into phrases of other documents and words (CoG, appendix B), and count them.
 
     :param paths: The project.
     :param corpus_id: The corpus.
     :param params: params.yaml; its section ``segment`` says where phrases may come from.
     :param progress: Told of documents that are read.
-    :returns: What was found.
+    :returns: What was found; the report lies in ``segments.json``, too.
     :raises CorpusError: If the documents are not prepared, or there are none.
     :raises IndexNotBuiltError: If ``retrieved`` is asked for and there is no index.
     """
@@ -80,92 +111,82 @@ def segment_corpus(
             about=corpus_id,
         )
     is_retrieved = params.segment.source == RETRIEVED
-    find = _find_retrieved if is_retrieved else _find_exactly
-    found = find(paths, corpus_id, params=params, config=config, progress=progress)
-    at = time.perf_counter()
-    counts = SegmentCounts.empty(config.max_phrase_words)
-    with SegmentWriter(paths.corpus(corpus_id).segments) as writer:
-        for block in iter_segment_blocks(found.words, found.matches):
-            writer.write(block)
-            counts.add(block)
-        report = SegmentReport(
-            corpus=corpus_id,
-            source=params.segment.source,
-            top_k_documents=params.segment.top_k_documents if is_retrieved else 0,
-            model=fingerprint_model(folder),
-            documents_digest=documents_digest(store.path),
-            index_digest=found.index_digest,
-            min_phrase_words=config.min_phrase_words,
-            max_phrase_words=config.max_phrase_words,
-            num_documents=found.words.num_documents,
-            num_words=found.words.num_words,
-            num_phrases=counts.num_phrases,
-            copied_words=counts.copied_words,
-            lengths=counts.lengths,
-            digest=writer.digest(),
-        )
-        writer.finish(report)
-    return Segmentation(report, found.seconds | _since(at, "write") | _since(began, "total"))
+    match = _match_neighbours if is_retrieved else _match_corpus
+    matches = match(paths, corpus_id, params=params, config=config, progress=progress)
+    phrase_lengths = matches.lengths[walk_words(matches.lengths)]
+    counts = np.bincount(phrase_lengths, minlength=config.max_phrase_words + 1).tolist()
+    report = SegmentReport(
+        corpus=corpus_id,
+        source=params.segment.source,
+        top_k_documents=params.segment.top_k_documents if is_retrieved else 0,
+        model=fingerprint_model(folder),
+        documents_digest=documents_digest(store.path),
+        index_digest=matches.index_digest,
+        min_phrase_words=config.min_phrase_words,
+        max_phrase_words=config.max_phrase_words,
+        num_documents=matches.words.num_documents,
+        num_words=matches.words.num_words,
+        num_phrases=len(phrase_lengths),
+        copied_words=int(phrase_lengths.sum()),
+        lengths={str(length): count for length, count in enumerate(counts) if length >= 2},
+    )
+    content = json.dumps(asdict(report), indent=1) + "\n"
+    write_text_atomically(paths.corpus(corpus_id).segments, content)
+    return Segmentation(report, matches.seconds | _since(began, "total"))
 
 
-def _find_exactly(
+def _match_corpus(
     paths: ProjectPaths,
     corpus_id: str,
     *,
     params: Params,
     config: ModelConfig,
     progress: Progress,
-) -> _Found:
+) -> _Matches:
     from cog.model.load import load_splitter
 
     at = time.perf_counter()
     documents = DocumentStore(paths.corpus(corpus_id).documents).iter_documents()
     words = collect_texts(
-        ((document.document_id, document.text) for document in documents),
+        (document.text for document in documents),
         splitter=load_splitter(get_model_folder(paths, params)),
         progress=progress,
     )
     seconds = _since(at, "read")
     at = time.perf_counter()
-    matches = find_in_corpus(
+    lengths = find_in_corpus(
         words, min_words=config.min_phrase_words, max_words=config.max_phrase_words
     )
-    return _Found(words, matches, "", seconds | _since(at, "match"))
+    return _Matches(words, lengths, "", seconds | _since(at, "match"))
 
 
-def _find_retrieved(
+def _match_neighbours(
     paths: ProjectPaths,
     corpus_id: str,
     *,
     params: Params,
     config: ModelConfig,
     progress: Progress,
-) -> _Found:
+) -> _Matches:
     at = time.perf_counter()
-    with open_corpus_index(paths, corpus_id, params=params) as index:
+    with _open_index(paths, corpus_id, params=params) as index:
         words = collect_index(index, progress=progress)
         seconds = _since(at, "read")
         at = time.perf_counter()
         neighbours = iter_neighbours(
             index, words.run_documents, top_k=params.segment.top_k_documents
         )
-        matches = find_in_neighbours(
+        lengths = find_in_neighbours(
             words,
             neighbours,
             min_words=config.min_phrase_words,
             max_words=config.max_phrase_words,
         )
-        return _Found(words, matches, index.manifest.digest, seconds | _since(at, "match"))
+        return _Matches(words, lengths, index.manifest.digest, seconds | _since(at, "match"))
 
 
-def open_corpus_index(paths: ProjectPaths, corpus_id: str, *, params: Params) -> PhraseIndex:
-    """Open the index of a corpus if it is of the project's model and of the corpus's documents.
-
-    :param paths: The project.
-    :param corpus_id: The corpus.
-    :param params: params.yaml.
-    :returns: The index; close it, or use it as a context manager.
-    """
+def _open_index(paths: ProjectPaths, corpus_id: str, *, params: Params) -> PhraseIndex:
+    """Open the index of a corpus if it is of the project's model and of the corpus's documents."""
     corpus_paths = paths.corpus(corpus_id)
     return open_index(
         corpus_paths,

@@ -1,6 +1,7 @@
 """Matches in the nearest chunks: the paper's approximation of a search of the whole corpus.
 
-Words and the nearest chunks of each chunk go in, the longest phrase at each word comes out.
+Words and the nearest chunks of each chunk go in, the length of the longest phrase at each word
+comes out.
 """
 
 from collections.abc import Iterable, Iterator
@@ -12,7 +13,7 @@ from cog.index.reader import PhraseIndex
 from cog.model.words import CAN_END
 from cog.training.segmentation.corpus_words import CorpusWords
 from cog.training.segmentation.grams import expand_ranges
-from cog.training.segmentation.matches import Matches, iter_phrase_levels
+from cog.training.segmentation.matches import iter_phrase_levels
 
 SEARCH_CHUNKS = 128  # chunks whose neighbours are searched together
 
@@ -29,17 +30,18 @@ def iter_neighbours(
     :param top_k: Number of chunks, at most.
     :yields: Per chunk, the nearest chunks, best first. *Shape:* ``(num_neighbours,)``
     """
-    chunks_of = np.bincount(chunk_documents)[chunk_documents]
-    done = 0
+    document_sizes = np.bincount(chunk_documents)[chunk_documents]
+    num_done = 0
     for vectors in index.iter_vectors():
         for first in range(0, len(vectors), SEARCH_CHUNKS):
             block = vectors[first : first + SEARCH_CHUNKS]
-            own = np.arange(done, done + len(block))
-            found = index.search_chunks(block, top_k=top_k + int(chunks_of[own].max()))
-            is_other = chunk_documents[found] != chunk_documents[own][:, np.newaxis]
-            for row, mask in zip(found, is_other, strict=True):
+            own = np.arange(num_done, num_done + len(block))
+            # as many more as the largest document has, since its own are left out
+            nearest = index.search_chunks(block, top_k=top_k + int(document_sizes[own].max()))
+            is_other = chunk_documents[nearest] != chunk_documents[own][:, np.newaxis]
+            for row, mask in zip(nearest, is_other, strict=True):
                 yield row[mask][:top_k]
-            done += len(block)
+            num_done += len(block)
 
 
 def find_in_neighbours(
@@ -48,79 +50,57 @@ def find_in_neighbours(
     *,
     min_words: int,
     max_words: int,
-) -> Matches:
+) -> NDArray[np.uint8]:
     """Find the longest phrase at each word that the nearest runs hold (CoG, appendix B).
 
-    Of several sources the one in the nearest run is taken.
-
     :param words: The words; a run is a chunk.
-    :param neighbours: Per run, other runs, best first, none of its document.
+    :param neighbours: Per run, other runs, none of its document.
     :param min_words: Number of words of a phrase, at least.
     :param max_words: Number of words of a phrase, at most.
-    :returns: The matches.
+    :returns: Numbers of words, 0 for no phrase. *Shape:* ``(num_words,)``
     """
-    matches = Matches.empty(words.num_words)
+    lengths = np.zeros(words.num_words, dtype=np.uint8)
     finder = _Finder(words, min_words=min_words, max_words=max_words)
     for run, near in enumerate(neighbours):
-        finder.match_run(run, near, matches)
-    return matches
+        finder.match_run(run, near, lengths)
+    return lengths
 
 
 class _Finder:
-    # Every run of 2, 3, … words that two documents hold has a number. The numbers in a chunk are
-    # marked in a table; one look-up per word of the neighbours then finds what they share.
+    # Every run of 2, 3, … words that two documents hold has a number, its gram. What a chunk and
+    # its neighbours share is found by marking the grams of one in a table and looking up those of
+    # the other; only words that begin a shared run of n words are looked at for n + 1.
 
     def __init__(self, words: CorpusWords, *, min_words: int, max_words: int) -> None:
         self._min_words = min_words
         self._can_end = (words.flags & CAN_END) != 0
         grams, self._tables = [], []
-        for level in iter_phrase_levels(
-            words, documents=words.word_documents(), max_words=max_words
-        ):
+        for level in iter_phrase_levels(words, max_words=max_words):
             numbers = np.full(words.num_words, -1, dtype=np.int32)
             numbers[level.firsts] = level.grams
             grams.append(numbers)
-            # slot -1, where no run begins, stays 0
-            self._tables.append(np.zeros(level.num_grams + 1, dtype=np.int16))
-        held = np.flatnonzero(grams[0] >= 0) if grams else np.zeros(0, dtype=np.int64)
-        self._held = held.astype(np.int32)
-        self._grams = [numbers[held] for numbers in grams]
-        self._offsets = np.searchsorted(held, words.run_offsets)
+            # one slot more, the last, for -1: where no run begins nothing is marked
+            self._tables.append(np.zeros(level.num_grams + 1, dtype=bool))
+        begins = np.flatnonzero(grams[0] >= 0) if grams else np.zeros(0, dtype=np.int64)
+        self._begins = begins.astype(np.int32)  # words at which any run begins
+        self._grams = [numbers[begins] for numbers in grams]
+        self._offsets = np.searchsorted(begins, words.run_offsets)  # of runs, in `begins`
         self._sizes = np.diff(self._offsets)
 
-    def match_run(self, run: int, near: NDArray[np.int64], matches: Matches) -> None:
+    def match_run(self, run: int, near: NDArray[np.int64], lengths: NDArray[np.uint8]) -> None:
         own = np.arange(self._offsets[run], self._offsets[run + 1])
-        if not len(own):
-            return
-        hits = expand_ranges(self._offsets[near], self._sizes[near])  # numbers in `held`
-        marks = np.arange(1, len(own) + 1, dtype=np.int16)
-        for step, (grams, table) in enumerate(zip(self._grams, self._tables, strict=True)):
-            table[grams[own]] = marks[: len(own)]
-            table[-1] = 0
-            found = table[grams[hits]]
-            keep = np.flatnonzero(found)
-            hits, found = hits[keep], found[keep]
-            if len(hits) and step + 2 >= self._min_words:
-                self._take(own, hits, found, table[grams[own]], step + 2, matches)
-            table[grams[own]] = 0
-            if not len(hits):
+        others = expand_ranges(self._offsets[near], self._sizes[near])
+        levels = zip(self._grams, self._tables, strict=True)
+        for num_words, (grams, is_marked) in enumerate(levels, start=2):
+            if not len(own) or not len(others):
                 return
-            own = own[grams[own] >= 0]
-
-    def _take(
-        self,
-        own: NDArray[np.int64],
-        hits: NDArray[np.int64],
-        found: NDArray[np.int16],
-        marks: NDArray[np.int16],
-        num_words: int,
-        matches: Matches,
-    ) -> None:
-        source = np.full(len(own) + 2, -1, dtype=np.int64)
-        source[found[::-1]] = hits[::-1]  # the best comes last and stays
-        source[0] = -1
-        is_found = source[marks] >= 0
-        firsts = self._held[own[is_found]]
-        is_phrase = self._can_end[firsts + (num_words - 1)]
-        matches.lengths[firsts[is_phrase]] = num_words
-        matches.sources[firsts[is_phrase]] = self._held[source[marks[is_found]][is_phrase]]
+            is_marked[grams[own]] = True
+            is_marked[-1] = False
+            others = others[is_marked[grams[others]]]
+            is_marked[grams[own]] = False
+            is_marked[grams[others]] = True
+            own = own[is_marked[grams[own]]]
+            is_marked[grams[others]] = False
+            if num_words >= self._min_words:
+                firsts = self._begins[own]
+                lengths[firsts[self._can_end[firsts + (num_words - 1)]]] = num_words
