@@ -20,8 +20,8 @@ from cog.progress import SilentProgress
 from cog.records import Document
 from cog.training.batches import NumberedBatch, iter_batches
 from cog.training.building import TrainingText
-from cog.training.opening import OpenedModel, find_bases, open_model
-from cog.training.peak import get_peak
+from cog.training.initial_model import OpenedModel, find_bases, open_model
+from cog.training.peak_flops import get_peak_flops
 from cog.training.preparing import prepare_data
 from cog.training.recipe import Recipe, load_recipe
 from cog.training.tensors import to_tensors
@@ -110,7 +110,7 @@ def measure_steps(
     watch = Stopwatch(device)
     batches = iter_batches(data.train, range(num_steps + 1), num_workers=0)
     num_tokens, operations = take_steps(opened, recipe, batches, watch)
-    peak, _ = get_peak(device)
+    peak, _ = get_peak_flops(device)
     seconds = {part: value / num_steps for part, value in watch.seconds.items()}
     whole = sum(seconds[part] for part in PARTS)
     return {

@@ -65,42 +65,29 @@ class Batch:
 
     @property
     def num_chunks(self) -> int:
-        """Number of chunks.
-
-        :returns: The count.
-        """
+        """Number of chunks."""
         return len(self.token_ids)
 
     @property
     def num_tokens(self) -> int:
-        """Number of tokens to predict: all of the chunks, begin tokens and text before them aside.
-
-        :returns: The count.
-        """
+        """Number of tokens to predict: all of the chunks, not what stands before them."""
         return int(self.token_mask.sum() - self.target_starts.sum())
 
     @property
     def num_words(self) -> int:
-        """Number of words of all chunks.
-
-        :returns: The count.
-        """
+        """Number of words of all chunks."""
         return len(self.word_chunks)
 
     @property
     def num_queries(self) -> int:
-        """Number of positions that choose a segment.
-
-        :returns: The count.
-        """
+        """Number of positions that choose a segment."""
         return len(self.query_chunks)
 
 
 def check_batch(batch: Batch) -> None:
     """Refuse a batch whose arrays do not fit together.
 
-    :param batch: The batch.
-    :raises ValueError: If a type, a shape or a range is wrong; the field is named.
+    The ``ValueError`` names the field.
     """
     wanted = {"span_mask": np.bool_, "weights": np.float32} | {
         name: np.bool_ for name in ("token_mask", "piece_mask", "is_phrase")

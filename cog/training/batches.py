@@ -21,11 +21,7 @@ AHEAD_PER_WORKER = 3
 
 @dataclass(frozen=True, slots=True)
 class PhraseLengths:
-    """How long phrases are.
-
-    :param min_phrase_words: Number of words, at least.
-    :param max_phrase_words: Number of words, at most.
-    """
+    """How long phrases are."""
 
     min_phrase_words: int
     max_phrase_words: int
@@ -36,12 +32,10 @@ class BatchRules:
     """What decides how chunks become a batch.
 
     :param begin_token_id: Token put before every chunk; None for none.
-    :param lengths: How long phrases are.
     :param min_prefix_tokens: Number of a chunk's tokens before a query, at least.
     :param context_tokens: Number of tokens before a chunk that are read with it, at most.
     :param inner_share: Share of the positions inside words that are queries too.
     :param inner_of_copies: Whether those may lie in the words of a phrase.
-    :param common_weight: Weight of a phrase that holds only frequent words.
     """
 
     begin_token_id: int | None
@@ -57,11 +51,8 @@ class BatchRules:
 class BatchSource:
     """Everything a worker needs to make batches.
 
-    :param folder: Folder of the examples.
     :param chunks: Numbers of the chunks that may be drawn. *Shape:* ``(num_candidates,)``
     :param vectors_path: The retriever's vectors of all chunks; None for random batches.
-    :param sampler: How they are drawn.
-    :param rules: How they are labelled.
     """
 
     folder: Path
@@ -73,12 +64,7 @@ class BatchSource:
 
 @dataclass(frozen=True, slots=True)
 class NumberedBatch:
-    """A batch that knows where it came from.
-
-    :param number: Its number.
-    :param batch: The arrays.
-    :param documents: Numbers of the documents whose chunks it holds, ascending.
-    """
+    """A batch that knows where it came from."""
 
     number: int
     batch: Batch
@@ -86,18 +72,12 @@ class NumberedBatch:
 
     @property
     def num_tokens(self) -> int:
-        """Number of tokens that are learnt from.
-
-        :returns: The count.
-        """
+        """Number of tokens that are learnt from."""
         return self.batch.num_tokens
 
 
 class BatchMaker:
-    """Draws, assembles and labels batches.
-
-    :param source: What from, and how.
-    """
+    """Draws, assembles and labels batches."""
 
     def __init__(self, source: BatchSource) -> None:
         self._source = source
@@ -121,11 +101,7 @@ class BatchMaker:
         )
 
     def make(self, number: int) -> NumberedBatch:
-        """Make one batch; the same number gives the same batch, anywhere.
-
-        :param number: Its number.
-        :returns: The batch.
-        """
+        """Make one batch; the same number gives the same batch, anywhere."""
         chunks = self._sampler.draw(number).tolist()
         examples = [self._store.get(chunk) for chunk in chunks]
         max_tokens = self._source.rules.context_tokens
@@ -202,10 +178,8 @@ def iter_batches(
 ) -> Generator[NumberedBatch, None, None]:
     """Make batches ahead of their use.
 
-    :param source: What from, and how.
-    :param numbers: Their numbers, in the order wanted; may be endless.
-    :param num_workers: Number of processes; 0 for this one.
-    :returns: Batches in the order of the numbers, whatever the number of workers.
+    With 0 workers this process makes them. They come in the order of their numbers, which may be
+    endless, whatever the number of workers.
     """
     return iter_in_workers(
         _make_maker,

@@ -41,9 +41,6 @@ KEY_DIGITS = 24
 class ExampleSettings:
     """What decides how text becomes examples.
 
-    :param prefix_base: Folder with the prefix encoder's tokenizer.
-    :param phrase_base: Folder with the phrase encoder's tokenizer.
-    :param max_chunk_tokens: Number of prefix-encoder tokens of a chunk, at most.
     :param min_chunk_tokens: Number of tokens of a chunk, at least, where its document has as many.
     :param max_pieces: Number of WordPieces read of a chunk, special ones aside.
     """
@@ -55,10 +52,7 @@ class ExampleSettings:
     max_pieces: int
 
     def digest(self) -> str:
-        """Digest the settings by content, not by place.
-
-        :returns: Hexadecimal digits.
-        """
+        """Digest the settings by content, not by place."""
         digest = hashlib.blake2b(VERSION.encode(), digest_size=16)
         for base in (self.prefix_base, self.phrase_base):
             digest.update((base / "tokenizer.json").read_bytes())
@@ -89,18 +83,12 @@ def build_examples(
 ) -> ExampleStore:
     """Make the examples of a text, or take those that were made before.
 
-    :param text: The documents.
-    :param settings: How they become examples.
-    :param folder: Where examples are kept, each text's in a folder of its own.
-    :param num_workers: Number of processes that tokenise; 0 for this one.
-    :param progress: Told of what is done.
-    :returns: The examples.
-    :raises TrainingError: If there is no text.
+    Those of a text lie in a folder of their own. With 0 workers this process tokenises.
     """
     key = hashlib.blake2b(f"{text.identity} {settings.digest()}".encode()).hexdigest()[:KEY_DIGITS]
-    place = folder / key
-    if (place / ABOUT_FILE).is_file():
-        return ExampleStore(place)
+    store_folder = folder / key
+    if (store_folder / ABOUT_FILE).is_file():
+        return ExampleStore(store_folder)
     folder.mkdir(parents=True, exist_ok=True)
     unfinished = Path(tempfile.mkdtemp(prefix=f".{key}~", dir=folder))
     writer = ExampleWriter(unfinished)
@@ -115,14 +103,14 @@ def build_examples(
         writer.finish({"key": key})
         share(unfinished)
         try:
-            unfinished.replace(place)
+            unfinished.replace(store_folder)
         except OSError:  # another process was first, with the same content
-            if not (place / ABOUT_FILE).is_file():
+            if not (store_folder / ABOUT_FILE).is_file():
                 raise
     finally:
         writer.close()
         shutil.rmtree(unfinished, ignore_errors=True)
-    return ExampleStore(place)
+    return ExampleStore(store_folder)
 
 
 def _iter_examples(
@@ -151,10 +139,7 @@ def _make_maker(
 
 
 class ExampleMaker:
-    """Turns the text of a document into examples.
-
-    :param settings: How.
-    """
+    """Turns the text of a document into examples."""
 
     def __init__(self, settings: ExampleSettings) -> None:
         self._settings = settings
@@ -164,8 +149,7 @@ class ExampleMaker:
     def make(self, text: str) -> list[Example]:
         """Cut a text into chunks and tokenise them.
 
-        :param text: A document's text.
-        :returns: Its chunks of two words or more; others have nothing to learn from.
+        Chunks of one word are left out: they have nothing to learn from.
         """
         blocks = chunk_document(
             text, document_ordinal=0, splitter=self._splitter, limits=self._settings

@@ -26,12 +26,7 @@ NUM_KEPT = 2
 
 @dataclass(frozen=True, slots=True)
 class RunPosition:
-    """How far a run is.
-
-    :param step: Number of optimiser steps taken.
-    :param seconds: Number of seconds used.
-    :param num_tokens: Number of tokens learnt from.
-    """
+    """How far a run is."""
 
     step: int
     seconds: float
@@ -42,8 +37,6 @@ class RunPosition:
 class RunIdentity:
     """What a checkpoint belongs to.
 
-    :param architecture: What the model is made of, by field.
-    :param examples: Key of the training examples.
     :param batches: What decides the order and content of batches, by field.
     """
 
@@ -63,17 +56,12 @@ def save_checkpoint(
 ) -> Path:
     """Save everything that a run needs to go on exactly.
 
-    :param folder: Folder of a run's checkpoints; all but the newest two are removed.
-    :param model: The model; what it does not train is not saved.
-    :param optimizer: Its optimiser.
-    :param position: How far the run is.
-    :param identity: What the run is.
-    :param random_states: As :func:`get_random_states` gives them, of each process in order.
-    :returns: The checkpoint.
+    All but the newest two are removed. What the model does not train is not saved. Random states
+    are as :func:`get_random_states` gives them, of each process in order.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    place = folder / f"step-{position.step:08d}"
-    unfinished = folder / f".{place.name}~{os.getpid()}"
+    checkpoint = folder / f"step-{position.step:08d}"
+    unfinished = folder / f".{checkpoint.name}~{os.getpid()}"
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir()
     try:
@@ -85,20 +73,19 @@ def save_checkpoint(
         share(unfinished)
         for path in unfinished.iterdir():
             _flush(path)
-        shutil.rmtree(place, ignore_errors=True)
-        unfinished.replace(place)
+        shutil.rmtree(checkpoint, ignore_errors=True)
+        unfinished.replace(checkpoint)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
     for old in find_checkpoints(folder)[:-NUM_KEPT]:
         shutil.rmtree(old, ignore_errors=True)
-    return place
+    return checkpoint
 
 
 def find_checkpoints(folder: Path) -> list[Path]:
     """Find the checkpoints of a run.
 
-    :param folder: Folder of its checkpoints; may be absent.
-    :returns: Checkpoints, the newest last.
+    The newest is the last; the folder may be absent.
     """
     return sorted(path for path in folder.glob("step-*") if (path / ABOUT_FILE).is_file())
 
@@ -113,25 +100,18 @@ def load_checkpoint(
 ) -> RunPosition:
     """Put a run back to where it was.
 
-    :param checkpoint: The checkpoint.
-    :param model: The model, changed in place.
-    :param optimizer: Its optimiser, changed in place; None for the weights alone, in which case
-        random states stay as they are too.
-    :param identity: What the run is.
-    :param process: Number of this process, whose random states are put back.
-    :returns: How far it was.
-    :raises CheckpointError: If the checkpoint is of another architecture, other text or other
-        batches.
-    :raises DamagedCheckpointError: If it cannot be read.
+    Without an optimiser the weights alone are put back, and random states stay as they are, too;
+    ``process`` says whose they are. One that cannot be read is a ``DamagedCheckpointError``; one of
+    another architecture, other text or other batches a ``CheckpointError``.
     """
-    found, position = _load_about(checkpoint)
-    _check_identity(checkpoint, wanted=identity, found=found)
+    saved, position = _load_about(checkpoint)
+    _check_identity(checkpoint, wanted=identity, saved=saved)
     try:
         weights = load_file(checkpoint / WEIGHTS_FILE)
         state = torch.load(checkpoint / STATE_FILE, map_location="cpu", weights_only=True)
     except Exception as error:  # torch and safetensors raise many kinds
         raise _damaged(checkpoint, error) from error
-    trained = {name: each for name, each in model.named_parameters() if each.requires_grad}
+    trained = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
     if set(trained) != set(weights):
         odd = sorted(set(trained) ^ set(weights))
         raise CheckpointError(
@@ -172,31 +152,31 @@ def _trained(model: nn.Module) -> dict[str, Tensor]:
     }
 
 
-def _check_identity(checkpoint: Path, *, wanted: RunIdentity, found: RunIdentity) -> None:
-    if found.architecture != wanted.architecture:
+def _check_identity(checkpoint: Path, *, wanted: RunIdentity, saved: RunIdentity) -> None:
+    if saved.architecture != wanted.architecture:
         names = sorted(
             name
-            for name in {*found.architecture, *wanted.architecture}
-            if found.architecture.get(name) != wanted.architecture.get(name)
+            for name in {*saved.architecture, *wanted.architecture}
+            if saved.architecture.get(name) != wanted.architecture.get(name)
         )
         raise CheckpointError(
             f"the checkpoint must be of a model with {_list(wanted.architecture, names)}",
-            found=f"{checkpoint.name} with {_list(found.architecture, names)}",
+            found=f"{checkpoint.name} with {_list(saved.architecture, names)}",
             run="resume with the profile it was made with, or train into another --out",
             about=str(checkpoint),
         )
-    if found.examples != wanted.examples:
+    if saved.examples != wanted.examples:
         raise CheckpointError(
             f"the checkpoint must be of a run on this text (examples {wanted.examples})",
-            found=f"{checkpoint.name} of a run on examples {found.examples}",
+            found=f"{checkpoint.name} of a run on examples {saved.examples}",
             run="give the --data it was made with, or go on from its model: --from MODEL",
             about=str(checkpoint),
         )
-    names = [k for k in wanted.batches if found.batches.get(k) != wanted.batches[k]]
+    names = [k for k in wanted.batches if saved.batches.get(k) != wanted.batches[k]]
     if names:
         raise CheckpointError(
             f"the checkpoint must be of a run with {_list(wanted.batches, names)}",
-            found=f"{checkpoint.name} with {_list(found.batches, names)}",
+            found=f"{checkpoint.name} with {_list(saved.batches, names)}",
             run="resume with the settings it was made with, or train into another --out",
             about=str(checkpoint),
         )

@@ -40,7 +40,6 @@ BOUNDS = ("token_bounds", "word_bounds", "piece_bounds", "text_bounds")
 class Example:
     """One chunk, ready to be put into a batch.
 
-    :param words: Its tokens and words.
     :param piece_ids: WordPieces with the special ones. *Shape:* ``(num_pieces,)``
     :param start_pieces: Column of each word's first piece. *Shape:* ``(num_words,)``
     :param end_pieces: Column of each word's last piece. *Shape:* ``(num_words,)``
@@ -56,9 +55,7 @@ class Example:
 class DocumentName:
     """What a training document is called in messages.
 
-    :param document_id: Its id.
     :param title: Its title; may be empty.
-    :param source: File and line it came from.
     """
 
     document_id: str
@@ -70,10 +67,7 @@ class DocumentName:
 
 
 class ExampleWriter:
-    """Writes examples to a folder, streamed.
-
-    :param folder: An empty folder.
-    """
+    """Writes examples to a folder, streamed."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -89,8 +83,7 @@ class ExampleWriter:
     def add_document(self, name: DocumentName, examples: list[Example]) -> None:
         """Append a document.
 
-        :param name: What it is called.
-        :param examples: Its chunks; their document number is set here.
+        The document number of its chunks is set here.
         """
         line = [name.document_id, name.title, name.source]
         self._names.write(json.dumps(line, ensure_ascii=False) + "\n")
@@ -99,10 +92,7 @@ class ExampleWriter:
         self.num_documents += 1
 
     def finish(self, about: dict[str, Any]) -> None:
-        """Write what is left; without it the folder cannot be opened.
-
-        :param about: Facts kept with the examples.
-        """
+        """Write what is left; without it the folder cannot be opened."""
         for file in self._files.values():
             file.close()
         self._names.close()
@@ -153,11 +143,7 @@ class ExampleWriter:
 
 
 class ExampleStore:
-    """Reads examples; nothing is loaded before it is asked for.
-
-    :param folder: A folder that an :class:`ExampleWriter` finished.
-    :raises TrainingError: If it is not one, or of another version of this form.
-    """
+    """Reads examples; nothing is loaded before it is asked for."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -181,25 +167,21 @@ class ExampleStore:
     def documents(self) -> NDArray[np.int32]:
         """Number of the document of each chunk.
 
-        :returns: Ascending. *Shape:* ``(num_chunks,)``
+        *Shape:* ``(num_chunks,)``
         """
-        found: NDArray[np.int32] = self._arrays["documents"]
-        return found
+        rows: NDArray[np.int32] = self._arrays["documents"]
+        return rows
 
     @property
     def common_words(self) -> NDArray[np.uint64]:
         """Hashes of the most frequent words, which carry little meaning.
 
-        :returns: Ascending. *Shape:* ``(num_words,)``
+        Ascending. *Shape:* ``(num_words,)``
         """
         return np.array(self.about["common_words"], dtype=np.uint64)
 
     def get(self, chunk: int) -> Example:
-        """Read one example.
-
-        :param chunk: Its number.
-        :returns: The example.
-        """
+        """Read one example."""
         first, last = (int(bound) for bound in self._bounds["word_bounds"][chunk : chunk + 2])
         bounded = slice(first + chunk, last + chunk + 1)  # one entry more per chunk before
         arrays = self._arrays
@@ -219,40 +201,31 @@ class ExampleStore:
         )
 
     def get_text(self, chunk: int) -> bytes:
-        """Read the text of one chunk.
-
-        :param chunk: Its number.
-        :returns: UTF-8.
-        """
+        """Read the text of one chunk."""
         return self._slice("texts", "text_bounds", chunk).tobytes()
 
     def get_context(self, chunk: int, *, max_tokens: int) -> NDArray[np.int32]:
         """Read the tokens of the document that stand before a chunk.
 
-        :param chunk: Its number.
-        :param max_tokens: Number of tokens, at most.
-        :returns: The last of them; none for the first chunk of a document. *Shape:* ``(num,)``
+        None stand before the first chunk of a document. *Shape:* ``(num_tokens,)``
         """
         documents, bounds = self.documents, self._bounds["token_bounds"]
         first = int(np.searchsorted(documents, documents[chunk]))
         end = int(bounds[chunk])
-        found: NDArray[np.int32] = self._arrays["token_ids"][
+        rows: NDArray[np.int32] = self._arrays["token_ids"][
             max(int(bounds[first]), end - max_tokens) : end
         ]
-        return found
+        return rows
 
     def load_names(self) -> list[DocumentName]:
-        """Read what the documents are called.
-
-        :returns: Names in the order of their numbers.
-        """
+        """Read what the documents are called."""
         with (self.folder / DOCUMENTS_FILE).open(encoding="utf-8", newline="\n") as lines:
             return [DocumentName(*json.loads(line)) for line in lines]
 
     def _slice(self, name: str, bounds: str, chunk: int) -> NDArray[Any]:
         start, end = (int(bound) for bound in self._bounds[bounds][chunk : chunk + 2])
-        found: NDArray[Any] = self._arrays[name][start:end]
-        return found
+        rows: NDArray[Any] = self._arrays[name][start:end]
+        return rows
 
 
 def _map(path: Path, kind: type[np.generic]) -> NDArray[Any]:

@@ -20,16 +20,16 @@ from cog.progress import Progress, SilentProgress
 from cog.training.batches import iter_batches
 from cog.training.building import TrainingText
 from cog.training.checkpoint import RunIdentity
-from cog.training.lesson import CopyLesson
+from cog.training.initial_model import Bases, OpenedModel, find_bases, open_model
 from cog.training.loop import LoopFiles, LoopReports, Outcome, TrainingLoop
-from cog.training.opening import Bases, OpenedModel, find_bases, open_model
-from cog.training.peak import get_peak
+from cog.training.objective import CopyObjective
+from cog.training.peak_flops import get_peak_flops
 from cog.training.preparing import TrainingData, check_phrases, prepare_data
 from cog.training.recipe import Recipe
 from cog.training.reporting import LogMetrics, MetricsFile, load_metrics
 from cog.training.run_folder import RUN_FOLDER, find_start, hold_run_folder, make_accelerator
 from cog.training.schedule import Budget
-from cog.training.stopping import watch_signals
+from cog.training.signals import watch_signals
 from cog.training.validation import make_validation
 
 COPY, TOKENS = "copy", "tokens"
@@ -39,16 +39,11 @@ COPY, TOKENS = "copy", "tokens"
 class TrainJob:
     """What to train, on what, for how long, into which folder.
 
-    :param recipe: The profile.
-    :param text: The documents.
     :param source: Folder of a model to go on from; None for the base models.
     :param objective: ``copy``, or ``tokens`` for the token loss alone.
-    :param budget: When to end.
-    :param out: Folder of the model.
     :param is_resumed: Whether to go on from the last checkpoint in ``out``.
     :param device: ``cpu``, ``cuda`` or ``auto``.
     :param num_workers: Number of processes that make batches; 0 for none.
-    :param seed: Seed of everything random.
     :param about: Facts for the model's card, such as where the text is from.
     """
 
@@ -69,20 +64,6 @@ class TrainJob:
 class TrainReport:
     """What a run did.
 
-    :param folder: Folder of the model.
-    :param fingerprint: The model's.
-    :param profile: Name of the profile.
-    :param objective: What it learnt by.
-    :param reason: Why it ended.
-    :param steps: Number of optimiser steps, those before a break included.
-    :param seconds: Seconds of training, those before a break included.
-    :param num_tokens: Number of tokens learnt from.
-    :param num_documents: Number of documents trained on.
-    :param steps_per_second: Speed at the end.
-    :param tokens_per_second: Speed at the end.
-    :param peak_share: Share of the device's peak at the end.
-    :param metrics: Metrics of the last step.
-    :param validation: Metrics of the last validation.
     :param validation_before: The same before the first step of a run that goes on from a model;
         else empty.
     """
@@ -104,10 +85,7 @@ class TrainReport:
     validation_before: Mapping[str, float]
 
     def to_json(self) -> dict[str, Any]:
-        """Turn into plain values.
-
-        :returns: A mapping for JSON.
-        """
+        """Turn into plain values."""
         names = ("metrics", "validation", "validation_before")
         return asdict(self) | {name: dict(getattr(self, name)) for name in names}
 
@@ -115,13 +93,8 @@ class TrainReport:
 def train(job: TrainJob, *, progress: Progress, log: LogMetrics | None) -> TrainReport:
     """Train a model.
 
-    :param job: What to do.
-    :param progress: Told of steps, or of seconds where the budget is of seconds.
-    :param log: Given metrics every few steps; None for nobody.
-    :returns: What was done; the model lies in the job's folder.
-    :raises TrainingError: If there is too little text, the folder is in use, or the loss is not
-        finite (the last good model is written even so).
-    :raises CheckpointError: If the folder holds something else.
+    Progress is told of steps, or of seconds where the budget is of seconds. Where the loss is not
+    finite, a ``TrainingError``, the last good model is written even so.
     """
     accelerator = make_accelerator(job.device)
     if not accelerator.is_main_process:
@@ -152,7 +125,7 @@ def train(job: TrainJob, *, progress: Progress, log: LogMetrics | None) -> Train
         opened = open_model(bases, job.recipe, objective=job.objective, device=accelerator.device)
         loop = TrainingLoop(
             opened.model,
-            lesson=CopyLesson(opened.model, job.recipe),
+            objective=CopyObjective(opened.model, job.recipe),
             settings=job.recipe.loop,
             budget=job.budget,
             accelerator=accelerator,
@@ -199,13 +172,13 @@ def _run(
             losses=job.recipe.model.losses,
             device=accelerator.device,
         )
-    peak, where = get_peak(accelerator.device)
-    progress.say(f"peak of the device: {peak / 1e12:,.2f} TFLOP/s ({where})")
+    peak_flops, where = get_peak_flops(accelerator.device)
+    progress.say(f"peak of the device: {peak_flops / 1e12:,.2f} TFLOP/s ({where})")
     reports = LoopReports(
         progress=progress,
         log=log if accelerator.is_main_process else None,
         name_documents=data.name_documents,
-        peak=peak,
+        peak_flops=peak_flops,
         count_operations=opened.count_operations,
     )
     if job.source is not None and loop.position.step == 0 and validate is not None:
@@ -252,12 +225,12 @@ def _log_start(
     log: LogMetrics | None,
 ) -> None:
     # what the model that training goes on from makes of the held-out documents
-    found = {f"validation/{name}": value for name, value in measured.items()}
+    metrics = {f"validation/{name}": value for name, value in measured.items()}
     file = MetricsFile(_metrics_path(job), step=0)
-    file.write(0, found)
+    file.write(0, metrics)
     file.close()
     if log is not None:
-        log(0, found)
+        log(0, metrics)
     said = " ".join(f"{name} {value:.3f}" for name, value in measured.items())
     progress.say(f"validation at step 0: {said}")
 

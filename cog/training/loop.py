@@ -26,10 +26,10 @@ from cog.training.checkpoint import (
     load_checkpoint,
     save_checkpoint,
 )
-from cog.training.lesson import TOTAL, Lesson, LoopBatch, LoopSettings
+from cog.training.objective import TOTAL, LoopBatch, LoopSettings, Objective
 from cog.training.reporting import LogMetrics, Meter, MetricsFile, load_metrics
 from cog.training.schedule import Budget, rate_factor
-from cog.training.stopping import StopRequest
+from cog.training.signals import StopRequest
 
 BETAS = (0.9, 0.95)
 LOGGED_STEPS = 10  # between two points in MLflow
@@ -39,11 +39,7 @@ Validate = Callable[[nn.Module], Mapping[str, float]]
 
 @dataclass(frozen=True, slots=True)
 class LoopFiles:
-    """Where a run writes while it runs.
-
-    :param checkpoints: Folder of its checkpoints.
-    :param metrics: Its metrics, one JSON object a step.
-    """
+    """Where a run writes while it runs."""
 
     checkpoints: Path
     metrics: Path
@@ -55,15 +51,13 @@ class LoopReports:
 
     :param progress: Told of steps, or of seconds, and of how it goes.
     :param log: Given metrics every few steps; None for nobody.
-    :param name_documents: Names the documents of a batch.
-    :param peak: Floating point operations per second that one device can do.
-    :param count_operations: Floating point operations of a step on one batch.
+    :param peak_flops: Floating point operations per second that one device can do.
     """
 
     progress: Progress
     log: LogMetrics | None
     name_documents: Callable[[Any], str]
-    peak: float
+    peak_flops: float
     count_operations: Callable[[Any], float]
 
 
@@ -71,13 +65,9 @@ class LoopReports:
 class Outcome:
     """How a run ended.
 
-    :param position: How far it came.
     :param reason: Why it ended: ``budget`` or the name of a signal.
     :param metrics: Metrics of the last step, of the time before if none was taken.
     :param validation: Metrics of the last validation; empty if there was none.
-    :param steps_per_second: Speed at the end.
-    :param tokens_per_second: Speed at the end.
-    :param peak_share: Share of the device's peak at the end.
     """
 
     position: RunPosition
@@ -90,36 +80,27 @@ class Outcome:
 
 
 class TrainingLoop:
-    """A run: model and optimiser, and how far they are.
-
-    :param model: The model to train, on its device.
-    :param lesson: What it learns.
-    :param settings: How it is trained.
-    :param budget: When the run ends.
-    :param accelerator: The device or devices.
-    :param identity: What the run is, for its checkpoints.
-    :param files: Where it writes.
-    """
+    """A run: model and optimiser, and how far they are."""
 
     def __init__(
         self,
         model: nn.Module,
         *,
-        lesson: Lesson,
+        objective: Objective,
         settings: LoopSettings,
         budget: Budget,
         accelerator: Accelerator,
         identity: RunIdentity,
         files: LoopFiles,
     ) -> None:
-        self._lesson, self._settings = lesson, settings
+        self._objective, self._settings = objective, settings
         self._budget, self.accelerator = budget, accelerator
         # a step's batches are dealt to the processes by number, so their number is part of the run
         batches = {**identity.batches, "num_processes": accelerator.num_processes}
         self._identity, self._files = replace(identity, batches=batches), files
         self.model = model
         optimizer = torch.optim.AdamW(
-            _split_decay(lesson.group_parameters(), weight_decay=settings.weight_decay),
+            _split_decay(objective.group_parameters(), weight_decay=settings.weight_decay),
             betas=BETAS,
             fused=accelerator.device.type == "cuda",
         )
@@ -129,11 +110,7 @@ class TrainingLoop:
         self.position = RunPosition(step=0, seconds=0.0, num_tokens=0)
 
     def resume(self, progress: Progress) -> None:
-        """Go back to the newest checkpoint that is whole.
-
-        :param progress: Told of those that are damaged.
-        :raises DamagedCheckpointError: If none is whole; about the newest.
-        """
+        """Go back to the newest checkpoint that is whole; those that are damaged are told."""
         damaged: list[DamagedCheckpointError] = []
         for checkpoint in reversed(find_checkpoints(self._files.checkpoints)):
             try:
@@ -147,8 +124,8 @@ class TrainingLoop:
             except DamagedCheckpointError as error:
                 damaged.append(error)
                 continue
-            for each in damaged:
-                progress.say(f"{Path(each.about).name} is damaged: going on from the one before")
+            for damage in damaged:
+                progress.say(f"{Path(damage.about).name} is damaged: going on from the one before")
             progress.say(f"resumed at step {self.position.step}")
             is_by_steps = self._budget.max_steps is not None
             progress.advance(self.position.step if is_by_steps else int(self.position.seconds))
@@ -170,10 +147,7 @@ class TrainingLoop:
         self.accelerator.wait_for_everyone()
 
     def number_batches(self) -> Iterator[int]:
-        """Numbers of the batches that this process will ask for, from where the run is.
-
-        :yields: Numbers, without end.
-        """
+        """Numbers of the batches that this process will ask for, from where the run is."""
         number = self.position.step * self._settings.accumulation_steps
         while True:
             yield number * self.accelerator.num_processes + self.accelerator.process_index
@@ -200,7 +174,7 @@ class TrainingLoop:
         meter = Meter(
             self._budget,
             reports.progress,
-            peak=reports.peak * self.accelerator.num_processes,
+            peak_flops=reports.peak_flops * self.accelerator.num_processes,
             first_step=start.step,
             used_seconds=start.seconds,
         )
@@ -240,9 +214,9 @@ class TrainingLoop:
         # what was measured where the run goes on, so that one with nothing left to do still has it
         if self.position.step == 0 or not self.accelerator.is_main_process:
             return {}, {}
-        found = load_metrics(self._files.metrics, step=self.position.step)
-        validation = {k: value for k, value in found.items() if k.startswith("validation/")}
-        return {k: value for k, value in found.items() if k not in validation}, validation
+        metrics = load_metrics(self._files.metrics, step=self.position.step)
+        validation = {k: value for k, value in metrics.items() if k.startswith("validation/")}
+        return {k: value for k, value in metrics.items() if k not in validation}, validation
 
     def _log(
         self,
@@ -299,7 +273,7 @@ class TrainingLoop:
         meter.count(step=self.position.step, num_tokens=int(num_tokens), operations=operations)
         metrics = {
             **losses,
-            **self._lesson.describe(made),
+            **self._objective.describe(made),
             "gradient_norm": gradient_norm,
             "rate_factor": factor,
             "tokens_per_second": meter.tokens_per_second,
@@ -315,12 +289,12 @@ class TrainingLoop:
         num_batches = self._settings.accumulation_steps
         made: list[LoopBatch] = []
         sums: dict[str, Tensor] = {}
-        for place in range(num_batches):
+        for number in range(num_batches):
             batch = next(batches)
             made.append(batch)
-            is_last = place == num_batches - 1  # gradients travel between devices with it only
+            is_last = number == num_batches - 1  # gradients travel between devices with it only
             with nullcontext() if is_last else self.accelerator.no_sync(self._wrapped):
-                losses = self._lesson.compute_losses(self._wrapped, batch)
+                losses = self._objective.compute_losses(self._wrapped, batch)
                 self.accelerator.backward(losses[TOTAL] / num_batches)
             for name, loss in losses.items():
                 part = loss.detach().float() / num_batches
@@ -345,13 +319,13 @@ class TrainingLoop:
     ) -> Mapping[str, float]:
         if validate is None:
             return {}
-        found = {f"validation/{name}": value for name, value in validate(self.model).items()}
+        validation = {f"validation/{name}": value for name, value in validate(self.model).items()}
         self.model.train()
         if file is not None:
-            file.write(self.position.step, found)
-        said = " ".join(f"{k.removeprefix('validation/')} {v:.3f}" for k, v in found.items())
+            file.write(self.position.step, validation)
+        said = " ".join(f"{k.removeprefix('validation/')} {v:.3f}" for k, v in validation.items())
         reports.progress.say(f"validation at step {self.position.step}: {said}")
-        return found
+        return validation
 
     def _not_finite(
         self, made: Sequence[LoopBatch], loss: float, norm: float, reports: LoopReports

@@ -15,11 +15,6 @@ class LoraLinear(nn.Module):
     """A frozen linear layer with a trainable update: ``y = W x + scale * B A x``.
 
     Source: Hu et al. 2022, eq. 3. ``B`` begins at zero, so training begins at the base model.
-
-    :param base: The layer, frozen.
-    :param rank: Rank of the update.
-    :param scale: Its factor.
-    :param dropout: Dropped share of what enters the update.
     """
 
     def __init__(self, base: nn.Module, *, rank: int, scale: float, dropout: float) -> None:
@@ -48,11 +43,7 @@ def add_lora(
 ) -> None:
     """Freeze a network and put an update on its linear layers, in place.
 
-    :param network: The network.
-    :param rank: Rank of every update, or ranks by name of the layer, which others then lack.
-    :param scale: Their factor.
-    :param dropout: Dropped share of what enters an update.
-    :raises CheckpointError: If a named layer does not exist.
+    Ranks may be given by name of the layer, which others then lack.
     """
     network.requires_grad_(False)
     layers = dict(_linear_layers(network))
@@ -72,8 +63,7 @@ def add_lora(
 def lora_weights(network: nn.Module) -> Weights:
     """Take the factors out of a network.
 
-    :param network: A network that :func:`add_lora` changed.
-    :returns: ``<layer>.A`` and ``<layer>.B`` by name.
+    They are ``<layer>.A`` and ``<layer>.B`` by name.
     """
     return {
         f"{name}.{side}": getattr(module, side).detach()
@@ -87,9 +77,7 @@ def lora_weights(network: nn.Module) -> Weights:
 def load_lora(network: nn.Module, weights: Weights) -> None:
     """Put factors into a network.
 
-    :param network: A network that :func:`add_lora` changed for these ranks.
-    :param weights: ``<layer>.A`` and ``<layer>.B`` by name.
-    :raises CheckpointError: If a shape does not fit.
+    They are ``<layer>.A`` and ``<layer>.B`` by name.
     """
     for name, tensor in weights.items():
         layer, _, side = name.rpartition(".")

@@ -79,12 +79,12 @@ class TrainableModel(nn.Module):
     def _begin(self, name: str, *, rank: int, weights: Weights) -> None:
         network: PreTrainedModel = getattr(self, name)
         _set_dropout(network, self._profile.dropout)
-        pairs, whole = split_lora(select_weights(weights, f"{name}."))
-        self._kept[name] = set(whole)
+        pairs, full_weights = split_lora(select_weights(weights, f"{name}."))
+        self._kept[name] = set(full_weights)
         ranks: int | dict[str, int] = rank
-        if whole:
+        if full_weights:
             may_lack = (*untrained_names(network), *_find_tied(network))
-            load_part(network, whole, may_lack=may_lack)
+            load_part(network, full_weights, may_lack=may_lack)
             ranks = 0
         if pairs:
             ranks = {n[:-2]: factor.shape[0] for n, factor in pairs.items() if n.endswith(".A")}
@@ -110,10 +110,7 @@ class TrainableModel(nn.Module):
                 load_part(getattr(self, name), part)
 
     def place(self, device: torch.device) -> None:
-        """Move the model; on a GPU what is frozen is kept in half precision.
-
-        :param device: Where to.
-        """
+        """Move the model; on a GPU what is frozen is kept in half precision."""
         self.to(device)
         if device.type == "cuda":
             for parameter in self.parameters():
@@ -129,7 +126,7 @@ class TrainableModel(nn.Module):
     def compile_blocks(self, **options: Any) -> None:  # noqa: ANN401
         """Compile every transformer block; all blocks of an encoder share what is compiled.
 
-        :param **options: Options of ``torch.compile``.
+        Options are those of ``torch.compile``.
         """
         for network in (self.lm, self.bert):
             for block in () if network is None else find_blocks(network):
@@ -139,9 +136,6 @@ class TrainableModel(nn.Module):
         """Compute the losses of a batch.
 
         The vocabulary is scored once: the queries are some of the positions that predict a token.
-
-        :param batch: The batch.
-        :returns: Its losses.
         """
         output = self.lm.base_model(input_ids=batch.token_ids, use_cache=False)
         states = output.last_hidden_state.flatten(0, 1)[batch.target_rows]  # (num_tokens, dim)
@@ -182,11 +176,7 @@ class TrainableModel(nn.Module):
         return (start.contiguous(), end.contiguous()), (starts, ends)
 
     def parameter_groups(self, rates: RateProfile) -> list[dict[str, Any]]:
-        """Group what is trained by learning rate.
-
-        :param rates: The rates.
-        :returns: Groups as an optimiser takes them.
-        """
+        """Group what is trained by learning rate."""
         parts: list[tuple[nn.Module | None, float]] = [(self.lm, rates.prefix)]
         if self.bert is not None:
             parts += [(self.bert, rates.phrase), (self.start, rates.heads)]
@@ -199,40 +189,33 @@ class TrainableModel(nn.Module):
         return groups
 
     def trained_weights(self) -> Weights:
-        """Take what a model folder holds: what was trained, or was not the base's to begin with.
-
-        :returns: Tensors by name.
-        """
-        found = self._take("lm")
+        """Take what a model folder holds: what was trained, or was not the base's to begin with."""
+        weights = self._take("lm")
         if self.bert is None:
-            return found
-        found |= self._take("bert")
+            return weights
+        weights |= self._take("bert")
         for name in ("start", "end", "qproj"):
             part = getattr(self, name)
             if part is not None:
-                found |= {f"{name}.{key}": each for key, each in part.state_dict().items()}
-        return found
+                weights |= {f"{name}.{key}": tensor for key, tensor in part.state_dict().items()}
+        return weights
 
     def _take(self, name: str) -> Weights:
         network: nn.Module = getattr(self, name)
         kept = self._kept[name]
         if any(isinstance(module, LoraLinear) for module in network.modules()):
-            found = lora_weights(network)
+            weights = lora_weights(network)
         else:
-            found = {
+            weights = {
                 key: parameter.detach()
                 for key, parameter in network.named_parameters()
                 if parameter.requires_grad or key in kept
             }
-        return {f"{name}.{key}": tensor for key, tensor in found.items()}
+        return {f"{name}.{key}": tensor for key, tensor in weights.items()}
 
 
 def find_blocks(network: nn.Module) -> Iterable[nn.Module]:
-    """Find the transformer blocks of an encoder: its longest list of modules.
-
-    :param network: The encoder.
-    :returns: The blocks, in order.
-    """
+    """Find the transformer blocks of an encoder: its longest list of modules."""
     lists = [module for module in network.modules() if isinstance(module, nn.ModuleList)]
     return max(lists, key=len, default=nn.ModuleList())
 

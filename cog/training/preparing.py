@@ -28,7 +28,7 @@ NUM_NAMED = 4
 SAID_SECONDS = 10.0
 
 
-class _Spoken:
+class _LineProgress:
     # what comes before the first step says lines, and leaves the bar of the steps alone
     def __init__(self, progress: Progress, label: str) -> None:
         self._progress, self._label = progress, label
@@ -52,10 +52,7 @@ class _Spoken:
 class TextReader:
     """How a model reads text; part of what it is.
 
-    :param examples: How text becomes examples.
-    :param retriever_base: Folder of the retriever.
     :param begin_token_id: Token put before every chunk; None for none.
-    :param lengths: How long phrases are.
     """
 
     examples: ExampleSettings
@@ -68,10 +65,7 @@ class TextReader:
 class TrainingData:
     """What a run learns from.
 
-    :param store: The examples.
-    :param train: Source of the batches.
     :param held_out: Source of the batches for validation; None if nothing is held out.
-    :param num_documents: Number of documents trained on.
     """
 
     store: ExampleStore
@@ -80,11 +74,7 @@ class TrainingData:
     num_documents: int
 
     def name_documents(self, numbered: NumberedBatch) -> str:
-        """Name the documents of a batch.
-
-        :param numbered: The batch.
-        :returns: The first few of their names.
-        """
+        """Name the documents of a batch."""
         names = self.store.load_names()
         chosen = [str(names[number]) for number in numbered.documents.tolist()]
         rest = len(chosen) - NUM_NAMED
@@ -104,23 +94,14 @@ def prepare_data(
 ) -> TrainingData:
     """Tokenise text, set documents aside for validation and encode chunks for retrieval.
 
-    :param text: The documents.
-    :param reader: How the model reads text.
-    :param loop: How batches are drawn and labelled.
-    :param folder: Where examples are kept between runs.
-    :param device: ``cpu`` or ``cuda``, for the retriever.
-    :param num_workers: Number of processes that tokenise; 0 for this one.
-    :param seed: Seed of the choices.
-    :param progress: Told of what is done.
-    :returns: The sources of batches.
-    :raises TrainingError: If there is too little text.
+    With 0 workers this process tokenises.
     """
     store = build_examples(
         text,
         settings=reader.examples,
         folder=folder,
         num_workers=num_workers,
-        progress=_Spoken(progress, "documents tokenised"),
+        progress=_LineProgress(progress, "documents tokenised"),
     )
     progress.say(
         f"{store.num_documents:,} documents, {store.num_chunks:,} chunks, "
@@ -136,7 +117,7 @@ def prepare_data(
             base=reader.retriever_base,
             max_pieces=reader.examples.max_pieces,
             device=device,
-            progress=_Spoken(progress, "chunks encoded for retrieval"),
+            progress=_LineProgress(progress, "chunks encoded for retrieval"),
         )
     train = _make_source(store, reader, loop, chunks=chunks, vectors_path=vectors_path, seed=seed)
     # the choices that write the text, each once: what is measured is the text, not a sample of it
@@ -204,11 +185,7 @@ def _make_source(
 
 
 def check_phrases(data: TrainingData) -> None:
-    """Refuse text in which nothing is said twice.
-
-    :param data: What the run learns from.
-    :raises TrainingError: If no phrase of the first batches occurs in two documents.
-    """
+    """Refuse text in which nothing is said twice."""
     for numbered in iter_batches(data.train, range(NUM_LOOKED_AT), num_workers=0):
         if numbered.batch.is_phrase.any():
             return

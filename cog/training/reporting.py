@@ -15,11 +15,7 @@ SAID_SECONDS = 20.0
 
 
 class MetricsFile:
-    """A file of metrics, one JSON object a step; a run that goes on cuts what it will do again.
-
-    :param path: The file.
-    :param step: Number of steps that are kept.
-    """
+    """A file of metrics, one JSON object a step; a run that goes on cuts what it will do again."""
 
     def __init__(self, path: Path, *, step: int) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -35,11 +31,7 @@ class MetricsFile:
         self._file: TextIO = path.open("a", encoding="utf-8")
 
     def write(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Append one line.
-
-        :param step: Number of steps taken.
-        :param metrics: Values by name.
-        """
+        """Append one line."""
         self._file.write(json.dumps({"step": step, **metrics}) + "\n")
         self._file.flush()
 
@@ -49,45 +41,33 @@ class MetricsFile:
 
 
 def load_metrics(path: Path, *, step: int) -> dict[str, float]:
-    """Read what a run wrote at a step.
-
-    :param path: Its file of metrics.
-    :param step: Number of steps taken then.
-    :returns: Values by name; empty if there are none.
-    """
-    found: dict[str, float] = {}
+    """Read what a run wrote at a step."""
+    metrics: dict[str, float] = {}
     if not path.is_file():
-        return found
+        return metrics
     for line in path.read_text(encoding="utf-8").splitlines():
         try:
             content = json.loads(line)
         except ValueError:
             break  # the line that a killed run was writing
         if content.pop("step", None) == step:
-            found |= content
-    return found
+            metrics |= content
+    return metrics
 
 
 class Meter:
-    """Measures the speed of a run and says how it goes.
-
-    :param budget: When the run ends.
-    :param progress: Where to say it.
-    :param peak: Operations per second that the devices can do.
-    :param first_step: Number of steps taken before.
-    :param used_seconds: Number of seconds used before.
-    """
+    """Measures the speed of a run and says how it goes."""
 
     def __init__(
         self,
         budget: Budget,
         progress: Progress,
         *,
-        peak: float,
+        peak_flops: float,
         first_step: int,
         used_seconds: float,
     ) -> None:
-        self._budget, self._progress, self._peak = budget, progress, peak
+        self._budget, self._progress, self._peak_flops = budget, progress, peak_flops
         self._first_step, self._used_seconds = first_step, used_seconds
         self._started = self._said = self._marked = time.monotonic()
         self._shown = used_seconds
@@ -98,19 +78,11 @@ class Meter:
 
     @property
     def seconds(self) -> float:
-        """Seconds used, those of the time before included.
-
-        :returns: The seconds.
-        """
+        """Seconds used, those of the time before included."""
         return self._used_seconds + time.monotonic() - self._started
 
     def count(self, *, step: int, num_tokens: int, operations: float) -> None:
-        """Count a step, and show it.
-
-        :param step: Number of steps taken.
-        :param num_tokens: Tokens learnt from in this step.
-        :param operations: Floating point operations of this step.
-        """
+        """Count a step, and show it."""
         self._step = step
         self._tokens += num_tokens
         self._operations += operations
@@ -119,19 +91,16 @@ class Meter:
         steps, tokens, done = self._since
         self.steps_per_second = (step - steps) / elapsed
         self.tokens_per_second = (self._tokens - tokens) / elapsed
-        self.peak_share = (self._operations - done) / elapsed / self._peak
+        self.peak_share = (self._operations - done) / elapsed / self._peak_flops
         if self._budget.max_steps is not None:
             self._progress.advance(1)
         else:
-            whole = int(self.seconds) - int(self._shown)
+            num_seconds = int(self.seconds) - int(self._shown)
             self._shown = self.seconds
-            self._progress.advance(whole)
+            self._progress.advance(num_seconds)
 
     def say(self, metrics: Mapping[str, float]) -> None:
-        """Say how it goes: early, then every now and then.
-
-        :param metrics: Values by name, of the last step.
-        """
+        """Say how it goes: early, then every now and then."""
         taken = self._step - self._first_step
         now = time.monotonic()
         if taken == EARLY_STEPS:
@@ -155,10 +124,7 @@ class Meter:
             self._marked, self._since = now, (self._step, self._tokens, self._operations)
 
     def seconds_left(self) -> float:
-        """Seconds until the budget is used, at the speed so far.
-
-        :returns: The seconds.
-        """
+        """Seconds until the budget is used, at the speed so far."""
         left = []
         if self._budget.max_seconds is not None:
             left.append(self._budget.max_seconds - self.seconds)

@@ -25,21 +25,16 @@ def find_start(
 ) -> Path | None:
     """Find the checkpoint that a run goes on from, and refuse a folder that is taken.
 
-    :param out: Folder of what is trained.
-    :param is_resumed: Whether to go on from the last checkpoint.
-    :param config: Name of the file that a finished folder holds.
-    :param run: What to do where there is such a file.
-    :param progress: Told if there is nothing to go on from.
-    :returns: The checkpoint; None for a new run.
-    :raises CheckpointError: If the folder is taken.
+    None for a new run. ``config`` is the name of the file that a finished folder holds, ``run``
+    what to do where there is one.
     """
-    found = find_checkpoints(out / RUN_FOLDER / "checkpoints")
-    if found and is_resumed:
-        return found[-1]
-    if found:
+    checkpoints = find_checkpoints(out / RUN_FOLDER / "checkpoints")
+    if checkpoints and is_resumed:
+        return checkpoints[-1]
+    if checkpoints:
         raise CheckpointError(
             f"{out} must be free for a new run",
-            found=f"{found[-1].name} of a run in it",
+            found=f"{checkpoints[-1].name} of a run in it",
             run="go on with it (--resume), remove it, or name another --out",
             about=str(out),
         )
@@ -60,14 +55,7 @@ def find_start(
 
 @contextmanager
 def hold_run_folder(out: Path, *, is_main: bool) -> Iterator[None]:
-    """Keep other processes from training into a folder.
-
-    :param out: Folder of what is trained.
-    :param is_main: Whether this is the first of several processes of one run.
-    :yields: Nothing.
-    :raises TrainingError: If another run holds it.
-    :raises CheckpointError: If there can be no such folder.
-    """
+    """Keep other processes from training into a folder."""
     run_folder = out / RUN_FOLDER
     try:
         run_folder.mkdir(parents=True, exist_ok=True)
@@ -97,9 +85,7 @@ def hold_run_folder(out: Path, *, is_main: bool) -> Iterator[None]:
 def make_accelerator(device: str) -> Accelerator:
     """Open the device or devices of a run.
 
-    :param device: ``cpu``, ``cuda`` or ``auto``.
-    :returns: The device or devices; a GPU computes in bf16.
-    :raises CheckpointError: If there is no GPU where one is asked for.
+    A GPU computes in bf16.
     """
     has_gpu = torch.cuda.is_available()
     if device == "cuda" and not has_gpu:

@@ -18,12 +18,10 @@ MAX_SIMILARITIES = 1 << 26  # that exist at once
 class SamplerSettings:
     """How batches are drawn.
 
-    :param num_chunks: Number of chunks of a batch.
     :param num_seeds: Number of chunks drawn at random; the rest are their nearest neighbours. As
         many as ``num_chunks`` for random batches.
     :param max_of_document: Number of chunks of one document among the neighbours of a seed, at
         most.
-    :param seed: Seed of the drawing.
     """
 
     num_chunks: int

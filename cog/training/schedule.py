@@ -10,7 +10,6 @@ class Budget:
 
     :param max_steps: Number of optimiser steps; None for no limit.
     :param max_seconds: Number of seconds; None for no limit.
-    :raises ValueError: If there is no limit, or one is not positive.
     """
 
     max_steps: int | None
@@ -24,9 +23,7 @@ class Budget:
     def progress(self, *, steps: float, seconds: float) -> float:
         """How much of the run is done.
 
-        :param steps: Number of steps taken.
-        :param seconds: Number of seconds used.
-        :returns: 0 at the start, 1 or more at the end.
+        0 at the start, 1 or more at the end.
         """
         shares = []
         if self.max_steps is not None:
@@ -39,10 +36,8 @@ class Budget:
 def rate_factor(progress: float, *, warmup: float, final: float) -> float:
     """Factor of every learning rate: a linear rise, then a cosine (Loshchilov and Hutter 2017).
 
-    :param progress: Share of the run that is done, of steps or of seconds.
-    :param warmup: Share of the run in which the rate rises.
-    :param final: Factor at the end.
-    :returns: Between 0 and 1; positive while the run lasts if ``final`` is.
+    ``progress`` is the share of the run that is done; ``warmup`` that in which the rate rises. The
+    factor is positive while the run lasts if ``final`` is.
     """
     progress = min(max(progress, 0.0), 1.0)
     if progress < warmup:

@@ -33,13 +33,11 @@ class BatchTensors:
     :param targets: The tokens. *Shape:* ``(num_tokens,)``
     :param piece_ids: *Shape:* ``(num_chunks, num_pieces)``
     :param piece_mask: *Shape:* ``(num_chunks, num_pieces)``
-    :param start_rows: Row of the flattened pieces where each word starts. *Shape:*
-        ``(num_words,)``
+    :param start_rows: Row of the flattened pieces where each word starts. *Shape:* ``(num_words,)``
     :param end_rows: The same for ends. *Shape:* ``(num_words,)``
     :param query_targets: Rows of ``target_rows`` that are queries. *Shape:* ``(num_queries,)``
     :param is_phrase: Whether a phrase is the label. *Shape:* ``(num_queries,)``
     :param weights: *Shape:* ``(num_queries,)``
-    :param spans: Candidates and right spans.
     :param measured: Candidates and right spans with nothing left out; None unless asked for.
     """
 
@@ -62,12 +60,8 @@ def to_tensors(
 ) -> BatchTensors:
     """Turn a batch into tensors on a device.
 
-    :param batch: The batch.
-    :param losses: Which labels count.
-    :param device: Where to.
-    :param is_measured: Whether the log-probability of segments is wanted, too.
-    :returns: The tensors; copies to a GPU do not wait.
-    :raises ValueError: If a query stands where no token follows, or another one than its gold.
+    Copies to a GPU do not wait. Labels for the log-probability of segments are made only if it is
+    measured. A query where no token follows, or another one than its gold, is a ``ValueError``.
     """
 
     def move(array: NDArray[np.generic]) -> Tensor:

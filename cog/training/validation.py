@@ -31,14 +31,7 @@ def count_written(batch: Batch) -> int:
 def make_validation(
     source: BatchSource, *, num_batches: int, losses: LossProfile, device: torch.device
 ) -> Callable[[nn.Module], Mapping[str, float]]:
-    """Make what measures a model on held-out documents.
-
-    :param source: The chunks of the held-out documents.
-    :param num_batches: Number of batches that are looked at, at most.
-    :param losses: What the model learns by.
-    :param device: Where it lies.
-    :returns: A function of the model.
-    """
+    """Make what measures a model on held-out documents."""
     size = min(source.sampler.num_chunks, len(source.chunks))
     num_different = max(1, len(source.chunks) // size)
     numbers = range(min(num_batches, num_different))
@@ -73,10 +66,11 @@ def measure(
     num_tokens = num_written = num_queries = num_phrases = 0
     for numbered in batches:
         batch = numbered.batch
-        found = model(to_tensors(batch, losses, device, is_measured=True))
-        sums[0] += float(found.token) * batch.num_tokens
-        sums[1] += float(found.phrase) * batch.num_queries
-        sums[2] += 0.0 if found.segment is None else float(found.segment) * batch.num_queries
+        batch_losses = model(to_tensors(batch, losses, device, is_measured=True))
+        sums[0] += float(batch_losses.token) * batch.num_tokens
+        sums[1] += float(batch_losses.phrase) * batch.num_queries
+        if batch_losses.segment is not None:
+            sums[2] += float(batch_losses.segment) * batch.num_queries
         num_tokens += batch.num_tokens
         num_written += count_written(batch)
         num_queries += batch.num_queries

@@ -24,12 +24,7 @@ def encode_vectors(
 ) -> Path:
     """Encode every chunk with the retriever, unless that was done before.
 
-    :param store: The examples.
-    :param base: Folder of the retriever.
-    :param max_pieces: Number of WordPieces read of a chunk, special ones aside.
-    :param device: ``cpu``, ``cuda`` or ``auto``.
-    :param progress: Told of chunks that are done.
-    :returns: A file of float32 vectors of unit length. *Shape:* ``(num_chunks, dim)``
+    They are float32 and of unit length. *Shape:* ``(num_chunks, dim)``
     """
     path = store.folder / f"vectors-{_digest_base(base)}-{max_pieces}.npy"
     if path.is_file():
@@ -60,13 +55,7 @@ def encode_vectors(
 
 
 def check_pieces(sizes: Any, *, max_pieces: int, name: str) -> None:  # noqa: ANN401
-    """Refuse an encoder that cannot read as many WordPieces as it is given.
-
-    :param sizes: Its config.
-    :param max_pieces: Number of WordPieces read of a chunk, special ones aside.
-    :param name: What it is, for the message.
-    :raises TrainingError: If it has fewer positions.
-    """
+    """Refuse an encoder that cannot read as many WordPieces as it is given."""
     num_positions = getattr(sizes, "max_position_embeddings", None)  # None: relative ones
     if num_positions is not None and max_pieces + NUM_SPECIAL_PIECES > num_positions:
         raise TrainingError(

@@ -16,8 +16,8 @@ from cog.progress import SilentProgress
 from cog.training.batches import NumberedBatch, iter_batches
 from cog.training.building import TrainingText
 from cog.training.examples import Example, ExampleStore
+from cog.training.initial_model import find_bases
 from cog.training.job import TrainJob, train
-from cog.training.opening import find_bases
 from cog.training.preparing import prepare_data
 from tests.model_fixtures import make_tiny_model
 from tests.training.making import iter_village, make_job, make_recipe

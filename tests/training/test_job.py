@@ -18,9 +18,9 @@ from cog.records import Document
 from cog.training import job as job_module
 from cog.training.building import TrainingText
 from cog.training.checkpoint import find_checkpoints
+from cog.training.initial_model import OpenedModel
 from cog.training.job import TrainJob, TrainReport, train
 from cog.training.model import Losses
-from cog.training.opening import OpenedModel
 from tests.model_fixtures import make_tiny_model
 from tests.training.making import iter_village, make_job, make_recipe, read_losses
 from tests.training.test_reporting import Said

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from cog.training.peak import get_peak
+from cog.training.peak_flops import get_peak_flops
 from cog.training.reporting import Meter, MetricsFile
 from cog.training.schedule import Budget
-from cog.training.stopping import watch_signals
+from cog.training.signals import watch_signals
 
 
 class Said:
@@ -57,7 +57,7 @@ def test_metrics_file_is_cut_to_where_a_run_goes_on(tmp_path: Path) -> None:
 
 def test_speed_is_said_early_and_the_bar_counts_steps(clock: list[float]) -> None:
     said = Said()
-    meter = Meter(Budget(12, None), said, peak=1e9, first_step=100, used_seconds=5.0)
+    meter = Meter(Budget(12, None), said, peak_flops=1e9, first_step=100, used_seconds=5.0)
     for step in range(101, 113):
         clock[0] += 0.5
         meter.count(step=step, num_tokens=10, operations=1e3)
@@ -78,7 +78,7 @@ def test_speed_is_said_early_and_the_bar_counts_steps(clock: list[float]) -> Non
 
 def test_bar_of_a_run_by_seconds_counts_seconds(clock: list[float]) -> None:
     said = Said()
-    meter = Meter(Budget(None, 60.0), said, peak=1e9, first_step=0, used_seconds=0.5)
+    meter = Meter(Budget(None, 60.0), said, peak_flops=1e9, first_step=0, used_seconds=0.5)
     for step in range(1, 11):
         clock[0] += 0.7
         meter.count(step=step, num_tokens=70, operations=7e7)
@@ -114,7 +114,7 @@ def test_signals_are_left_alone_outside_the_main_thread() -> None:
 
 
 def test_peak_of_a_processor_is_measured() -> None:
-    peak, where = get_peak(torch.device("cpu"))
+    peak, where = get_peak_flops(torch.device("cpu"))
     assert 1e8 < peak < 1e14
     assert "measured" in where
 
@@ -127,6 +127,6 @@ def test_peak_of_a_known_gpu_is_the_data_sheets(
     monkeypatch: pytest.MonkeyPatch, name: str, teraflops: float
 ) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda _device: name)
-    peak, where = get_peak(torch.device("cuda"))
+    peak, where = get_peak_flops(torch.device("cuda"))
     assert peak == teraflops * 1e12
     assert name in where

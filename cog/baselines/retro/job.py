@@ -21,7 +21,7 @@ from cog.baselines.retro.config import make_config
 from cog.baselines.retro.examples import ExampleSettings, RetroExamples, load_examples
 from cog.baselines.retro.folder import CONFIG_FILE, save_adapter
 from cog.baselines.retro.project import open_retro_index
-from cog.baselines.retro.trainee import RetroLesson, RetroTrainee, is_half_fast, measure
+from cog.baselines.retro.trainee import RetroObjective, RetroTrainee, is_half_fast, measure
 from cog.index.activation import get_model_folder
 from cog.index.union_index import AnyIndex
 from cog.model.load import load_model
@@ -30,11 +30,11 @@ from cog.paths import ProjectPaths
 from cog.progress import Progress, SilentProgress
 from cog.training.checkpoint import RunIdentity
 from cog.training.loop import LoopFiles, LoopReports, Outcome, TrainingLoop, Validate
-from cog.training.peak import get_peak
+from cog.training.peak_flops import get_peak_flops
 from cog.training.reporting import LogMetrics
 from cog.training.run_folder import RUN_FOLDER, find_start, hold_run_folder, make_accelerator
 from cog.training.schedule import Budget
-from cog.training.stopping import watch_signals
+from cog.training.signals import watch_signals
 
 # what may differ between a run and the one that goes on with it
 FREE = ("corpora", "max_steps", "validation_batches", "validation_steps", "checkpoint_steps")
@@ -170,13 +170,13 @@ def _open_run(
     adapter = make_adapter(config, seed=settings.seed)
     is_half = is_half_fast(settings.precision, device=accelerator.device)
     trainee = RetroTrainee(model, adapter, is_half=is_half)
-    lesson = RetroLesson(
+    objective = RetroObjective(
         trainee, learning_rate=settings.learning_rate, gate_rate=settings.gate_rate
     )
     files = job.out / RUN_FOLDER
     loop = TrainingLoop(
         trainee,
-        lesson=lesson,
+        objective=objective,
         settings=settings,
         budget=job.budget,
         accelerator=accelerator,
@@ -239,13 +239,13 @@ def _make_validation(run: _Run) -> Validate | None:
 
 def _fit(run: _Run, *, progress: Progress, log: LogMetrics | None) -> Outcome:
     is_main = run.loop.accelerator.is_main_process
-    peak, where = get_peak(run.trainee.device, is_half=run.trainee.is_half)
-    progress.say(f"peak of the device: {peak / 1e12:,.2f} TFLOP/s ({where})")
+    peak_flops, where = get_peak_flops(run.trainee.device, is_half=run.trainee.is_half)
+    progress.say(f"peak of the device: {peak_flops / 1e12:,.2f} TFLOP/s ({where})")
     reports = LoopReports(
         progress=progress,
         log=log if is_main else None,
         name_documents=lambda batch: "documents " + ", ".join(map(str, batch.documents.tolist())),
-        peak=peak,
+        peak_flops=peak_flops,
         count_operations=run.trainee.count_operations,
     )
     outcome: Outcome | None = None

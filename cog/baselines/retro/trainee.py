@@ -15,7 +15,7 @@ from transformers import DynamicCache
 from cog.baselines.retro.adapter import Memory, Placement, RetroAdapter, find_layers
 from cog.baselines.retro.batches import IGNORED, RetroBatch
 from cog.model.load import CogModel
-from cog.training.lesson import TOTAL
+from cog.training.objective import TOTAL
 
 
 class RetroTrainee(nn.Module):
@@ -137,7 +137,7 @@ class RetroTrainee(nn.Module):
         return float(total)
 
 
-class RetroLesson:
+class RetroObjective:
     """Learning to use neighbours.
 
     :param trainee: What is fitted.

@@ -8,9 +8,5 @@ GPU_ELEMENTS = 2**27  # fewer, larger passes; half a gigabyte
 
 
 def max_elements_on(device_type: str) -> int:
-    """Number of scores that exist at once.
-
-    :param device_type: ``cpu`` or ``cuda``.
-    :returns: The number.
-    """
+    """Number of scores that exist at once."""
     return CPU_ELEMENTS if device_type == "cpu" else GPU_ELEMENTS

@@ -89,6 +89,7 @@ class _Spans(torch.autograd.Function):
             )
             owners, at = _locate(rows, labels.positive_offsets, labels, right=True)
             shares = (band[at] - right[rows][owners]).exp_() * grad_right[rows][owners]
+            # the band is overwritten by its own gradient: there is no room for two of them
             band.sub_(finite[rows, None]).exp_().mul_(grad_every[rows, None])
             band[at] += shares
             grad_start = band.sum(0)  # (num_rows, num_words)

@@ -18,7 +18,6 @@ from cog.progress import Progress
 class CorpusWords:
     """The words of all documents side by side; about 10 bytes a word.
 
-    :param num_documents: Number of documents, those without words included.
     :param numbers: Number of each word: two have the same if and only if they have the same text.
         *Shape:* ``(num_words,)`` int32
     :param flags: Bits of ``cog.model.words``. *Shape:* ``(num_words,)`` uint8

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 class WordTexts:
     """The texts of words that lie side by side.
 
-    :param text: All words, joined, UTF-8.
     :param bounds: Word ``i`` is bytes ``[bounds[i], bounds[i + 1])``. *Shape:* ``(num_words + 1,)``
     """
 
@@ -27,12 +26,11 @@ class WordTexts:
 class GramLevel:
     """All runs of one number of words whose text occurs more than once.
 
-    :param num_words: Number of words of a run.
-    :param firsts: First word of each run; those of one text side by side, ascending.
-        *Shape:* ``(num_runs,)``
+    :param firsts: First word of each run; those of one text side by side, ascending. *Shape:*
+        ``(num_runs,)``
     :param grams: Number of each run's text, ascending. *Shape:* ``(num_runs,)``
-    :param offsets: Runs of text ``g`` are ``firsts[offsets[g]:offsets[g + 1]]``.
-        *Shape:* ``(num_grams + 1,)`` int64
+    :param offsets: Runs of text ``g`` are ``firsts[offsets[g]:offsets[g + 1]]``. *Shape:*
+        ``(num_grams + 1,)`` int64
     """
 
     num_words: int
@@ -42,10 +40,7 @@ class GramLevel:
 
     @property
     def num_grams(self) -> int:
-        """Number of different texts.
-
-        :returns: The count.
-        """
+        """Number of different texts."""
         return len(self.offsets) - 1
 
 

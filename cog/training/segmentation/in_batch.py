@@ -29,17 +29,11 @@ class PhraseLimits(Protocol):
 
     @property
     def min_phrase_words(self) -> int:
-        """Number of words of a phrase, at least.
-
-        :returns: The number.
-        """
+        """Number of words of a phrase, at least."""
 
     @property
     def max_phrase_words(self) -> int:
-        """Number of words of a phrase, at most.
-
-        :returns: The number.
-        """
+        """Number of words of a phrase, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +172,9 @@ def _find_longest(
 ) -> NDArray[np.int64]:
     # number of words of the longest phrase at each word that another document holds; 0 for none
     best = np.zeros(len(words.numbers), dtype=np.int64)
-    for level in levels[1:]:
+    for level in levels[1:]:  # lengths ascend, so what is longer overwrites
+        # a text is held by another document than a word's own unless both ends of the range of its
+        # documents are that one; the smallest and the largest number are all that must be known
         is_source = span_mask[level.firsts, level.num_words - 2]
         documents = words.documents[level.firsts]
         lowest = np.full(level.num_grams, np.iinfo(np.int64).max)
@@ -202,6 +198,8 @@ def _place_queries(
     # the beginnings of segments, and a share of the positions inside words
     first_token = max(rules.min_prefix_tokens, 1 - rules.num_begin_tokens)
     best = np.where(words.first_tokens < first_token, 0, best)  # what is given begins no phrase
+    # From left to right: where a step leads hangs on every step before, so this is a plain loop. No
+    # phrase leaves its chunk, so one walk over all chunks begins each of them anew.
     steps = np.maximum(best, 1).tolist()
     visited = []
     word = 0
@@ -255,7 +253,8 @@ def _label_spans(
             spans = sources * width + k
             positives.append((rows[is_right], spans[is_right]))
             neutrals.append((rows[~is_right & ~is_near], spans[~is_right & ~is_near]))
-        # what follows the chunk is not known: nothing longer is wrong
+        # The chunk ends behind n words that others hold. What follows it is not known, so no span
+        # of theirs that begins so and goes on is wrong: those of n + 1 words or more, k from n - 1.
         ends_here = (grams >= 0) & (num_left == level.num_words)
         rows, sources = _pair(level, np.ones(len(level.firsts), bool), grams, rows_of=ends_here)
         is_near = words.chunks[sources] == words.chunks[queried[rows]]

@@ -23,25 +23,15 @@ from cog.training.segmentation.retrieved import find_in_neighbours, iter_neighbo
 
 CORPUS = "corpus"
 RETRIEVED = "retrieved"
-SOURCES = (CORPUS, RETRIEVED)
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentReport:
     """What segmenting a corpus found.
 
-    :param corpus: Corpus id.
     :param source: ``corpus`` (every other document) or ``retrieved`` (the nearest chunks).
     :param top_k_documents: Number of chunks each chunk was matched with; 0 for all.
-    :param model: Fingerprint of the model whose words these are.
-    :param documents_digest: Digest of the documents.
     :param index_digest: Digest of the index whose vectors were searched; empty if none was.
-    :param min_phrase_words: Number of words of a phrase, at least.
-    :param max_phrase_words: Number of words of a phrase, at most.
-    :param num_documents: Number of documents.
-    :param num_words: Number of words.
-    :param num_phrases: Number of phrases.
-    :param copied_words: Number of words that lie in phrases.
     :param lengths: Number of phrases by their number of words, as text.
     """
 

@@ -21,9 +21,8 @@ class ChunkWords:
         checked. *Shape:* ``(num_words,)`` uint64
     :param word_flags: Bits of ``cog.model.words``; a word that the phrase encoder does not see has
         ``BARRED``. *Shape:* ``(num_words,)`` uint8
-    :param text: The chunk's text, UTF-8.
-    :param word_bytes: Word ``i`` is ``text[word_bytes[i]:word_bytes[i + 1]]``.
-        *Shape:* ``(num_words + 1,)`` int32
+    :param word_bytes: Word ``i`` is ``text[word_bytes[i]:word_bytes[i + 1]]``. *Shape:*
+        ``(num_words + 1,)`` int32
     """
 
     document: int
@@ -38,8 +37,7 @@ class ChunkWords:
     def from_chunk(cls, chunk: Chunk) -> "ChunkWords":
         """Take the words of a chunk as the index cuts it.
 
-        :param chunk: The chunk; its ``document_ordinal`` becomes ``document``.
-        :returns: Its words.
+        Its ``document_ordinal`` becomes ``document``.
         """
         bounds = chunk.word_chars - chunk.word_chars[0]
         text = chunk.text.encode("utf-8")
@@ -55,19 +53,11 @@ class ChunkWords:
 
     @property
     def num_words(self) -> int:
-        """Number of words.
-
-        :returns: The count.
-        """
+        """Number of words."""
         return len(self.word_flags)
 
     def phrase_text(self, first: int, num_words: int) -> bytes:
-        """The exact text of a span.
-
-        :param first: Its first word.
-        :param num_words: Its number of words.
-        :returns: UTF-8 bytes.
-        """
+        """The exact text of a span."""
         return self.text[self.word_bytes[first] : self.word_bytes[first + num_words]]
 
 

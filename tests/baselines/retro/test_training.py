@@ -21,7 +21,7 @@ from cog.baselines.retro.folder import load_adapter
 from cog.baselines.retro.generator import RetroLoop
 from cog.baselines.retro.job import RetroJob, RetroReport, train_adapter
 from cog.baselines.retro.neighbours import NeighbourSource, lay_out, read_chunk
-from cog.baselines.retro.trainee import RetroLesson, RetroTrainee, is_half_fast, measure
+from cog.baselines.retro.trainee import RetroObjective, RetroTrainee, is_half_fast, measure
 from cog.errors import CheckpointError, ParamsError, TrainingError
 from cog.index.reader import PhraseIndex
 from cog.model.load import CogModel, load_model
@@ -60,11 +60,11 @@ def test_the_loss_falls_and_gates_move_and_the_base_stays(
     before = {name: value.clone() for name, value in trainee.network.state_dict().items()}
     first = measure(trainee, some, alone=None)
     assert first["loss"] == pytest.approx(first["loss_without"])
-    lesson = RetroLesson(trainee, learning_rate=0.02, gate_rate=0.02)
-    assert lesson.describe(some) == {"gate": 0.0}
-    optimizer = torch.optim.AdamW(lesson.group_parameters())
+    objective = RetroObjective(trainee, learning_rate=0.02, gate_rate=0.02)
+    assert objective.describe(some) == {"gate": 0.0}
+    optimizer = torch.optim.AdamW(objective.group_parameters())
     for step in range(40):
-        lesson.compute_losses(trainee, some[step % 2])["loss"].backward()
+        objective.compute_losses(trainee, some[step % 2])["loss"].backward()
         optimizer.step()
         optimizer.zero_grad()
     last = measure(trainee, some, alone=first["loss_without"])
@@ -265,7 +265,7 @@ def test_a_run_by_seconds_ends_with_an_adapter(
 def test_an_undefined_loss_stops_and_keeps_the_last_good_adapter(
     own_village: ProjectPaths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Spoilt(RetroLesson):
+    class Spoilt(RetroObjective):
         calls = 0
 
         def compute_losses(self, network: nn.Module, batch: RetroBatch) -> Mapping[str, Tensor]:
@@ -273,7 +273,7 @@ def test_an_undefined_loss_stops_and_keeps_the_last_good_adapter(
             losses = super().compute_losses(network, batch)
             return {"loss": losses["loss"] * (torch.nan if self.calls == 5 else 1.0)}
 
-    monkeypatch.setattr(job_module, "RetroLesson", Spoilt)
+    monkeypatch.setattr(job_module, "RetroObjective", Spoilt)
     out = tmp_path / "out"
     with pytest.raises(TrainingError, match=r"finite at step 5; found: loss nan, .* on batch 4 of"):
         run(own_village, out, steps=7)

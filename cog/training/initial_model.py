@@ -34,11 +34,7 @@ NUM_TEXTS = 2000  # from which a small base's tokenizer is learnt
 class Bases:
     """Where a model begins.
 
-    :param config: What the model folder will say, weights aside.
-    :param prefix: Folder of the prefix encoder's base.
-    :param phrase: Folder of the phrase encoder's base.
     :param weights: Trained weights to begin with; empty for none.
-    :param reader: How the model reads text.
     """
 
     config: ModelConfig
@@ -164,8 +160,6 @@ def _copy_bases(config: ModelConfig, source: Path, out: Path) -> ModelConfig:
 class OpenedModel:
     """A model that is trained.
 
-    :param model: The network.
-    :param config: What its folder will say, weights aside.
     :param architecture: What decides the shapes of its trained weights, by field.
     """
 
@@ -179,9 +173,6 @@ class OpenedModel:
         Two per weight and position forward, two backward for what comes before, two more where the
         weight itself is trained (Kaplan et al. 2020, section 2.1); attention's own products and
         those of spans are left out, so the share of the peak is a little too low.
-
-        :param numbered: The batch.
-        :returns: The number.
         """
         batch = numbered.batch
         positions = {
@@ -200,12 +191,7 @@ class OpenedModel:
         return total
 
     def write(self, folder: Path, *, facts: Mapping[str, str]) -> str:
-        """Write the model folder.
-
-        :param folder: The folder.
-        :param facts: Lines of the model card.
-        :returns: The model's fingerprint.
-        """
+        """Write the model folder."""
         return write_model(folder, self.model.trained_weights(), self.config, facts)
 
 
@@ -214,11 +200,7 @@ def open_model(
 ) -> OpenedModel:
     """Load the base models and put the trained parts on them.
 
-    :param bases: Where the model begins.
-    :param recipe: The profile.
-    :param objective: ``copy``, or ``tokens`` for the prefix encoder alone.
-    :param device: Where to.
-    :returns: The model.
+    With the objective ``tokens`` there is the prefix encoder alone.
     """
     is_copying = objective == "copy"
     lm = load_causal(bases.prefix)

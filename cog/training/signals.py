@@ -19,10 +19,7 @@ class StopRequest:
         return self.name != ""
 
     def ask(self, name: str) -> None:
-        """Ask the run to stop after the step it is in.
-
-        :param name: Who asks, for the message.
-        """
+        """Ask the run to stop after the step it is in."""
         self.name = name
 
 
@@ -30,7 +27,7 @@ class StopRequest:
 def watch_signals() -> Iterator[StopRequest]:
     """Turn the first SIGINT or SIGTERM into a request; a second one ends the process at once.
 
-    :yields: The request; never made by a signal outside the main thread.
+    Outside the main thread none is seen.
     """
     request = StopRequest()
     if threading.current_thread() is not threading.main_thread():

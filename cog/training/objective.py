@@ -57,65 +57,45 @@ class LoopBatch(Protocol):
         """Number of tokens that are learnt from."""
 
 
-class Lesson(Protocol):
+class Objective(Protocol):
     """What is learnt: which weights, at which rates, by which losses."""
 
     def group_parameters(self) -> list[dict[str, Any]]:
-        """Group what is trained by learning rate.
-
-        :returns: Groups as an optimiser takes them.
-        """
+        """Group what is trained by learning rate."""
 
     def compute_losses(self, network: nn.Module, batch: Any) -> Mapping[str, Tensor]:  # noqa: ANN401
         """Compute the losses of a batch.
 
-        :param network: The model, as ``accelerate`` wraps it.
-        :param batch: The batch.
-        :returns: Scalars by name, the same names every time; ``loss`` is minimised.
+        The network is the model as ``accelerate`` wraps it. Losses have the same names every time;
+        ``loss`` is minimised.
         """
 
     def describe(self, batches: Sequence[Any]) -> Mapping[str, float]:
-        """Say what is special about the batches of a step.
-
-        :param batches: The batches.
-        :returns: Metrics by name; may be empty.
-        """
+        """Say what is special about the batches of a step."""
 
 
-class CopyLesson:
-    """Learning to copy, or the next token (CoG, section 3).
-
-    :param model: The model, on its device.
-    :param recipe: How it learns.
-    """
+class CopyObjective:
+    """Learning to copy, or the next token (CoG, section 3)."""
 
     def __init__(self, model: TrainableModel, recipe: Recipe) -> None:
         self._model, self._recipe = model, recipe
         self._device = next(model.parameters()).device
 
     def group_parameters(self) -> list[dict[str, Any]]:
-        """Group what is trained by learning rate.
-
-        :returns: Groups as an optimiser takes them.
-        """
+        """Group what is trained by learning rate."""
         return self._model.parameter_groups(self._recipe.model.rates)
 
     def compute_losses(self, network: nn.Module, batch: NumberedBatch) -> Mapping[str, Tensor]:
         """Compute the losses of a batch.
 
-        :param network: The model, as ``accelerate`` wraps it.
-        :param batch: The batch.
-        :returns: The total, the token loss and the phrase loss.
+        The network is the model as ``accelerate`` wraps it. Losses have the same names every time;
+        ``loss`` is minimised.
         """
         losses: Losses = network(to_tensors(batch.batch, self._recipe.model.losses, self._device))
         return {TOTAL: losses.total, "token_loss": losses.token, "phrase_loss": losses.phrase}
 
     def describe(self, batches: Sequence[NumberedBatch]) -> Mapping[str, float]:
-        """Say how many of the choices are phrases.
-
-        :param batches: The batches of a step.
-        :returns: ``phrase_share``.
-        """
+        """Say how many of the choices are phrases."""
         num_queries = sum(each.batch.num_queries for each in batches)
         num_phrases = sum(int(each.batch.is_phrase.sum()) for each in batches)
         return {"phrase_share": num_phrases / max(1, num_queries)}

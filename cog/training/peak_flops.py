@@ -20,22 +20,20 @@ MEASURED_SIZE = {"cpu": 768, "cuda": 8192}
 MEASURED_ROUNDS = 5
 
 
-def get_peak(device: torch.device, *, is_half: bool = False) -> tuple[float, str]:
+def get_peak_flops(device: torch.device, *, is_half: bool = False) -> tuple[float, str]:
     """Find the peak of a device.
 
-    :param device: The device.
-    :param is_half: Whether a processor is measured in bf16, as a GPU always is.
-    :returns: Operations per second, and where the figure is from.
+    A processor is measured in bf16 if ``is_half``. Second comes where the figure is from.
     """
     if device.type == "cuda":
         name = torch.cuda.get_device_name(device)
         for known, peak in KNOWN_PEAKS.items():
             if known in name:
                 return peak, f"{name}, data sheet, dense bf16"
-    return _measure_peak(device, is_half=is_half), "matrix product, measured"
+    return _measure_peak_flops(device, is_half=is_half), "matrix product, measured"
 
 
-def _measure_peak(device: torch.device, *, is_half: bool) -> float:
+def _measure_peak_flops(device: torch.device, *, is_half: bool) -> float:
     # the best of a few products of square matrices, which no real step can beat by much
     size = MEASURED_SIZE.get(device.type, 1024)
     kind = torch.bfloat16 if is_half or device.type == "cuda" else torch.float32
