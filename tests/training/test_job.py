@@ -11,8 +11,9 @@ import pytest
 import torch
 
 from cog.errors import CheckpointError, TrainingError
-from cog.model.config import HubBase, load_config
+from cog.model.config import load_config
 from cog.model.load import load_index_model, load_model
+from cog.profiles import HubBase
 from cog.progress import SilentProgress
 from cog.records import Document
 from cog.training import job as job_module
