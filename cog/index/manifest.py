@@ -3,16 +3,13 @@
 import json
 import os
 import re
-import types
-from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Any, get_args, get_origin, get_type_hints
 
 from cog.cards import is_index_uri
 from cog.errors import CorpusNotFoundError, IndexingError, IndexMismatchError, IndexNotBuiltError
 from cog.index.records import FORMAT_VERSION, Manifest
 from cog.paths import CorpusPaths, ProjectPaths
+from cog.reading import read_record
 from cog.registry import load_card
 
 FOLDER_NAME = re.compile(r"[0-9a-f]{16}(-[0-9]+)?")
@@ -74,10 +71,9 @@ def load_manifest(corpus_paths: CorpusPaths, *, oldest: int = FORMAT_VERSION) ->
         wanted = f"an index of format {FORMAT_VERSION}"
         raise mismatch(corpus_id, wanted, f"format {version!r}", force=not is_older)
     try:
-        manifest = _read(Manifest, content)
-    except (KeyError, TypeError, ValueError) as error:
+        manifest = read_record(Manifest, content, error=IndexingError)
+    except IndexingError as error:
         raise mismatch(corpus_id, "a complete manifest", str(error), force=True) from error
-    assert isinstance(manifest, Manifest)
     if not FOLDER_NAME.fullmatch(manifest.folder):
         raise mismatch(corpus_id, "a folder named by a digest", manifest.folder, force=True)
     return manifest
@@ -164,26 +160,3 @@ def mismatch(corpus_id: str, wanted: str, found: str, *, force: bool = False) ->
         run=f"cog index build {corpus_id}{' --force' if force else ''}",
         about=corpus_id,
     )
-
-
-def _read(kind: Any, content: Any) -> Any:  # noqa: ANN401
-    # a record from what its to_json gave; wrong keys and types are refused
-    if get_origin(kind) is types.UnionType:
-        if content is None:
-            return None
-        kind = next(option for option in get_args(kind) if option is not type(None))
-    if is_dataclass(kind) and isinstance(kind, type):
-        hints = get_type_hints(kind)
-        names = [field.name for field in fields(kind)]
-        if not isinstance(content, Mapping) or sorted(content) != sorted(names):
-            raise ValueError(f"{kind.__name__} needs exactly {', '.join(names)}")
-        return kind(**{name: _read(hints[name], content[name]) for name in names})
-    if get_origin(kind) is dict:
-        if not isinstance(content, Mapping):
-            raise ValueError(f"a mapping is needed, not {content!r}")
-        return {str(key): _read(get_args(kind)[1], value) for key, value in content.items()}
-    if kind is float and type(content) is int:
-        return float(content)
-    if kind is not Any and type(content) is not kind:
-        raise ValueError(f"{content!r} must be of type {kind.__name__}")
-    return content

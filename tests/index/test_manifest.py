@@ -63,13 +63,16 @@ def set_key(key: str, value: object) -> Callable[[dict[str, Any]], object]:
     ("change", "message"),
     [
         (set_key("format_version", 99), "format 99"),
-        (set_key("num_chunks", "many"), "must be of type int"),
-        (set_key("vectors", None), "needs exactly"),
+        (set_key("num_chunks", "many"), "num_chunks must be a whole number; found: 'many'"),
+        (set_key("vectors", None), "vectors must be a mapping; found: null"),
         (set_key("folder", "../../elsewhere"), "named by a digest"),
         (set_key("folder", "0123456789abcdef"), "no such folder"),
-        (set_key("extra", 1), "needs exactly"),
-        (lambda content: content.pop("search"), "needs exactly"),
-        (lambda content: content["seconds"].update(total="1"), "must be of type float"),
+        (set_key("extra", 1), "extra is no known key"),
+        (lambda content: content.pop("search"), "search is missing"),
+        (
+            lambda content: content["seconds"].update(total="1"),
+            "total must be a number; found: '1'",
+        ),
     ],
 )
 @pytest.mark.usefixtures("built")
