@@ -12,9 +12,10 @@ import torch
 
 from benchmarks.common import measure, report, say
 from cog.decoding.candidates import Phrases, find_phrases
-from cog.decoding.scoring import FloatScorer, IntegerScorer, has_int8_dot_products, make_scorer
+from cog.decoding.scoring import FloatScorer, IntegerScorer, make_scorer
 from cog.index.quantise import StoredVectors
 from cog.index.records import GatheredChunks
+from cog.model.integers import has_int8_dot_products
 from cog.model.words import BARRED, CAN_END, CAN_START
 
 CPU = torch.device("cpu")

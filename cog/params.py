@@ -24,7 +24,7 @@ from cog.reading import (
     Via,
     read_record,
 )
-from cog.records import ENTROPY, Decoding
+from cog.records import AUTO, ENTROPY, PRECISIONS, Decoding
 from cog.yaml_lines import find_line
 
 # ten times faster where PyYAML was built with it
@@ -107,12 +107,15 @@ class GenerateParams:
 
     :param num_prompts: Number of held-out prompts the stage continues.
     :param batch_size: Number of prompts decoded together.
+    :param precision: Of the prefix encoder's matrices; ``auto`` for the lightest that the device
+        multiplies fast.
     :param decoding: How texts are written; its settings stand in the section itself, the method
         as ``decoding``.
     """
 
     num_prompts: Count = 4
     batch_size: Count = 4
+    precision: Annotated[str, OneOf(PRECISIONS)] = AUTO
     decoding: Decoding = field(default_factory=Decoding)
 
 
@@ -273,12 +276,13 @@ class TrainParams:
 
 def _join_generate(section: Any) -> GenerateParams:  # noqa: ANN401
     values = asdict(section)
-    own = values.pop("num_prompts"), values.pop("batch_size")
+    names = [each.name for each in fields(GenerateParams) if each.name != "decoding"]
+    own = {name: values.pop(name) for name in names}
     decoding = Decoding(method=values.pop("decoding"), **values)
     if decoding.verify != ENTROPY and decoding.verify_threshold > 1:
         wanted = f"must be a number from 0 to 1 for {decoding.verify}"
         raise FieldError("verify_threshold", wanted=wanted, found=str(decoding.verify_threshold))
-    return GenerateParams(*own, decoding)
+    return GenerateParams(**own, decoding=decoding)
 
 
 # one flat section, two records

@@ -14,6 +14,7 @@ ABSOLUTE = "absolute"
 RELATIVE = "relative"
 ENTROPY = "entropy"
 GREEDY, NUCLEUS = METHODS = ("greedy", "nucleus")
+AUTO, FLOAT32, BFLOAT16, INT8 = PRECISIONS = ("auto", "float32", "bfloat16", "int8")
 VERIFY_RULES = (OFF, ABSOLUTE, RELATIVE, ENTROPY)
 
 
@@ -297,6 +298,7 @@ class Generation:
     :param num_tokens: Number of prefix-encoder tokens appended.
     :param seconds: Seconds per part: ``retrieve``, ``gather``, ``decode``.
     :param segments: What each step appended, in order.
+    :param precision: Of the prefix encoder: ``float32``, ``bfloat16`` or ``int8``.
     """
 
     prefix: str
@@ -309,6 +311,7 @@ class Generation:
     num_tokens: int
     seconds: dict[str, float]
     segments: tuple[Segment, ...]
+    precision: str = FLOAT32
 
     def to_json(self) -> dict[str, Any]:
         """The generation as the command line writes it.
@@ -321,6 +324,7 @@ class Generation:
             "corpus": self.corpus,
             "index": self.index,
             "model": self.model,
+            "precision": self.precision,
             "decoding": asdict(self.decoding),
             "num_steps": self.num_steps,
             "num_tokens": self.num_tokens,

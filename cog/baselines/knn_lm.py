@@ -168,7 +168,7 @@ class KnnGenerator:
                 text,
                 corpus_id=self._manifest.corpus,
                 index=self._manifest.digest,
-                model=self.model.fingerprint,
+                model=self.model,
                 seconds=shared,
             )
             for request, text in zip(requests, texts, strict=True)

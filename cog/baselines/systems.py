@@ -45,11 +45,13 @@ def open_system(
         with open_retro(paths, params, corpus_id=corpus_id, device=device) as retro:
             yield retro
         return
+    precision = params.generate.precision
     if system == TUNED_TRANSFORMER:
         folder = get_tuned_folder(paths, params, corpus_id)
-        yield TransformerGenerator(load_model(folder, device=device), corpus_id=corpus_id)
+        model = load_model(folder, device=device, precision=precision)
+        yield TransformerGenerator(model, corpus_id=corpus_id)
         return
-    model = load_model(get_model_folder(paths, params), device=device)
+    model = load_model(get_model_folder(paths, params), device=device, precision=precision)
     if system == KNN_LM:
         yield open_knn_lm(paths, corpus_id, model=model, settings=params.datastore)
         return

@@ -31,7 +31,7 @@ class TransformerGenerator:
             return []
         texts, seconds = self._loop.write(requests)
         shared = {"retrieve": 0.0, "gather": 0.0, "decode": round(seconds / len(texts), 4)}
-        model = self._loop.model.fingerprint
+        model = self._loop.model
         return [
             describe_tokens(
                 request, text, corpus_id=self._corpus_id, index="", model=model, seconds=shared
@@ -46,7 +46,7 @@ def describe_tokens(
     *,
     corpus_id: str,
     index: str,
-    model: str,
+    model: CogModel,
     seconds: dict[str, float],
 ) -> Generation:
     """Put a text that was written token by token into the record that every system returns.
@@ -55,7 +55,7 @@ def describe_tokens(
     :param text: What was written; one segment per token.
     :param corpus_id: The corpus it was written for.
     :param index: Digest of what was searched; empty for nothing.
-    :param model: Fingerprint of the model.
+    :param model: The model that wrote it.
     :param seconds: Seconds per part.
     :returns: The record.
     """
@@ -65,10 +65,11 @@ def describe_tokens(
         text="".join(segment.text for segment in segments),
         corpus=corpus_id,
         index=index,
-        model=model,
+        model=model.fingerprint,
         decoding=request.decoding,
         num_steps=len(segments),
         num_tokens=len(segments),
         seconds=seconds,
         segments=segments,
+        precision=model.prefix_encoder.precision,
     )

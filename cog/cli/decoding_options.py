@@ -9,10 +9,10 @@ import click
 
 from cog.cli.numbers import FiniteRange, make_type
 from cog.reading import FieldError, read_field
-from cog.records import ABSOLUTE, OFF, Decoding
+from cog.records import ABSOLUTE, OFF, PRECISIONS, Decoding
 
 if TYPE_CHECKING:
-    from cog.params import DatastoreParams
+    from cog.params import DatastoreParams, Params
     from cog.paths import CorpusPaths
     from cog.records import Active
 
@@ -73,6 +73,11 @@ def with_decoding_options(function: Function) -> Function:
             help="Any setting of the section `generate`, such as span_words=0; may be repeated.",
         ),
         click.option(
+            "--precision",
+            type=click.Choice(PRECISIONS),
+            help="Of the prefix encoder's matrices [default: auto, what is fast here].",
+        ),
+        click.option(
             "--untuned", is_flag=True, help="Leave out what cog tune chose for this index."
         ),
     ]
@@ -107,6 +112,17 @@ def take_defaults(
     if word:
         click.echo(f"cog: {word}", err=True)
     return settings
+
+
+def take_precision(params: "Params", given: dict[str, Any]) -> "Params":
+    """Put the precision that the command line gives in the place of that of params.yaml.
+
+    :param params: The project's parameters.
+    :param given: What the command line gives.
+    :returns: The parameters.
+    """
+    precision = given["precision"] or params.generate.precision
+    return replace(params, generate=replace(params.generate, precision=precision))
 
 
 def take_knn_defaults(

@@ -11,6 +11,7 @@ from cog.cli.decoding_options import (
     take_defaults,
     take_given,
     take_knn_defaults,
+    take_precision,
     with_decoding_options,
 )
 from cog.cli.main import get_project
@@ -73,7 +74,7 @@ def command(ctx: click.Context, /, corpus_id: str, **given: Any) -> None:  # noq
     sections `evaluate` and `generate` of params.yaml, or from what `cog tune` chose.
     """
     paths = get_project(ctx)
-    params = load_params(paths.params)
+    params = take_precision(load_params(paths.params), given)
     from cog.evaluation.runner import evaluate
     from cog.evaluation.tracking import Tracker, choose_uri
     from cog.index.unions import check_cards

@@ -13,7 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cog.cli.decoding_options import take_defaults, take_given, with_decoding_options
+from cog.cli.decoding_options import (
+    take_defaults,
+    take_given,
+    take_precision,
+    with_decoding_options,
+)
 from cog.cli.main import get_project
 from cog.cli.numbers import make_type
 from cog.errors import GenerationError
@@ -151,7 +156,7 @@ def command(
             "give either --prefix TEXT or --input FILE.jsonl (- for standard input)"
         )
     paths = get_project(ctx)
-    params = load_params(paths.params)
+    params = take_precision(load_params(paths.params), given)
     options = Options(
         given["num_return"],
         given["batch_size"] or params.generate.batch_size,

@@ -273,4 +273,5 @@ class CopyGenerator:
             num_tokens=row.num_tokens,
             seconds=seconds,
             segments=segments,
+            precision=self.model.prefix_encoder.precision,
         )

@@ -12,9 +12,7 @@ from torch import Tensor
 
 from cog.index.quantise import StoredVectors
 from cog.index.records import GatheredChunks
-
-NUM_DIGITS = 3  # int8 digits of a query: 7 + 8 + 8 bits, as many as float32 holds
-STEP = 254.0  # a digit's unit over the next one's
+from cog.model.integers import has_int8_dot_products, multiply_rows
 
 
 class WordScorer(Protocol):
@@ -64,8 +62,8 @@ class IntegerScorer:
     """
 
     def __init__(self, start: StoredVectors, end: StoredVectors) -> None:
-        self._start = _tensor(start.vectors).T
-        self._end = _tensor(end.vectors).T
+        self._start = _tensor(start.vectors)
+        self._end = _tensor(end.vectors)
         self._start_scales = _tensor(start.scales)
         self._end_scales = _tensor(end.scales)
 
@@ -78,8 +76,8 @@ class IntegerScorer:
             ``(num_queries, num_ends)``, float32
         """
         return (
-            _multiply(start_queries, self._start, self._start_scales),
-            _multiply(end_queries, self._end, self._end_scales),
+            multiply_rows(start_queries, self._start, self._start_scales),
+            multiply_rows(end_queries, self._end, self._end_scales),
         )
 
 
@@ -107,45 +105,6 @@ def make_scorer(
     if is_integer and device.type == "cpu" and has_int8_dot_products():
         return IntegerScorer(start, end)
     return FloatScorer(start, end, device=device)
-
-
-def has_int8_dot_products() -> bool:
-    """Whether this CPU multiplies int8 vectors exactly and fast (VNNI).
-
-    Without it the library's int8 kernels may saturate in int16, or fall back to a slow loop.
-
-    :returns: True if it does.
-    """
-    capabilities = torch.cpu.get_capabilities()
-    return bool(capabilities.get("avx512_vnni") or capabilities.get("avx_vnni"))
-
-
-def split_digits(queries: Tensor) -> tuple[Tensor, Tensor]:
-    """Write float vectors as sums of int8 vectors: ``query = sum(scale_k * digit_k)``.
-
-    :param queries: *Shape:* ``(num_queries, dim)`` float32
-    :returns: Digits of *Shape:* ``(num_digits, num_queries, dim)`` int8, scales of *Shape:*
-        ``(num_digits, num_queries)``
-    """
-    scale = (queries.abs().amax(dim=1) / 127.0).clamp_min(torch.finfo(torch.float32).tiny)
-    rest = queries
-    digits, scales = [], []
-    for _ in range(NUM_DIGITS):
-        digit = torch.round(rest / scale.unsqueeze(1))  # within [-127, 127]
-        rest = rest - digit * scale.unsqueeze(1)
-        digits.append(digit.to(torch.int8))
-        scales.append(scale)
-        scale = scale / STEP
-    return torch.stack(digits), torch.stack(scales)
-
-
-def _multiply(queries: Tensor, vectors: Tensor, word_scales: Tensor) -> Tensor:
-    digits, scales = split_digits(queries)
-    num_digits, num_queries, dim = digits.shape
-    products = torch._int_mm(digits.transpose(0, 1).reshape(-1, dim), vectors)  # int32
-    parts = products.view(num_queries, num_digits, -1).float()
-    scores = torch.bmm(scales.T.unsqueeze(1), parts).squeeze(1)  # (num_queries, num_words)
-    return scores.mul_(word_scales)
 
 
 def _restore(stored: StoredVectors, device: torch.device) -> Tensor:

@@ -102,7 +102,8 @@ def open_generator(
         digests=split_active(active) if active is not None else None,
     ) as index:
         allowed = _allowed_chunks(index, rule, corpus_id=chosen)
-        yield make(load_model(folder, device=device), index, allowed_chunks=allowed)
+        model = load_model(folder, device=device, precision=params.generate.precision)
+        yield make(model, index, allowed_chunks=allowed)
 
 
 def _allowed_chunks(index: AnyIndex, rule: CopyRule, *, corpus_id: str) -> NDArray[np.bool_] | None:

@@ -1,9 +1,10 @@
 """Generations at rest: prompts and a seed go in, texts come out, each batch written only once.
 
 A run is a folder, a seed a file in it, a finished batch a line of that. What decides the texts (the
-system, the index, the model, lengths, decoding, the device and the decoder's version) is digested
-into the folder's name, so texts of another index are never taken for these. A batch counts only if
-it holds the same prompts, since in which company a text is decoded may change it by rounding.
+system, the index, the model, lengths, decoding, device, precision, the decoder's version) is
+digested into the folder's name, so texts of another index are never taken for these. A batch counts
+only if it holds the same prompts, since in which company a text is decoded may change it by
+rounding.
 """
 
 import fcntl
@@ -35,6 +36,7 @@ class RunKey:
     :param prompt_corpus: Whose prompts are continued.
     :param decoding: Settings; the seed in it does not count.
     :param device: ``cpu`` or ``cuda``, which round differently.
+    :param precision: Of the prefix encoder.
     :param decoder: Version of the decoder, so that texts of an older one are written anew.
     """
 
@@ -44,6 +46,7 @@ class RunKey:
     prompt_corpus: str
     decoding: Decoding
     device: str
+    precision: str
     decoder: int = DECODER_VERSION
 
     @property

@@ -5,7 +5,7 @@ from typing import Any
 
 from cog.errors import EvaluationError
 from cog.evaluation.protocol import Protocol, parse_protocol
-from cog.records import CORPUS, PROMPT, VOCABULARY, Decoding, Generation, Segment
+from cog.records import CORPUS, FLOAT32, PROMPT, VOCABULARY, Decoding, Generation, Segment
 
 FORMAT_VERSION = 1
 ANY_ERROR = (KeyError, TypeError, ValueError, AttributeError)
@@ -238,6 +238,7 @@ def parse_generation(content: dict[str, Any]) -> Generation:
         **{name: content[name] for name in names},
         decoding=Decoding(**content["decoding"]),
         segments=tuple(_parse_segment(each) for each in content["segments"]),
+        precision=content.get("precision", FLOAT32),
     )
 
 

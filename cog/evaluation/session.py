@@ -28,6 +28,7 @@ from cog.evaluation.tune_split import take_part
 from cog.index.activation import get_model_folder
 from cog.model.language_model import identify_tokenizer
 from cog.model.load import load_splitter, resolve_device
+from cog.model.matrices import choose_precision
 from cog.model.words import WordSplitter
 from cog.params import Params
 from cog.paths import ProjectPaths
@@ -105,9 +106,15 @@ class Evaluation:
         :returns: The key of the run.
         """
         plan, identity = self.plan, self.identity
-        device = resolve_device(plan.device).type
+        device = resolve_device(plan.device)
         return RunKey(
-            plan.system, identity.index, identity.model, plan.prompt_corpus_id, decoding, device
+            plan.system,
+            identity.index,
+            identity.model,
+            plan.prompt_corpus_id,
+            decoding,
+            device.type,
+            choose_precision(self.params.generate.precision, device),
         )
 
     def get_generator(self) -> TextGenerator:

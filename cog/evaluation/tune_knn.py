@@ -73,7 +73,8 @@ def tune_knn_lm(
     :param progress: Told of every prompt.
     :returns: The search; what was chosen lies beside the datastore.
     """
-    model = load_model(get_model_folder(paths, params), device=device)
+    folder = get_model_folder(paths, params)
+    model = load_model(folder, device=device, precision=params.generate.precision)
     prompts = _take_prompts(paths, params, corpus_id, model=model, num_prompts=num_prompts)
     manifest = load_corpus_manifest(paths, corpus_id, model=model.fingerprint)
     usual, num_entries = params.datastore, manifest.num_entries

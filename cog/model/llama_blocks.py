@@ -9,32 +9,23 @@ from dataclasses import dataclass
 from typing import cast
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 from transformers import PreTrainedModel
 from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaModel
 
 from cog.model.cache import Layout, PrefixCache, packed_attention
-
-
-@dataclass(frozen=True, slots=True)
-class _Matrix:
-    # a linear layer. Shape: (num_out, num_in), (num_out,)
-    weight: Tensor
-    bias: Tensor | None
-
-    def __call__(self, states: Tensor) -> Tensor:
-        return functional.linear(states, self.weight, self.bias)
+from cog.model.matrices import Matrix
 
 
 @dataclass(frozen=True, slots=True)
 class _Block:
     attention_norm: Tensor
-    query_key_value: _Matrix
-    output: _Matrix
+    query_key_value: Matrix
+    output: Matrix
     mlp_norm: Tensor
-    gate_up: _Matrix
-    down: _Matrix
+    gate_up: Matrix
+    down: Matrix
 
 
 class LlamaBlocks:
@@ -73,7 +64,7 @@ class LlamaBlocks:
         :returns: Hidden states. *Shape:* ``(num_tokens, dim)``
         """
         states = embeddings
-        # (1, num_tokens, head_dim); float32 whatever the weights are, as transformers has it
+        # (1, num_tokens, head_dim)
         cosines, sines = self._rotary(states.unsqueeze(0), layout.positions.unsqueeze(0))
         for number, block in enumerate(self._blocks):
             normed = self._normalise(states, block.attention_norm)
@@ -115,23 +106,9 @@ def _read(layer: LlamaDecoderLayer) -> _Block:
     attention, mlp = layer.self_attn, layer.mlp
     return _Block(
         attention_norm=layer.input_layernorm.weight,
-        query_key_value=_join([attention.q_proj, attention.k_proj, attention.v_proj]),
-        output=_join([attention.o_proj]),
+        query_key_value=Matrix.join([attention.q_proj, attention.k_proj, attention.v_proj]),
+        output=Matrix.join([attention.o_proj]),
         mlp_norm=layer.post_attention_layernorm.weight,
-        gate_up=_join([mlp.gate_proj, mlp.up_proj]),
-        down=_join([mlp.down_proj]),
+        gate_up=Matrix.join([mlp.gate_proj, mlp.up_proj]),
+        down=Matrix.join([mlp.down_proj]),
     )
-
-
-def _join(layers: list[nn.Linear]) -> _Matrix:
-    if len(layers) == 1:
-        return _Matrix(layers[0].weight, layers[0].bias)
-    weights: list[Tensor] = [layer.weight for layer in layers]
-    weight = torch.cat(weights)
-    begin = 0
-    for layer in layers:
-        rows = slice(begin, begin + layer.out_features)
-        layer.weight = nn.Parameter(weight[rows], requires_grad=False)
-        begin = rows.stop
-    biases: list[Tensor] = [layer.bias for layer in layers if layer.bias is not None]
-    return _Matrix(weight, torch.cat(biases) if biases else None)

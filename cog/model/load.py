@@ -12,12 +12,14 @@ from cog.errors import CheckpointError
 from cog.model.base import get_base_folder
 from cog.model.config import ModelConfig, load_config
 from cog.model.fingerprint import fingerprint_model
+from cog.model.matrices import choose_precision
 from cog.model.phrase_encoder import PhraseEncoder
 from cog.model.prefix_encoder import PrefixEncoder
 from cog.model.retriever import MeanRetriever
 from cog.model.threads import describe_numerics, pin_threads
 from cog.model.weights import Weights, apply_weights, load_weights, select_weights
 from cog.model.words import WordSplitter, load_tokenizer
+from cog.records import FLOAT32
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +110,12 @@ def load_index_model(folder: Path, *, device: str = "cpu") -> IndexModel:
     )
 
 
-def load_model(folder: Path, *, device: str = "cpu") -> CogModel:
+def load_model(folder: Path, *, device: str = "cpu", precision: str = FLOAT32) -> CogModel:
     """Load what generating text needs.
 
     :param folder: The model folder.
     :param device: ``cpu``, ``cuda`` or ``auto``.
+    :param precision: Of the prefix encoder: ``float32``, ``bfloat16``, ``int8`` or ``auto``.
     :returns: The model's generating side.
     """
     config = load_config(folder)
@@ -123,7 +126,9 @@ def load_model(folder: Path, *, device: str = "cpu") -> CogModel:
         config=config,
         splitter=WordSplitter.from_folder(base),
         retriever=_load_retriever(folder, config, device=device),
-        prefix_encoder=_load_prefix_encoder(base, config, weights, device=device),
+        prefix_encoder=_load_prefix_encoder(
+            base, config, weights, device=device, precision=precision
+        ),
     )
 
 
@@ -198,9 +203,10 @@ def tied_names(causal: PreTrainedModel) -> tuple[str, ...]:
 
 
 def _load_prefix_encoder(
-    base: Path, config: ModelConfig, weights: Weights, *, device: str
+    base: Path, config: ModelConfig, weights: Weights, *, device: str, precision: str
 ) -> PrefixEncoder:
     target = resolve_device(device)
+    chosen = choose_precision(precision, target)  # refused before anything is read
     causal = load_causal(base)
     apply_weights(
         causal,
@@ -208,10 +214,11 @@ def _load_prefix_encoder(
         scale=config.lora_scale,
         may_lack=tied_names(causal),
     )
-    if target.type == "cuda":
-        causal = causal.bfloat16()
     encoder = PrefixEncoder(
-        causal, query_projection=weights.get("qproj.weight"), begin_token_id=config.begin_token_id
+        causal,
+        query_projection=weights.get("qproj.weight"),
+        begin_token_id=config.begin_token_id,
+        precision=chosen,
     )
     encoder.to(target)
     return encoder

@@ -11,6 +11,8 @@ from transformers import AttentionInterface, PreTrainedModel
 
 from cog.model.cache import ATTENTION_NAME, PrefixCache, packed_attention
 from cog.model.llama_blocks import LlamaBlocks
+from cog.model.matrices import lower_head, lower_precision
+from cog.records import FLOAT32
 
 PREFILL_TOKENS = 512  # tokens of one prefix encoded in one pass; bounds the memory of long prefixes
 
@@ -22,13 +24,19 @@ class PrefixEncoder:
     instead of ``h``.
 
     :param model: Any causal model of transformers; its attention is replaced by the packed one, and
-        blocks like Llama's by joined ones.
+        blocks like Llama's by joined ones. In float32, and changed in place.
     :param query_projection: ``W_q`` of *Shape:* ``(dim, dim)``; None for the identity.
     :param begin_token_id: Token put before every prefix; None for none.
+    :param precision: Of its linear layers: ``float32``, ``bfloat16`` or ``int8``.
     """
 
     def __init__(
-        self, model: PreTrainedModel, *, query_projection: Tensor | None, begin_token_id: int | None
+        self,
+        model: PreTrainedModel,
+        *,
+        query_projection: Tensor | None,
+        begin_token_id: int | None,
+        precision: str = FLOAT32,
     ) -> None:
         AttentionInterface.register(ATTENTION_NAME, packed_attention)
         model.requires_grad_(False).train(mode=False)
@@ -37,7 +45,11 @@ class PrefixEncoder:
         self.begin_token_id = begin_token_id
         self._body: nn.Module = model.base_model
         self._embed: nn.Embedding = model.get_input_embeddings()  # type: ignore[assignment]
-        self._head: nn.Linear = model.get_output_embeddings()  # type: ignore[no-untyped-call]
+        lower_precision(self._body, precision)
+        head = lower_head(model.get_output_embeddings(), precision)  # type: ignore[no-untyped-call]
+        model.set_output_embeddings(head)  # type: ignore[no-untyped-call]
+        self._head = head
+        self.precision = precision
         self._projection = query_projection
         self._blocks = LlamaBlocks.find(model)
 
@@ -55,7 +67,7 @@ class PrefixEncoder:
 
         :returns: The count.
         """
-        return self._head.weight.shape[0]
+        return self._embed.num_embeddings
 
     @property
     def max_positions(self) -> int:
@@ -144,7 +156,7 @@ class PrefixEncoder:
         :returns: *Shape:* ``(batch, vocab_size)``, float32
         """
         logits: Tensor = self._head(hidden_states)
-        return logits.float()
+        return logits
 
     @torch.inference_mode()
     def phrase_queries(self, hidden_states: Tensor) -> tuple[Tensor, Tensor]:
@@ -155,6 +167,6 @@ class PrefixEncoder:
         """
         queries = hidden_states
         if self._projection is not None:
-            queries = hidden_states @ self._projection.T.to(hidden_states.dtype)
-        half = queries.shape[1] // 2
-        return queries[:, :half].float(), queries[:, half:].float()
+            queries = hidden_states @ self._projection.T
+        start, end = queries.chunk(2, dim=1)
+        return start, end

@@ -22,6 +22,7 @@ KEYS = [
     "corpus",
     "index",
     "model",
+    "precision",
     "decoding",
     "num_steps",
     "num_tokens",
@@ -87,6 +88,15 @@ def test_json_holds_the_contract(village: ProjectPaths) -> None:
     for segment in line["segments"]:
         if segment["from"] == "vocabulary":
             assert list(segment) == ["text", "from", "probability"]
+
+
+def test_precision_is_told_with_the_text_and_never_with_its_sources(village: ProjectPaths) -> None:
+    words = ("--corpus", "village", "--prefix", "The old mill", "--json", "--phrase-bias", "3")
+    (line,) = json_lines(run(village, *words, "--precision", "int8"))
+    assert line["precision"] == "int8"
+    copies = [segment for segment in line["segments"] if segment["from"] == "corpus"]
+    assert copies
+    assert all(list(segment) == COPY_KEYS for segment in copies)
 
 
 def test_num_return_counts_seeds_up(village: ProjectPaths) -> None:

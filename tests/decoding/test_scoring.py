@@ -9,12 +9,11 @@ from cog.decoding.scoring import (
     FloatScorer,
     IntegerScorer,
     WordScorer,
-    has_int8_dot_products,
     make_scorer,
-    split_digits,
 )
 from cog.index.quantise import StoredVectors
 from cog.index.records import GatheredChunks
+from cog.model.integers import has_int8_dot_products
 from tests.decoding.synthetic import DIM, make_chunks
 
 CPU = torch.device("cpu")
@@ -65,17 +64,6 @@ def test_without_words_all_are_scored() -> None:
     found = make_scorer(chunks, device=CPU).score_words(query, query)
     for scores, vectors in zip(found, restored(chunks), strict=True):
         np.testing.assert_allclose(scores.numpy(), query.numpy() @ vectors.T, atol=1e-5)
-
-
-def test_digits_hold_a_query_to_float32(subtests: pytest.Subtests) -> None:
-    for scale in (1e-20, 1.0, 1e6):
-        with subtests.test(scale=scale):
-            query = torch.randn(5, 288, generator=torch.Generator().manual_seed(1)) * scale
-            digits, scales = split_digits(query)
-            assert digits.dtype == torch.int8
-            restored_query = (digits.double() * scales.double().unsqueeze(2)).sum(0)
-            error = (restored_query - query.double()).abs().amax() / query.abs().amax()
-            assert error < 2**-22
 
 
 def test_query_of_zeros_scores_zero() -> None:

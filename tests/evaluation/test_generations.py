@@ -17,7 +17,7 @@ from cog.progress import SilentProgress
 from cog.records import VOCABULARY, Decoding, Generation, Prompt, Segment
 
 DECODING = Decoding("nucleus", 0.95, 3, 4, 16, 0.0)
-KEY = RunKey("cog", "d" * 64, "m" * 64, "village", DECODING, "cpu")
+KEY = RunKey("cog", "d" * 64, "m" * 64, "village", DECODING, "cpu", "float32")
 PROMPTS = [Prompt(f"p{i}", "d", f"prefix {i}", f"reference {i}", 0, 9) for i in range(5)]
 
 
@@ -105,20 +105,21 @@ def test_more_prompts_reuse_only_batches_of_the_same_company(tmp_path: Path) -> 
 
 def test_everything_but_the_seed_makes_another_run() -> None:
     later = Decoding("nucleus", 0.95, 9, 4, 16, 0.0)
-    other_seed = RunKey("cog", "d" * 64, "m" * 64, "village", later, "cpu")
+    other_seed = RunKey("cog", "d" * 64, "m" * 64, "village", later, "cpu", "float32")
     others = [
         replace(KEY, decoding=Decoding("greedy", 0.95, 3, 4, 16, 0.0)),
         replace(KEY, index="e" * 64),
         replace(KEY, device="cuda"),
+        replace(KEY, precision="int8"),
         replace(KEY, decoder=KEY.decoder + 1),
     ]
     assert other_seed.folder_name == KEY.folder_name
-    assert len({each.folder_name for each in (KEY, *others)}) == 5
+    assert len({each.folder_name for each in (KEY, *others)}) == 6
 
 
 def test_texts_of_another_index_are_noticed(tmp_path: Path) -> None:
     store = GenerationStore(tmp_path)
-    rebuilt = RunKey("cog", "e" * 64, "m" * 64, "village", DECODING, "cpu")
+    rebuilt = RunKey("cog", "e" * 64, "m" * 64, "village", DECODING, "cpu", "float32")
     assert not store.has_other_index(rebuilt)
     complete(tmp_path, Writer())
     assert store.has_other_index(rebuilt)

@@ -220,7 +220,7 @@ class RetroGenerator:
                 text,
                 corpus_id=manifest.corpus,
                 index=manifest.digest,
-                model=self._loop.model.fingerprint,
+                model=self._loop.model,
                 seconds=shared,
             )
             for request, text in zip(requests, texts, strict=True)

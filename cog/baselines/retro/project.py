@@ -41,7 +41,8 @@ def open_retro(
     :yields: What writes.
     """
     with open_retro_index(paths, params, corpus_id) as index:
-        model = load_model(get_model_folder(paths, params), device=device)
+        folder = get_model_folder(paths, params)
+        model = load_model(folder, device=device, precision=params.generate.precision)
         adapter = load_adapter(get_adapter_folder(paths, corpus_id), model=model.fingerprint)
         yield RetroGenerator(model, index, adapter=adapter)
 

@@ -35,7 +35,8 @@ class RetroTrainee(nn.Module):
         is_plain = is_half and model.prefix_encoder.device.type == "cpu"
         self.network.set_attn_implementation("eager" if is_plain else "sdpa")
         if is_half:
-            self.network.bfloat16()
+            for parameter in self.network.parameters():  # no buffer: rotations need float32
+                parameter.data = parameter.data.bfloat16()
         self.adapter = adapter.to(model.prefix_encoder.device)
         adapter.attach(find_layers(self.network))
 

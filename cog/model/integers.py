@@ -1,0 +1,60 @@
+"""Products of int8: float vectors and int8 rows with scales go in, float products come out.
+
+Products of int8 vectors are exact in int32, so all that is lost is what the digits leave out.
+"""
+
+import torch
+from torch import Tensor
+
+MAX_DIGITS = 3  # int8 digits of a vector: 7 + 8 + 8 bits, as many as float32 holds
+STEP = 254.0  # a digit's unit over the next one's
+
+
+def has_int8_dot_products() -> bool:
+    """Whether this CPU multiplies int8 vectors exactly and fast (VNNI or AMX).
+
+    Without it the library's int8 kernels may saturate in int16, or fall back to a slow loop.
+
+    :returns: True if it does.
+    """
+    capabilities = torch.cpu.get_capabilities()
+    return any(capabilities.get(name) for name in ("avx512_vnni", "avx_vnni", "amx_int8"))
+
+
+def split_digits(vectors: Tensor, *, num_digits: int = MAX_DIGITS) -> tuple[Tensor, Tensor]:
+    """Write float vectors as sums of int8 vectors: ``vector = sum(scale_k * digit_k)``.
+
+    :param vectors: *Shape:* ``(num_vectors, dim)`` float32
+    :param num_digits: Number of int8 vectors; one for 8 bits, three for what float32 holds.
+    :returns: Digits of *Shape:* ``(num_digits, num_vectors, dim)`` int8, scales of *Shape:*
+        ``(num_digits, num_vectors)``
+    """
+    scale = (vectors.abs().amax(dim=1) / 127.0).clamp_min(torch.finfo(torch.float32).tiny)
+    rest = vectors
+    digits, scales = [], []
+    for _ in range(num_digits):
+        digit = torch.round(rest / scale.unsqueeze(1))  # within [-127, 127]
+        rest = rest - digit * scale.unsqueeze(1)
+        digits.append(digit.to(torch.int8))
+        scales.append(scale)
+        scale = scale / STEP
+    return torch.stack(digits), torch.stack(scales)
+
+
+def multiply_rows(
+    vectors: Tensor, rows: Tensor, row_scales: Tensor, *, num_digits: int = MAX_DIGITS
+) -> Tensor:
+    """Multiply float vectors with all rows of an int8 matrix.
+
+    :param vectors: *Shape:* ``(num_vectors, dim)`` float32
+    :param rows: *Shape:* ``(num_rows, dim)`` int8
+    :param row_scales: *Shape:* ``(num_rows,)`` float32
+    :param num_digits: Number of int8 vectors that a float vector is written as.
+    :returns: *Shape:* ``(num_vectors, num_rows)`` float32
+    """
+    digits, scales = split_digits(vectors, num_digits=num_digits)
+    _, num_vectors, dim = digits.shape
+    products = torch._int_mm(digits.transpose(0, 1).reshape(-1, dim), rows.T)  # int32
+    parts = products.view(num_vectors, num_digits, -1).float()
+    scores = torch.bmm(scales.T.unsqueeze(1), parts).squeeze(1)  # (num_vectors, num_rows)
+    return scores.mul_(row_scales)

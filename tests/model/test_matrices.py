@@ -1,0 +1,132 @@
+"""Lighter matrices against those in float32."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from transformers import AutoModelForCausalLM
+
+from cog.errors import CheckpointError
+from cog.model.matrices import Matrix, choose_precision
+from cog.model.prefix_encoder import PrefixEncoder
+from cog.records import AUTO, BFLOAT16, FLOAT32, INT8, PRECISIONS
+from tests.model_fixtures import WIDTH, make_tiny_model
+
+CPU, GPU = torch.device("cpu"), torch.device("cuda")
+LIGHT = (BFLOAT16, INT8)
+IDS = [[3, 17, 40, 41, 42, 99, 7, 8], [5], [7, 8, 9, 10, 11, 12, 13, 14, 15]]
+
+
+@pytest.fixture(scope="module", params=["gpt2", "llama"])
+def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_tiny_model(tmp_path_factory.mktemp("model"), architecture=request.param)
+
+
+def make_encoder(folder: Path, precision: str) -> PrefixEncoder:
+    """An encoder whose weights are large enough for choices that are far from even."""
+    model = AutoModelForCausalLM.from_pretrained(folder / "prefix")
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() > 1:
+                parameter.mul_(15)
+    projection = torch.randn(WIDTH, WIDTH, generator=torch.Generator().manual_seed(3))
+    return PrefixEncoder(
+        model, query_projection=projection, begin_token_id=None, precision=precision
+    )
+
+
+def read_all(encoder: PrefixEncoder) -> torch.Tensor:
+    return encoder.append(encoder.new_cache(batch=len(IDS), capacity=4), IDS)
+
+
+@pytest.mark.parametrize("precision", LIGHT)
+def test_next_token_is_chosen_nearly_alike(folder: Path, precision: str) -> None:
+    plain, light = make_encoder(folder, FLOAT32), make_encoder(folder, precision)
+    exact, found = (each.token_logits(read_all(each)).softmax(1) for each in (plain, light))
+    variation = 0.5 * (found - exact).abs().sum(1)
+    assert exact.max(dim=1).values.mean() > 0.05  # a flat distribution would hide any error
+    assert 0 < variation.mean() < 0.04
+
+
+@pytest.mark.parametrize("precision", [FLOAT32, *LIGHT])
+def test_all_but_matrices_stays_in_float32(folder: Path, precision: str) -> None:
+    encoder = make_encoder(folder, precision)
+    plain = AutoModelForCausalLM.from_pretrained(folder / "prefix")
+    for name, buffer in plain.named_buffers():  # the frequencies of rotations, for one
+        assert torch.equal(encoder.model.get_buffer(name), buffer)
+    for name, parameter in encoder.model.named_parameters():
+        assert parameter.dtype == torch.float32, name
+    states = read_all(encoder)
+    assert states.dtype == encoder.token_logits(states).dtype == torch.float32
+    weight = torch.randn(WIDTH, WIDTH, generator=torch.Generator().manual_seed(3))
+    start, end = encoder.phrase_queries(states)
+    torch.testing.assert_close(torch.cat([start, end], dim=1), states @ weight.T)
+
+
+@pytest.mark.parametrize("precision", LIGHT)
+def test_matrices_are_light_and_held_once(folder: Path, precision: str) -> None:
+    encoder = make_encoder(folder, precision)
+    matrices = [each for each in encoder.model.base_model.modules() if isinstance(each, Matrix)]
+    assert matrices
+    assert not any(isinstance(each, nn.Linear) for each in encoder.model.base_model.modules())
+    assert {each.weight.dtype for each in matrices} == {getattr(torch, precision)}
+
+
+@pytest.mark.parametrize("precision", [FLOAT32, *LIGHT])
+def test_modules_give_what_joined_blocks_give(folder: Path, precision: str) -> None:
+    encoder = make_encoder(folder, precision)
+    joined = read_all(encoder)
+    encoder.run_modules()
+    torch.testing.assert_close(read_all(encoder), joined, atol=1e-2, rtol=1e-2)
+
+
+@pytest.mark.parametrize("precision", [FLOAT32, *LIGHT])
+def test_joined_layers_give_theirs_side_by_side(precision: str) -> None:
+    torch.manual_seed(0)
+    layers: list[nn.Linear | Matrix] = [nn.Linear(8, num_out) for num_out in (6, 2, 4)]
+    if precision != FLOAT32:
+        layers = [Matrix.lower(each, precision) for each in layers]
+    states = torch.randn(3, 8)
+    expected = torch.cat([layer(states) for layer in layers], dim=1)
+    joined = Matrix.join(layers)
+    torch.testing.assert_close(joined(states), expected)
+    torch.testing.assert_close(torch.cat([layer(states) for layer in layers], dim=1), expected)
+    assert {each.weight.untyped_storage().data_ptr() for each in (joined, *layers)} == {
+        joined.weight.data_ptr()
+    }
+
+
+def test_extreme_weights_and_inputs_are_multiplied_right() -> None:
+    layer = nn.Linear(64, 3, bias=False)
+    with torch.no_grad():
+        layer.weight.copy_(torch.tensor([[1e4], [-1e-6], [0.0]]).expand(3, 64))
+    output = Matrix.lower(layer, INT8)(torch.full((1, 1, 64), 5.0))
+    torch.testing.assert_close(output, torch.tensor([[[64 * 5e4, -64 * 5e-6, 0.0]]]))
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "expected"),
+    [
+        ({"avx512_vnni": True, "avx512_bf16": True}, INT8),
+        ({"avx_vnni": True}, INT8),
+        ({"amx_int8": True}, INT8),
+        ({"avx512_bf16": True}, BFLOAT16),
+        ({"amx_bf16": True}, BFLOAT16),
+        ({"avx2": True, "avx512_vnni": False}, FLOAT32),
+    ],
+)
+def test_auto_is_the_lightest_that_a_processor_multiplies_fast(
+    capabilities: dict[str, bool], expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
+    assert choose_precision(AUTO, CPU) == expected
+
+
+def test_what_is_asked_for_is_taken_on_any_processor() -> None:
+    assert [choose_precision(each, CPU) for each in PRECISIONS[1:]] == list(PRECISIONS[1:])
+
+
+def test_int8_on_a_gpu_is_refused() -> None:
+    with pytest.raises(CheckpointError, match="--precision int8 needs a CPU"):
+        choose_precision(INT8, GPU)
