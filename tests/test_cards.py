@@ -85,11 +85,19 @@ def test_a_wrong_field_is_named(changes: dict[str, Any], message: str) -> None:
 def test_a_wrong_pattern_or_checksum_is_named() -> None:
     with pytest.raises(InvalidCardError, match="format.heading must be a regular expression"):
         make_card(format__documents="heading", format__heading="(")
-    wheel = {"type": "wheel", "package": "p", "version": "1", "sha256": "ab", "members": ["*"]}
-    with pytest.raises(InvalidCardError, match="source.sha256 must be 64 hex digits"):
-        make_card(source=wheel)
+    wheel = {"type": "wheel", "package": "p", "version": "1", "sha256": "a" * 64, "members": ["*"]}
+    for key, value in (
+        ("sha256", "ab"),
+        ("package", "p @ file:///p.tar.gz"),
+        ("package", "--index-url=https://example.org"),
+        ("package", "p[extra]"),
+        ("version", "1.*"),
+        ("version", "1 @ file:///p.tar.gz"),
+    ):
+        with pytest.raises(InvalidCardError, match=rf"source\.{key} must be \w+ .*found: '"):
+            make_card(source={**wheel, key: value})
     with pytest.raises(InvalidCardError, match="source.members must name at least one"):
-        make_card(source={**wheel, "sha256": "a" * 64, "members": []})
+        make_card(source={**wheel, "members": []})
 
 
 def test_a_missing_key_is_named() -> None:
