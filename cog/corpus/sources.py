@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 from cog.cards import Card
 from cog.corpus.decoding import PACKINGS, RawFile
 from cog.errors import CorpusError
+from cog.paths import is_below
 from cog.records import Format, LocalFormat
 
 SOURCE_FILE = "SOURCE.json"
@@ -171,6 +172,8 @@ def load_source_record(folder: Path) -> SourceRecord:
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise _broken(corpus_id, f"{SOURCE_FILE}: {error}") from None
     for entry in record.files:
+        if not is_below(entry.name):
+            raise _broken(corpus_id, f"{SOURCE_FILE} names {entry.name}, outside its folder")
         found = folder / entry.name
         if not found.is_file() or found.stat().st_size != entry.num_bytes:
             raise _broken(corpus_id, f"{entry.name} is missing or of another size")

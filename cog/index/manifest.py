@@ -8,11 +8,12 @@ from pathlib import Path
 from cog.cards import is_index_uri
 from cog.errors import CorpusNotFoundError, IndexingError, IndexMismatchError, IndexNotBuiltError
 from cog.index.records import FORMAT_VERSION, Manifest
-from cog.paths import CorpusPaths, ProjectPaths
+from cog.paths import CorpusPaths, ProjectPaths, is_below
 from cog.reading import read_record
 from cog.registry import load_card
 
 FOLDER_NAME = re.compile(r"[0-9a-f]{16}(-[0-9]+)?")
+DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 def save_manifest(path: Path, manifest: Manifest) -> None:
@@ -76,6 +77,11 @@ def load_manifest(corpus_paths: CorpusPaths, *, oldest: int = FORMAT_VERSION) ->
         raise mismatch(corpus_id, "a complete manifest", str(error), force=True) from error
     if not FOLDER_NAME.fullmatch(manifest.folder):
         raise mismatch(corpus_id, "a folder named by a digest", manifest.folder, force=True)
+    if not DIGEST.fullmatch(manifest.digest):
+        raise mismatch(corpus_id, "a digest of 64 hex digits", repr(manifest.digest), force=True)
+    outside = [name for name in manifest.files if not is_below(name)]
+    if outside:
+        raise mismatch(corpus_id, "files below its folder", repr(outside[0]), force=True)
     return manifest
 
 

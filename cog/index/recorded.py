@@ -21,7 +21,7 @@ from cog.index.kept import add_version
 from cog.index.manifest import check_index, load_manifest
 from cog.index.records import Manifest
 from cog.index.versions import list_files
-from cog.paths import CorpusPaths, ProjectPaths
+from cog.paths import CorpusPaths, ProjectPaths, is_below
 
 MAX_REVISIONS = 1000
 
@@ -224,9 +224,10 @@ def _get_cached(paths: ProjectPaths, md5: str) -> Path:
 def _list_cached(paths: ProjectPaths, md5: str) -> dict[str, Path] | None:
     try:
         entries = json.loads(_get_cached(paths, md5).read_bytes())
-        return {each["relpath"]: _get_cached(paths, each["md5"]) for each in entries}
+        files = {each["relpath"]: _get_cached(paths, each["md5"]) for each in entries}
     except (OSError, ValueError, KeyError, TypeError):
         return None
+    return files if all(map(is_below, files)) else None  # copied from there to where they say
 
 
 def _list_revisions(paths: ProjectPaths) -> list[tuple[str, str]]:

@@ -189,7 +189,13 @@ def test_a_loading_script_is_never_run(tmp_path: Path) -> None:
 def test_a_broken_source_record_names_the_command(tmp_path: Path) -> None:
     raw = tmp_path / "corpora" / "village" / "raw"
     raw.mkdir(parents=True)
-    for content in ("{", "[]", "{}", json.dumps({"files": [{"name": "x"}]})):
+    outside = {"name": "../outside", "num_bytes": 3, "sha256": "0" * 64}
+    (raw / outside["name"]).write_text("key")
+    broken = (
+        {"files": [{"name": "x"}]},
+        {"origin": "local", "layout": "format", "files": [outside]},
+    )
+    for content in ("{", "[]", "{}", *map(json.dumps, broken)):
         (raw / "SOURCE.json").write_text(content, encoding="utf-8")
         with pytest.raises(CorpusError, match="next: dvc repro fetch@village"):
             load_source_record(raw)

@@ -59,6 +59,10 @@ def set_key(key: str, value: object) -> Callable[[dict[str, Any]], object]:
     return lambda content: content.__setitem__(key, value)
 
 
+def set_file(name: str) -> Callable[[dict[str, Any]], object]:
+    return lambda content: content["files"].update({name: {"size_bytes": 1, "sha256": "0" * 64}})
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -67,6 +71,9 @@ def set_key(key: str, value: object) -> Callable[[dict[str, Any]], object]:
         (set_key("vectors", None), "vectors must be a mapping; found: null"),
         (set_key("folder", "../../elsewhere"), "named by a digest"),
         (set_key("folder", "0123456789abcdef"), "no such folder"),
+        (set_key("digest", "../" * 30), "a digest of 64 hex digits"),
+        (set_file("../../elsewhere"), r"files below its folder; found: '\.\./"),
+        (set_file("/elsewhere"), "files below its folder; found: '/"),
         (set_key("extra", 1), "extra is no known key"),
         (lambda content: content.pop("search"), "search is missing"),
         (

@@ -1,5 +1,6 @@
 """Indexes on an object store: a server that speaks S3 on loopback, and connections that break."""
 
+import json
 import os
 import shutil
 import socket
@@ -238,6 +239,25 @@ def test_what_is_not_there_or_not_named_is_refused(
         assert "COG_INDEX_URI must name a bucket" in str(refusal(there, "index", "pull", "village"))
     monkeypatch.setenv("COG_INDEX_URI", "")
     assert "neither index.uri in its card" in str(refusal(there, "index", "pull", "village"))
+
+
+def test_a_pull_writes_nothing_outside(
+    here: ProjectPaths, there: ProjectPaths, endpoint: str
+) -> None:
+    call_json(here, "index", "push", "village")
+    corpus = here.corpus("village")
+    manifest = json.loads(corpus.manifest.read_bytes())
+    name, entry = next(iter(manifest["files"].items()))
+    manifest["files"]["../../../../escaped"] = entry
+    store = boto3.client("s3", endpoint_url=endpoint)
+    base = f"{here.root.parent.name}/village/"
+    content = (corpus.index / manifest["folder"] / name).read_bytes()
+    store.put_object(Bucket=BUCKET, Key=f"{base}manifest.json", Body=json.dumps(manifest))
+    store.put_object(
+        Bucket=BUCKET, Key=f"{base}{manifest['folder']}/../../../../escaped", Body=content
+    )
+    assert "files below its folder" in str(refusal(there, "index", "pull", "village", "--tables"))
+    assert list(there.root.rglob("escaped")) == []
 
 
 def test_a_pull_keeps_what_is_switched_on(here: ProjectPaths, there: ProjectPaths) -> None:
