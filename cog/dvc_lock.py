@@ -2,14 +2,10 @@
 
 import re
 from pathlib import Path
-from typing import Any
 
-import yaml
+from cog.yaml_file import YamlError, parse_yaml
 
 _MD5 = re.compile(r"[0-9a-f]+(\.dir)?")  # it names a file of the cache, and may not name another
-
-# The C parser is ten times faster; PyYAML may be built without it.
-_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def read_outs(text: str) -> dict[str, str]:
@@ -60,6 +56,6 @@ def is_readable(path: Path) -> bool:
 
 def _parse(text: str) -> object:
     try:
-        return yaml.load(text, Loader=_Loader)
-    except (yaml.YAMLError, ArithmeticError, LookupError, RecursionError, ValueError):
-        return None  # what is not YAML, or holds a value that YAML cannot build
+        return parse_yaml(text)
+    except YamlError:
+        return None

@@ -8,8 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-import yaml
-
 from cog.errors import ParamsError
 from cog.profiles import Profile
 from cog.reading import (
@@ -25,10 +23,7 @@ from cog.reading import (
     read_record,
 )
 from cog.records import AUTO, ENTROPY, PRECISIONS, Decoding
-from cog.yaml_lines import find_line
-
-# ten times faster where PyYAML was built with it
-_SafeLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+from cog.yaml_file import YamlError, find_line, parse_yaml
 
 UNWATCHED = ".dvcignore"  # there in every project, and never changed
 
@@ -333,11 +328,16 @@ def load_params(path: Path) -> Params:
     """
     try:
         text = path.read_text(encoding="utf-8")
-        content = yaml.load(text, Loader=_SafeLoader)
+        content = parse_yaml(text)
     except FileNotFoundError:
         raise ParamsError(f"{path.name} is needed", found="no such file", about=str(path)) from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ParamsError(f"{path.name} must be YAML", found=str(error), about=str(path)) from error
+    except (YamlError, UnicodeDecodeError) as error:
+        raise ParamsError(
+            f"{path.name} must be YAML",
+            found=str(error),
+            run=f"mend that line, or git checkout HEAD {path.name}",
+            about=str(path),
+        ) from None
     return read_record(
         Params, content, error=ParamsError, file=path.name, find_line=partial(find_line, text)
     )

@@ -12,6 +12,7 @@ from cog.atomic import write_text_atomically
 from cog.cards import check_corpus_id
 from cog.dvc_lock import is_readable
 from cog.errors import ParamsError
+from cog.yaml_file import YamlError, load_yaml, parse_yaml
 
 CORPORA = "corpora"
 
@@ -100,12 +101,12 @@ def remove_lock_entries(path: Path, corpus_id: str) -> bool:
         raise ParamsError(
             f"{path.name} must be as DVC writes it",
             found="another content",
-            run=f"git checkout {path.name}, or rm {path.name}",
+            run=f"git checkout HEAD {path.name}, or rm {path.name}",
             about=path.name,
         )
     if not path.is_file():
         return False
-    content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    content = load_yaml(path)
     gone = [name for name in content["stages"] if str(name).endswith(f"@{corpus_id}")]
     for name in gone:
         del content["stages"][name]
@@ -117,9 +118,9 @@ def remove_lock_entries(path: Path, corpus_id: str) -> bool:
 def _load(path: Path) -> tuple[str, dict[str, Any]]:
     try:
         text = path.read_bytes().decode("utf-8")
-        content = yaml.safe_load(text)
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise _refuse(path, str(error)) from error
+        content = parse_yaml(text)
+    except (OSError, UnicodeDecodeError, YamlError) as error:
+        raise _refuse(path, str(error)) from None
     if not isinstance(content, dict) or not isinstance(content.get("corpora") or {}, dict):
         raise _refuse(path, "no mapping corpora")
     return text, content
@@ -208,7 +209,11 @@ def _find_indent(lines: list[str]) -> str:
 
 def _save(path: Path, text: str, *, wanted: dict[str, Any]) -> None:
     # Editing lines is only right if YAML reads what was meant.
-    if _fill(yaml.safe_load(text)) != _fill(wanted):
+    try:
+        is_meant = _fill(parse_yaml(text)) == _fill(wanted)
+    except YamlError:
+        is_meant = False
+    if not is_meant:
         raise _refuse(path, "a layout of the section corpora that cannot be edited line by line")
     write_text_atomically(path, text)
 

@@ -15,34 +15,13 @@ from cog.errors import CorpusNotFoundError, InvalidCardError, NothingActiveError
 from cog.paths import ProjectPaths
 from cog.records import Active
 from cog.switch_log import log_change
+from cog.yaml_file import YamlError, load_yaml, parse_yaml
 
 MAX_PREVIOUS = 100
 ACTIVE_HEADER = "# What is switched on. Written by `cog switch` and `cog rollback`, newest first.\n"
 
-# The C parser and emitter are ten times faster; PyYAML may be built without them.
-_SafeLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+# The C emitter is ten times faster; PyYAML may be built without it.
 _Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-
-
-class _Loader(_SafeLoader):  # type: ignore[misc]
-    """Reads plain values; a key that stands twice in a mapping is refused, not overwritten."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Build a mapping.
-
-        :param node: What YAML composed.
-        :param deep: Whether what lies below is built at once.
-        :returns: The mapping.
-        :raises ConstructorError: If a key stands twice in it.
-        """
-        seen = set()
-        for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode) and key.value in seen:
-                problem = f"the key {key.value!r} stands twice"
-                raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
-            seen.add(key.value if isinstance(key, yaml.ScalarNode) else None)
-        built: dict[Any, Any] = super().construct_mapping(node, deep=deep)
-        return built
 
 
 def load_card(paths: ProjectPaths, corpus_id: str) -> Card:
@@ -121,7 +100,7 @@ def save_card(paths: ProjectPaths, card: Card) -> Path:
     """
     content = format_card(card)
     path = paths.card(check_corpus_id(card.id))
-    parse_card(yaml.load(_dump(content), Loader=_Loader), path.name)
+    parse_card(parse_yaml(_dump(content)), path.name)
     write_text_atomically(path, _dump(content))
     return path
 
@@ -287,7 +266,7 @@ def _load_history(paths: ProjectPaths) -> tuple[Active | None, list[Active]]:
         raise RegistryError(
             f"{name} must be as `cog switch` writes it",
             found=str(error),
-            run=f"git checkout {name}, or rm {name} and cog switch --corpus ID",
+            run=f"git checkout HEAD {name}, or rm {name} and cog switch --corpus ID",
             about=str(name),
         ) from error
 
@@ -315,22 +294,11 @@ def _save_history(paths: ProjectPaths, active: Active, previous: list[Active]) -
 
 def _read_yaml(path: Path) -> object:
     try:
-        return yaml.load(path.read_bytes().decode("utf-8-sig"), Loader=_Loader)
-    except UnicodeDecodeError as error:
+        return load_yaml(path)
+    except YamlError as error:
         raise InvalidCardError(
-            f"{path.name} must be UTF-8", found=f"byte {error.start} is not", about=path.name
+            f"{path.name} must be YAML", found=str(error), about=path.name
         ) from None
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f"line {mark.line + 1}: " if mark else ""
-        problem = getattr(error, "problem", None) or str(error)
-        raise InvalidCardError(
-            f"{path.name} must be YAML", found=f"{line}{problem}", about=path.name
-        ) from None
-    except (ArithmeticError, AttributeError, LookupError, RecursionError, ValueError) as error:
-        # What PyYAML's constructors raise at 2026-13-45, `!!int ""` or a thousand brackets.
-        found = f"a value that YAML cannot build ({error})"
-        raise InvalidCardError(f"{path.name} must be YAML", found=found, about=path.name) from None
 
 
 def _dump(content: dict[str, Any]) -> str:

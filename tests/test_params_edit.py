@@ -168,6 +168,6 @@ def test_a_section_that_cannot_be_edited_leaves_the_file_as_it_is(params: Path) 
 def test_a_lock_that_dvc_cannot_read_is_left_alone(tmp_path: Path, text: str) -> None:
     path = tmp_path / "dvc.lock"
     path.write_text(text, encoding="utf-8")
-    with pytest.raises(ParamsError, match="next: git checkout dvc.lock, or rm dvc.lock"):
+    with pytest.raises(ParamsError, match="next: git checkout HEAD dvc.lock, or rm dvc.lock"):
         remove_lock_entries(path, "a")
     assert path.read_text(encoding="utf-8") == text

@@ -69,7 +69,7 @@ def test_a_missing_card_is_named(project: ProjectPaths) -> None:
     ("content", "message"),
     [
         (b"id: [", r"village.yaml must be YAML; found: line \d: "),
-        (b"title: caf\xe9\n", r"village.yaml must be UTF-8; found: byte 10 is not"),
+        (b"title: caf\xe9\n", r"village.yaml must be YAML; found: byte 10 is not UTF-8"),
         (b"", r"the card must be a mapping; found: NoneType"),
         (b"id: a\nid: b\n  c: d\n", r"village.yaml must be YAML; found: line 3"),
     ],
@@ -153,7 +153,7 @@ def test_switches_at_once_lose_none(project: ProjectPaths) -> None:
 )
 def test_a_malformed_active_file_names_the_way_out(project: ProjectPaths, content: str) -> None:
     project.active.write_text(content, encoding="utf-8")
-    with pytest.raises(RegistryError, match="next: git checkout registry/active.yaml"):
+    with pytest.raises(RegistryError, match="next: git checkout HEAD registry/active.yaml"):
         load_active(project)
     with pytest.raises(RegistryError, match="must be as `cog switch` writes it"):
         switch_active(project, make_active(1))

@@ -30,7 +30,7 @@ def check_files(paths: ProjectPaths, corpus_id: str) -> Iterator[Finding]:
     """
     card = paths.card(corpus_id).relative_to(paths.root)
     runs = {
-        "card": f"git checkout {card}, or edit it, then cog corpus validate {corpus_id}",
+        "card": f"git checkout HEAD {card}, or edit it, then cog corpus validate {corpus_id}",
         "params": f"edit corpora.{corpus_id} in {paths.params.name}",
         "raw": f"cog corpus fetch {corpus_id}",
         "source": f"dvc repro index@{corpus_id}",

@@ -110,7 +110,7 @@ def check_dvc(paths: ProjectPaths) -> Iterator[Finding]:
     """
     if not is_readable(paths.dvc_lock):
         name = paths.dvc_lock.name
-        yield Finding("dvc", name, "DVC cannot read it", f"git checkout {name}, or rm {name}")
+        yield Finding("dvc", name, "DVC cannot read it", f"git checkout HEAD {name}, or rm {name}")
     lock = paths.root / ".dvc" / "tmp" / "rwlock"
     with contextlib.suppress(OSError, ValueError):
         holders = set(_iter_pids(json.loads(lock.read_bytes())))
@@ -204,7 +204,7 @@ def _hash(path: Path) -> str:
 
 
 def _restore(params: Params, otherwise: str) -> str:
-    return f"git checkout {Path(params.model).as_posix()}" + (
+    return f"git checkout HEAD {Path(params.model).as_posix()}" + (
         f", or {otherwise}" if otherwise else ""
     )
 

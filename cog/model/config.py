@@ -12,7 +12,7 @@ import yaml
 from cog.errors import CheckpointError
 from cog.profiles import Base
 from cog.reading import Count, Natural, read_record
-from cog.yaml_lines import find_line
+from cog.yaml_file import YamlError, find_line, parse_yaml
 
 CONFIG_FILE = "config.yaml"
 FORMAT_VERSION = 1
@@ -66,7 +66,7 @@ def load_config(folder: Path) -> ModelConfig:
     path = folder / CONFIG_FILE
     try:
         text = path.read_text(encoding="utf-8")
-        content = yaml.safe_load(text)
+        content = parse_yaml(text)
     except FileNotFoundError:
         raise CheckpointError(
             f"the model folder {folder.name} must hold {CONFIG_FILE}",
@@ -74,7 +74,7 @@ def load_config(folder: Path) -> ModelConfig:
             run="set `model:` in params.yaml to a model folder",
             about=str(folder),
         ) from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (YamlError, UnicodeDecodeError) as error:
         raise CheckpointError(
             f"{CONFIG_FILE} must be YAML", found=str(error), about=str(path)
         ) from error

@@ -44,6 +44,6 @@ def _digest_file(path: Path) -> str:
         raise CheckpointError(
             f"the model needs {path.name}",
             found="no such file",
-            run="git checkout -- the model folder, or set `model:` in params.yaml",
+            run="git checkout HEAD MODEL_FOLDER, or set `model:` in params.yaml",
             about=str(path),
         ) from None

@@ -34,7 +34,7 @@ def load_weights(folder: Path, config: ModelConfig) -> Weights:
             raise CheckpointError(
                 f"{name} must be a safetensors file",
                 found=str(error),
-                run=f"git checkout -- {folder.name}",
+                run=f"git checkout HEAD {folder.name}",
                 about=name,
             ) from error
     return weights
