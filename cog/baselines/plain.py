@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers import PreTrainedModel
 
-from cog.model.load import hush_transformers, resolve_device
+from cog.model.load import load_causal, resolve_device
 from cog.model.words import load_tokenizer
 from cog.records import Decoding
 
@@ -29,8 +29,7 @@ def time_transformers(
     :param device: ``cpu``, ``cuda`` or ``auto``.
     :returns: Seconds a text.
     """
-    hush_transformers()
-    model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    model = load_causal(folder)
     model.to(resolve_device(device))  # type: ignore[arg-type]
     model.train(mode=False)
     tokenizer = load_tokenizer(folder)

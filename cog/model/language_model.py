@@ -10,12 +10,12 @@ import torch
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 from torch import nn
-from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers import PreTrainedModel
 
 from cog.errors import ParamsError
 from cog.model.base import get_base_folder
 from cog.model.config import load_config
-from cog.model.load import hush_transformers, resolve_device
+from cog.model.load import load_causal, resolve_device
 from cog.model.words import load_tokenizer
 from cog.profiles import Base, HubBase, WheelBase
 
@@ -148,8 +148,7 @@ def load_language_model(folder: Path, *, device: str) -> LanguageModel:
     :param device: ``cpu``, ``cuda`` or ``auto``.
     :returns: The model.
     """
-    hush_transformers()
-    model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    model = load_causal(folder)
     model.requires_grad_(False).train(mode=False)
     model.to(resolve_device(device))  # type: ignore[arg-type]
     body = model.base_model

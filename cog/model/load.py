@@ -3,8 +3,10 @@
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from transformers import AutoModel, AutoModelForCausalLM, PreTrainedModel
 from transformers.utils import logging
 
@@ -164,28 +166,33 @@ def hush_transformers() -> None:
 
 
 def load_bidirectional(base: Path, **overrides: float) -> PreTrainedModel:
-    """Load a bidirectional base model in float32.
-
-    :param base: Its folder.
-    :param **overrides: Values of its config to change, such as shares of dropout.
-    :returns: The model.
-    """
-    hush_transformers()
-    model: PreTrainedModel = AutoModel.from_pretrained(base, dtype=torch.float32, **overrides)
-    return model
+    """Load a bidirectional base model in float32; values of its config may be changed."""
+    return _load_base(AutoModel, base, overrides)
 
 
 def load_causal(base: Path, **overrides: float) -> PreTrainedModel:
-    """Load a causal base model in float32.
+    """Load a causal base model in float32; values of its config may be changed."""
+    return _load_base(AutoModelForCausalLM, base, overrides)
 
-    :param base: Its folder.
-    :param **overrides: Values of its config to change, such as shares of dropout.
-    :returns: The model.
-    """
+
+def _load_base(kind: Any, base: Path, overrides: dict[str, float]) -> PreTrainedModel:  # noqa: ANN401
     hush_transformers()
-    model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
-        base, dtype=torch.float32, **overrides
-    )
+    try:  # a base comes from anybody: neither pickles, which run code, nor code of its own
+        model: PreTrainedModel = kind.from_pretrained(
+            base,
+            dtype=torch.float32,
+            use_safetensors=True,
+            trust_remote_code=False,
+            local_files_only=True,
+            **overrides,
+        )
+    except (OSError, ValueError, KeyError, SafetensorError) as error:
+        raise CheckpointError(
+            f"the base model {base} must be safetensors of a kind that transformers knows",
+            found=(str(error).strip() or type(error).__name__).splitlines()[0],
+            run="save it again with save_pretrained of transformers, or name another base",
+            about=str(base),
+        ) from error
     return model
 
 

@@ -1,5 +1,6 @@
 """Model configs, fingerprints and weights that do not fit."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from cog.errors import CheckpointError
 from cog.model.config import load_config
 from cog.model.fingerprint import fingerprint_model
-from cog.model.load import load_model, resolve_device
+from cog.model.load import load_causal, load_model, resolve_device
 from cog.profiles import HubBase, WheelBase
 
 
@@ -81,6 +82,23 @@ def test_fingerprint_is_stable_and_follows_weights_config_and_bases(copied_model
     config.write_text(config.read_text() + " ")
     seen.add(fingerprint_model(copied_model))
     assert len(seen) == 4
+
+
+@pytest.mark.parametrize("kind", ["pickle", "code"])
+def test_a_base_that_would_run_code_is_refused(copied_model: Path, kind: str) -> None:
+    base = copied_model / "prefix"
+    weights = base / "model.safetensors"
+    if kind == "pickle":
+        torch.save(load_file(weights), base / "pytorch_model.bin")
+        weights.unlink()
+    else:
+        auto_map = {"AutoConfig": "own.OwnConfig", "AutoModelForCausalLM": "own.OwnModel"}
+        content = json.loads((base / "config.json").read_bytes())
+        content |= {"model_type": "own", "auto_map": auto_map}
+        (base / "config.json").write_text(json.dumps(content))
+        (base / "own.py").write_text("raise SystemExit(3)")
+    with pytest.raises(CheckpointError, match="must be safetensors of a kind .*; next: save it"):
+        load_causal(base)
 
 
 def test_missing_weights_are_named(copied_model: Path) -> None:
