@@ -1,5 +1,6 @@
 """Entry point: words go in, an exit code comes out; commands are imported only when used."""
 
+import contextlib
 import importlib
 import os
 import sys
@@ -111,6 +112,7 @@ def main() -> None:
     """Run the command line and turn stated failures into one line and exit 1."""
     # threads that spin while they wait make torch several times slower on a machine that is shared
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    _keep_stdout_for_results()
     try:
         cli.main(standalone_mode=False)
     except CogError as error:
@@ -136,6 +138,14 @@ def main() -> None:
     except OSError as error:  # a full disk, a file that is gone
         click.echo(f"cog: {error}", err=True)
         sys.exit(1)
+
+
+def _keep_stdout_for_results() -> None:
+    # Libraries print by themselves (FAISS, when it maps lists): that goes to stderr, by descriptor.
+    with contextlib.suppress(OSError):  # one of them is closed
+        results = os.dup(1)
+        os.dup2(2, 1)
+        sys.stdout = os.fdopen(results, "w", encoding=sys.stdout.encoding, errors=sys.stdout.errors)
 
 
 if __name__ == "__main__":

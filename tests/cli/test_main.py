@@ -78,3 +78,15 @@ def test_an_option_takes_what_its_setting_takes(option: str, value: str, message
     done = CliRunner().invoke(cli, ["generate", "--prefix", "The old", option, value])
     assert done.exit_code == 2
     assert message in done.stderr
+
+
+def test_what_a_library_prints_is_no_result() -> None:
+    code = """if True:
+        import ctypes, sys, click
+        from cog.cli import main
+        def show(): ctypes.CDLL(None).puts(b"talk"); click.echo("caf\\u00e9")
+        main.cli = click.Command("cog", callback=show)
+        sys.argv = ["cog"]
+        main.main()"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("caf\u00e9\n", "talk\n")
