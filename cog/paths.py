@@ -1,6 +1,8 @@
 """Every on-disk name of a project: a root folder goes in, the paths below it come out."""
 
+import fnmatch
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -14,6 +16,27 @@ def is_below(name: str) -> bool:
     """Tell whether a name that somebody else wrote stays below the folder it is joined to."""
     path = PurePosixPath(name)
     return bool(path.parts) and not path.is_absolute() and ".." not in path.parts
+
+
+def is_member(name: str, patterns: Iterable[str]) -> bool:
+    """Tell whether one of a card's ``source.members`` names a file of a folder or an archive.
+
+    ``*``, ``?`` and ``[…]`` match within one folder, ``**`` any number of folders; a pattern
+    without a slash names files in every folder.
+    """
+    return any(
+        _fits(name.split("/"), (each if "/" in each else f"**/{each}").split("/"))
+        for each in patterns
+    )
+
+
+def _fits(names: list[str], patterns: list[str]) -> bool:
+    if not patterns:
+        return not names
+    if patterns[0] == "**":
+        return any(_fits(names[start:], patterns[1:]) for start in range(len(names)))
+    is_first = bool(names) and fnmatch.fnmatchcase(names[0], patterns[0])
+    return is_first and _fits(names[1:], patterns[1:])
 
 
 @dataclass(frozen=True, slots=True)

@@ -312,10 +312,6 @@ def test_fetch_wheel_killed_at_any_moment_can_be_fetched_again(
     assert unfinished(cache) == []
 
 
-def test_fetch_hub_model_passes_a_local_folder_through(tmp_path: Path) -> None:
-    assert assets.fetch_hub_model(str(tmp_path), "main") == tmp_path
-
-
 HUB = """
     import os, sys
     os.environ["HF_HUB_OFFLINE"] = "1"

