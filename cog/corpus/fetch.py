@@ -86,12 +86,8 @@ def fetch_corpus(
         elif origin == "hub":
             from cog.corpus.hub import save_hub_splits
 
-            names = save_hub_splits(
-                card.source,
-                raw,
-                columns=list_read(card.format),
-                project=_get_project(corpus_paths),
-            )
+            columns, project = list_read(card.format), _get_project(corpus_paths)
+            names = save_hub_splits(card.source, raw, columns=columns, project=project)
         else:
             path = source if source is not None else _get_card_path(card, corpus_paths)
             kinds = list_kinds(card.format)

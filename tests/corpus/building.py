@@ -2,6 +2,7 @@
 
 import copy
 import re
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,12 @@ from cog.paths import CorpusPaths
 from cog.progress import SilentProgress
 from cog.records import Document
 from tests.tiny_project import VILLAGE_CARD
+
+ROW_FIELDS = {"id": "id", "title": "name", "text": "body", "url": None, "licence": "terms"}
+ROWS = [
+    {"id": "a", "name": "Mill", "body": "The old mill.", "terms": "CC0-1.0"},
+    {"id": "b", "name": "", "body": "A stone bridge — “four” arches.\nTwo lines.", "terms": ""},
+]
 
 
 class NoFetcher:
@@ -80,3 +87,23 @@ def prepare(
         reference_tokens=3,
     )
     return report, list(DocumentStore(corpus_paths.documents).iter_documents()), corpus_paths
+
+
+def encode_sqlite(tmp_path: Path) -> bytes:
+    path = tmp_path / "made.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE t (id, name, body, terms)")
+        connection.executemany("INSERT INTO t VALUES (:id, :name, :body, :terms)", ROWS)
+    connection.close()
+    return path.read_bytes()
+
+
+def make_row_card(kind: str, **changes: Any) -> Any:  # noqa: ANN401
+    query = "SELECT id, name, body, terms FROM t ORDER BY id" if kind == "sqlite" else None
+    return make_card(
+        format__kind=kind,
+        format__documents="row",
+        format__fields=ROW_FIELDS,
+        format__url="https://example.org/{id}",
+        **{"format__query": query} | changes,
+    )

@@ -4,7 +4,6 @@ import csv
 import io
 import itertools
 import json
-import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +11,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from cog.corpus import tables
 from cog.corpus.documents import DocumentStore, digest_records, documents_digest, load_prompts
 from cog.corpus.prepare import prepare_corpus
 from cog.errors import CorpusError
 from cog.paths import CorpusPaths
 from cog.progress import SilentProgress
-from tests.corpus.building import make_card, prepare, tokenise
-
-ROW_FIELDS = {"id": "id", "title": "name", "text": "body", "url": None, "licence": "terms"}
-ROWS = [
-    {"id": "a", "name": "Mill", "body": "The old mill.", "terms": "CC0-1.0"},
-    {"id": "b", "name": "", "body": "A stone bridge — “four” arches.\nTwo lines.", "terms": ""},
-]
+from tests.corpus.building import (
+    ROWS,
+    encode_sqlite,
+    make_card,
+    make_row_card,
+    prepare,
+    tokenise,
+)
 
 
 def encode_csv() -> bytes:
@@ -39,26 +38,6 @@ def encode_parquet(values: list[dict[str, Any]] = ROWS) -> bytes:
     sink = io.BytesIO()
     pq.write_table(pa.Table.from_pylist(values), sink)
     return sink.getvalue()
-
-
-def encode_sqlite(tmp_path: Path) -> bytes:
-    path = tmp_path / "made.db"
-    with sqlite3.connect(path) as connection:
-        connection.execute("CREATE TABLE t (id, name, body, terms)")
-        connection.executemany("INSERT INTO t VALUES (:id, :name, :body, :terms)", ROWS)
-    connection.close()
-    return path.read_bytes()
-
-
-def make_row_card(kind: str, **changes: Any) -> Any:  # noqa: ANN401
-    query = "SELECT id, name, body, terms FROM t ORDER BY id" if kind == "sqlite" else None
-    return make_card(
-        format__kind=kind,
-        format__documents="row",
-        format__fields=ROW_FIELDS,
-        format__url="https://example.org/{id}",
-        **{"format__query": query} | changes,
-    )
 
 
 @pytest.mark.parametrize(
@@ -198,45 +177,6 @@ def test_a_file_that_is_not_what_the_card_says_is_named(
 ) -> None:
     with pytest.raises(CorpusError, match=message):
         prepare(tmp_path, {name: content}, make_row_card(kind))
-
-
-@pytest.mark.parametrize(
-    ("query", "found"),
-    [
-        ("SELECT absent FROM t", "no such column: absent"),
-        ("VACUUM INTO '{target}'", "a query that does more than read"),
-        ("ATTACH 'file:{target}?mode=rwc' AS other", "a query that does more than read"),
-        ("INSERT INTO t SELECT * FROM t", "a query that does more than read"),
-        ("CREATE TEMP TABLE other AS SELECT * FROM t", "a query that does more than read"),
-        ("PRAGMA journal_mode = DELETE", "a query that does more than read"),
-        ("{endless} SELECT count(*) FROM n", "no further row within"),
-        (
-            "{endless} SELECT x AS id, '' AS name, 'one' AS body, 0 AS terms FROM n",
-            "more rows than the file has bytes",
-        ),
-    ],
-)
-def test_a_query_only_reads_and_comes_to_an_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, query: str, found: str
-) -> None:
-    if "count" in query:
-        monkeypatch.setattr(tables, "SECONDS_PER_ROW", 0)
-    target = tmp_path / "written"
-    endless = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n)"
-    query = query.format(target=target, endless=endless)
-    card = make_row_card("sqlite", format__query=query)
-    with pytest.raises(CorpusError, match=f"{found}.*; next: mend format.query"):
-        prepare(tmp_path, {"a.db": encode_sqlite(tmp_path)}, card)
-    assert not target.exists()
-
-
-def test_a_query_may_walk_trees_and_take_lists_apart(tmp_path: Path) -> None:
-    query = """WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < 2)
-        SELECT x AS id, '' AS name, value AS body, '' AS terms
-        FROM n JOIN json_each('["a", "b"]') ON x = key + 1"""
-    card = make_row_card("sqlite", format__query=query)
-    _, documents, _ = prepare(tmp_path, {"a.db": encode_sqlite(tmp_path)}, card)
-    assert [document.text for document in documents] == ["a", "b"]
 
 
 def test_nul_in_a_text_file_points_to_the_encoding(tmp_path: Path) -> None:

@@ -241,23 +241,16 @@ def test_what_is_not_there_or_not_named_is_refused(
     assert "neither index.uri in its card" in str(refusal(there, "index", "pull", "village"))
 
 
-def test_a_pull_writes_nothing_outside(
-    here: ProjectPaths, there: ProjectPaths, endpoint: str
-) -> None:
+def test_a_pull_stays_inside(here: ProjectPaths, there: ProjectPaths, endpoint: str) -> None:
     call_json(here, "index", "push", "village")
-    corpus = here.corpus("village")
-    manifest = json.loads(corpus.manifest.read_bytes())
-    name, entry = next(iter(manifest["files"].items()))
-    manifest["files"]["../../../../escaped"] = entry
-    store = boto3.client("s3", endpoint_url=endpoint)
-    base = f"{here.root.parent.name}/village/"
-    content = (corpus.index / manifest["folder"] / name).read_bytes()
-    store.put_object(Bucket=BUCKET, Key=f"{base}manifest.json", Body=json.dumps(manifest))
-    store.put_object(
-        Bucket=BUCKET, Key=f"{base}{manifest['folder']}/../../../../escaped", Body=content
-    )
+    manifest = json.loads(here.corpus("village").manifest.read_bytes())
+    manifest["files"]["../../../../escaped"] = next(iter(manifest["files"].values()))
+    outside = f"{manifest['folder']}/../../../../escaped"
+    for name, body in (("manifest.json", json.dumps(manifest)), (outside, "x")):
+        key = f"{here.root.parent.name}/village/{name}"
+        boto3.client("s3", endpoint_url=endpoint).put_object(Bucket=BUCKET, Key=key, Body=body)
     assert "files below its folder" in str(refusal(there, "index", "pull", "village", "--tables"))
-    assert list(there.root.rglob("escaped")) == []
+    assert list(there.root.parent.rglob("escaped")) == []
 
 
 def test_a_pull_keeps_what_is_switched_on(here: ProjectPaths, there: ProjectPaths) -> None:
