@@ -1,7 +1,7 @@
 """Generation against transformers' ``generate``.
 
 The same prefix encoder and prompts, caches on, retrieval and gathering counted, at the defaults of
-params.yaml. In a project with a built index:
+params.yaml; the peer in float32. In a project with a built index:
 ``python -m benchmarks.decode [--corpus wiki-mini] [--prompts 16]``
 """
 
@@ -22,9 +22,11 @@ from cog.decoding.session import open_generator
 from cog.index.activation import get_model_folder
 from cog.model.base import get_base_folder
 from cog.model.config import load_config
+from cog.model.load import load_model
+from cog.model.matrices import choose_precision
 from cog.params import load_params
 from cog.paths import find_project
-from cog.records import Generation
+from cog.records import FLOAT32, Generation
 
 
 def compare(
@@ -89,7 +91,10 @@ def describe(texts: list[Generation]) -> dict[str, object]:
 
 
 def main() -> None:
-    """Measure batch 1 and batch 16 and print the ratios (ours over the peer; larger is better)."""
+    """Measure batch 1 and batch 16 and print the ratios (ours over the peer; larger is better).
+
+    At the project's precision, and where that is another, at float32 too (``_float32``).
+    """
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--corpus", default="wiki-mini")
     parser.add_argument("--prompts", type=int, default=16, help="size of the large batch")
@@ -105,32 +110,44 @@ def main() -> None:
     prompts = load_prompts(paths.corpus(options.corpus).prompts)[: options.prompts]
     requests = [Request(prompt.prefix, decoding) for prompt in prompts]
     folder = get_model_folder(paths, params)
-    with open_generator(paths, params, corpus_id=options.corpus, device="cpu") as generator:
-        loaded = peak_bytes()
-        base = get_base_folder(load_config(folder).prefix_base, model_folder=folder)
-        generator.generate(requests)
-        generated = peak_bytes()
-        pool = generator.pools.make_pools(requests[:1])[0][0]
-        peer = load_peer(generator.model, base)
-        one = compare(generator, peer, requests[:1], rounds=options.rounds)
-        many = compare(generator, peer, requests, rounds=options.rounds)
-    report(
-        {
-            "benchmark": "decode",
-            "ratio_batch_1": one["ratio"],
-            f"ratio_batch_{len(requests)}": many["ratio"],
-            "batch_1": one,
-            f"batch_{len(requests)}": many,
-            "bytes": {
-                "peak_loaded": loaded,
-                "peak_generating": generated,
-                "candidates_per_prompt": pool.num_bytes,
-                "beside_candidates": generated - len(requests) * pool.num_bytes,
-            },
-            "corpus": options.corpus,
-            "decoding": asdict(decoding),
-        }
-    )
+    base = get_base_folder(load_config(folder).prefix_base, model_folder=folder)
+    default = choose_precision(params.generate.precision, torch.device("cpu"))
+    peer: PreTrainedModel | None = None
+    result: dict[str, object] = {"benchmark": "decode", "precision": default}
+    for precision in dict.fromkeys((default, FLOAT32)):
+        suffix = "" if precision == default else f"_{precision}"
+        params = replace(params, generate=replace(params.generate, precision=precision))
+        with open_generator(paths, params, corpus_id=options.corpus, device="cpu") as generator:
+            loaded = peak_bytes()
+            generator.generate(requests)
+            if peer is None:
+                result["bytes"] = measure_bytes(generator, requests, loaded=loaded)
+                peer = load_peer(load_model(folder), base)
+            for batch in dict.fromkeys((1, len(requests))):
+                found = compare(generator, peer, requests[:batch], rounds=options.rounds)
+                result[f"ratio_batch_{batch}{suffix}"] = found["ratio"]
+                result[f"batch_{batch}{suffix}"] = found
+    report(result | {"corpus": options.corpus, "decoding": asdict(decoding)})
+
+
+def measure_bytes(
+    generator: CopyGenerator, requests: list[Request], *, loaded: int
+) -> dict[str, int]:
+    """What memory generating took, before anything else was loaded.
+
+    :param generator: Ours, which has written the requests.
+    :param requests: The prompts.
+    :param loaded: Peak once it was loaded.
+    :returns: Bytes by what they are of.
+    """
+    generated = peak_bytes()
+    candidates = generator.pools.make_pools(requests[:1])[0][0].num_bytes
+    return {
+        "peak_loaded": loaded,
+        "peak_generating": generated,
+        "candidates_per_prompt": candidates,
+        "beside_candidates": generated - len(requests) * candidates,
+    }
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ LISTS_FILE = "search.ivfdata"
 MAX_PROBED_SHARE = 0.25  # reading more lists than this is no faster than reading all
 TRAINING_ROWS_PER_LIST = 64
 ROWS_PER_BLOCK = 65536
+MAX_GPU_ROWS = 2048  # that FAISS finds on a GPU for one vector
 
 # float32 (num_rows, dim) blocks in row order, each time it is called
 VectorBlocks = Callable[[], Iterator[NDArray[np.float32]]]
@@ -73,6 +74,8 @@ class Searcher:
         wanted = min(top_k, num_allowed)
         vectors = np.ascontiguousarray(vectors, dtype=np.float32)
         settings: dict[str, Any] = {}
+        if wanted > MAX_GPU_ROWS:
+            self._leave_gpu()
         if allowed is not None:
             bits = np.packbits(allowed, bitorder="little")
             settings["sel"] = faiss.IDSelectorBitmap(len(allowed), faiss.swig_ptr(bits))
@@ -99,7 +102,7 @@ class Searcher:
         return Neighbours(rows, scores)
 
     def _leave_gpu(self) -> None:
-        # FAISS cannot select rows on the GPU
+        # FAISS neither selects rows on the GPU nor finds as many as one may ask for
         if "Gpu" in type(self._index).__name__:
             self._index = faiss.index_gpu_to_cpu(self._index)
 

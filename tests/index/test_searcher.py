@@ -52,6 +52,15 @@ def test_exact_search_equals_a_sort() -> None:
     np.testing.assert_allclose(np.take_along_axis(scores, found.rows, 1), found.scores, rtol=1e-5)
 
 
+@pytest.mark.gpu
+def test_more_rows_than_a_gpu_finds_are_found() -> None:
+    vectors = make_vectors(num_groups=20, noise=0.3)
+    searcher = make_flat_searcher(blocks_of(vectors), quality_of("flat"))
+    found = searcher.search(vectors[:2], top_k=2500)
+    assert sorted(found.rows[0].tolist()) == sorted(set(found.rows[0].tolist()))
+    assert found.rows.shape == (2, 2500)
+
+
 def test_flat_search_is_exact() -> None:
     vectors = make_vectors(num_groups=20, noise=0.3)
     searcher = make_flat_searcher(blocks_of(vectors), quality_of("flat"))

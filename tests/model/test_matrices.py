@@ -73,6 +73,17 @@ def test_matrices_are_light_and_held_once(folder: Path, precision: str) -> None:
     assert {each.weight.dtype for each in matrices} == {getattr(torch, precision)}
 
 
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize(("precision", "tolerance"), [(FLOAT32, 1e-3), (BFLOAT16, 0.04)])
+def test_a_gpu_chooses_as_a_processor_does(folder: Path, precision: str, tolerance: float) -> None:
+    plain, encoder = make_encoder(folder, FLOAT32), make_encoder(folder, precision)
+    encoder.to(GPU)
+    exact = plain.token_logits(read_all(plain)).softmax(1)
+    found = encoder.token_logits(read_all(encoder)).softmax(1).cpu()
+    assert 0.5 * (found - exact).abs().sum(1).mean() < tolerance
+
+
 @pytest.mark.parametrize("precision", [FLOAT32, *LIGHT])
 def test_modules_give_what_joined_blocks_give(folder: Path, precision: str) -> None:
     encoder = make_encoder(folder, precision)
