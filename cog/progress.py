@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 LINE_SECONDS = 30.0  # between two lines where stderr is no terminal
 SAMPLE_SECONDS = 1.0
+SETTLE_SECONDS = 10.0  # before the time left is told
 RATE_SECONDS = 120.0  # the speed is that of the last two minutes
 
 
@@ -86,12 +87,10 @@ def show_progress(label: str, *, total: int | None, unit: str) -> Iterator[Progr
 
 @dataclass(slots=True)
 class _Count:
-    # how much is done, and how fast
+    # how much is done, and how fast: from the first report on, since loading what works takes time
     total: int | None
     num: int = 0
-    samples: deque[tuple[float, int]] = field(
-        default_factory=lambda: deque([(time.monotonic(), 0)])
-    )
+    samples: deque[tuple[float, int]] = field(default_factory=deque)
 
     def expect(self, amount: int) -> None:
         self.total = (self.total or 0) + amount
@@ -106,8 +105,10 @@ class _Count:
             self.samples.popleft()
 
     def describe(self, unit: str) -> str:
-        done = f"{self.num}" if self.total is None else f"{self.num}/{self.total}"
-        return f"{done} {unit}"
+        if self.total is None:
+            return f"{self.num} {unit}"
+        # a word that two chunks share is done twice
+        return f"{min(self.num, self.total)}/{self.total} {unit}"
 
     def describe_rate(self, unit: str) -> str:
         rate = self._rate()
@@ -119,10 +120,14 @@ class _Count:
         rate = self._rate()
         if self.total is None or not rate or self.num >= self.total:
             return ""
+        if self.samples[-1][0] - self.samples[0][0] < SETTLE_SECONDS:
+            return ""
         left = round((self.total - self.num) / rate)
         return f"{left // 3600}:{left // 60 % 60:02}:{left % 60:02} left"
 
     def _rate(self) -> float:
+        if not self.samples:
+            return 0.0
         (began, before), (ended, after) = self.samples[0], self.samples[-1]
         return (after - before) / (ended - began) if ended > began else 0.0
 
