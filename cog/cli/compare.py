@@ -136,7 +136,10 @@ def _make_scores(comparison: "Comparison") -> "Table":
     from rich.table import Table
     from rich.text import Text
 
-    table = Table("score", *comparison.labels, box=None, pad_edge=False, header_style="bold")
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("score", min_width=max(map(len, comparison.metrics)))  # told apart at the end
+    for label in comparison.labels:
+        table.add_column(label, overflow="fold")
     for name in comparison.metrics:
         table.add_row(name, *(_format_score(row) for row in comparison.get_rows(name)))
     table.caption = Text("[low, high]: 95 % interval; n: texts; *: better by more than chance")
@@ -151,7 +154,8 @@ def _make_pairs(pairs: "Sequence[Pair]") -> "Table":
     from cog.evaluation.html import format_number
 
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("score", "pair", "difference", "p", "wins", "how", "better"):
+    table.add_column("score", min_width=max(len(pair.metric) for pair in pairs))
+    for name in ("pair", "difference", "p", "wins", "how", "better"):
         table.add_column(name)
     for pair in pairs:
         found = pair.difference

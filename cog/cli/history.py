@@ -8,7 +8,7 @@ import click
 from cog.cli.main import get_project
 from cog.index.unions import shorten_digest
 from cog.registry import load_active
-from cog.switch_log import HistoryEntry, is_same, load_history
+from cog.switch_log import is_same, load_history
 
 
 @click.command("history")
@@ -30,12 +30,8 @@ def command(ctx: click.Context, as_json: bool) -> None:
     if not entries:
         click.echo("nothing was ever switched on; next: cog switch --corpus ID")
     for entry in reversed(entries):
-        click.echo(_format(entry))
-
-
-def _format(entry: HistoryEntry) -> str:
-    before, after = (_name(each) for each in (entry.before, entry.after))
-    return f"{entry.time}  {entry.who}  {before} -> {after}  {entry.command}"
+        before, after = (_name(each) for each in (entry.before, entry.after))
+        click.echo(f"{entry.time}  {entry.who}\n  {before} -> {after}\n  {entry.command}")
 
 
 def _name(active: dict[str, str] | None) -> str:

@@ -1,6 +1,7 @@
 """``cog status``: what is active, whether it is intact, what was tuned, and what to run if not."""
 
 import json
+from dataclasses import asdict
 
 import click
 
@@ -8,6 +9,8 @@ from cog.cli.main import get_project
 from cog.decoding.tuning import TuningState, load_tuning_state
 from cog.index.activation import Status, get_status
 from cog.paths import ProjectPaths
+from cog.records import Active
+from cog.switch_log import is_same, load_history
 
 
 @click.command("status")
@@ -22,7 +25,7 @@ def command(ctx: click.Context, as_json: bool) -> None:
         content = status.to_json() | {"tuning": tuning.to_json() if tuning else None}
         click.echo(json.dumps(content, ensure_ascii=False))
     else:
-        click.echo(_format(status, tuning))
+        click.echo(_format(paths, status, tuning))
     if status.is_broken:
         raise SystemExit(1)
 
@@ -35,20 +38,27 @@ def _get_tuning(paths: ProjectPaths, status: Status) -> TuningState | None:
     return load_tuning_state(place, index=active.index, model=active.model)
 
 
-def _format(status: Status, tuning: TuningState | None) -> str:
+def _find_time(paths: ProjectPaths, active: Active) -> str:
+    # a rollback brings back a record with the time of the switch that it was written by
+    entries, _ = load_history(paths)
+    is_logged = bool(entries) and is_same(entries[-1].after, asdict(active))
+    return entries[-1].time if is_logged else active.switched_at
+
+
+def _format(paths: ProjectPaths, status: Status, tuning: TuningState | None) -> str:
     lines = []
     if status.active is not None:
         lines.append(f"corpus   {status.active.corpus}")
         lines.append(f"index    {status.active.index}")
         folder = f"  {status.active.model_folder}" if status.active.model_folder else ""
         lines.append(f"model    {status.active.model}{folder}")
-        lines.append(f"since    {status.active.switched_at}")
+        lines.append(f"since    {_find_time(paths, status.active)}")
     elif not status.problem:
         lines.append("nothing is active")
     if status.manifest is not None:
         manifest = status.manifest
         counts = f"{manifest.documents.num_indexed} documents, {manifest.num_chunks} chunks"
-        lines.append(f"intact   yes: {counts}, {manifest.num_words} words")
+        lines.append(f"intact   yes: {counts}, {manifest.num_words} units")
     if tuning is not None:
         lines.append(f"tuned    {tuning}")
     if status.problem:

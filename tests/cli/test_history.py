@@ -114,7 +114,7 @@ def test_line_of_another_form_is_passed_over_and_said(
     entries, num_broken = load_history(project)
     assert ([each.command == OUTSIDE for each in entries], num_broken) == ([False, False], 1)
     result = CliRunner().invoke(cli, ["--project", str(project.root), "history"])
-    assert len(result.stdout.splitlines()) == 2
+    assert len(result.stdout.splitlines()) == 6  # three lines each
     assert "1 lines of history.jsonl" in result.stderr
 
 
@@ -131,10 +131,11 @@ def test_history_is_shown_newest_first(project: ProjectPaths) -> None:
     switch(project, "village")
     switch(project, "hamlet")
     lines = CliRunner().invoke(cli, command).stdout.splitlines()
-    assert lines[0].endswith(
-        f"village (index {'a' * 16}) -> hamlet (index {'a' * 16})  cog switch --corpus hamlet"
-    )
-    assert f"nothing -> village (index {'a' * 16})" in lines[1]
+    assert lines[1:3] == [
+        f"  village (index {'a' * 16}) -> hamlet (index {'a' * 16})",
+        "  cog switch --corpus hamlet",
+    ]
+    assert lines[4] == f"  nothing -> village (index {'a' * 16})"
     project.active.unlink()
     assert load_active(project) is None
     assert "not switched on by cog" in CliRunner().invoke(cli, command).stderr
