@@ -88,7 +88,7 @@ def verify(ctx: click.Context, corpus_id: str, as_json: bool) -> None:
     paths = get_project_of(ctx, corpus_id)
     params = load_params(paths.params)
     total = load_manifest(paths.corpus(corpus_id)).num_words
-    with show_progress(f"verify {corpus_id}", total=total, unit="words") as progress:
+    with show_progress(f"verify {corpus_id}", total=total, unit="units") as progress:
         report = verify_corpus_index(paths, corpus_id, params=params, progress=progress)
     if as_json:
         click.echo(json.dumps({"intact": True} | asdict(report)))
@@ -96,7 +96,7 @@ def verify(ctx: click.Context, corpus_id: str, as_json: bool) -> None:
         click.echo(
             f"{report.corpus} is intact: index {report.digest[:16]}, {report.num_files} files, "
             f"{report.num_documents} documents, {report.num_chunks} chunks, "
-            f"{report.num_words} words"
+            f"{report.num_words} units"
         )
 
 
@@ -119,14 +119,14 @@ def _format(manifest: Manifest) -> str:
         "documents": f"{documents.num_indexed} of {documents.num_in}"
         + (f" (skipped: {skipped})" if skipped else ""),
         "chunks": f"{manifest.num_chunks} ({manifest.num_encoded} encoded by this build)",
-        "words": f"{manifest.num_words} ({manifest.skipped_words} too long)",
-        "vectors": f"{manifest.vectors.dtype}, {manifest.vectors.bytes_per_word:.0f} bytes a word",
+        "units": f"{manifest.num_words} that may be copied ({manifest.skipped_words} too long)",
+        "vectors": f"{manifest.vectors.dtype}, {manifest.vectors.bytes_per_word:.0f} bytes a unit",
         "search": f"{search.kind}, recall@{search.recall_at} {search.recall:.3f}",
         "size": f"{manifest.sizes['total'] / 1e6:.1f} MB in {len(manifest.files)} files",
         "contexts": _format_share(manifest, "contexts"),
         "counts": _format_share(manifest, "word_counts"),
         "built in": f"{manifest.seconds['total']:.1f} s "
-        f"({manifest.seconds['words_per_second']:.0f} words a second)",
+        f"({manifest.seconds['words_per_second']:.0f} units a second)",
     }
     if cost is not None:
         lines["cost"] = (
@@ -138,7 +138,7 @@ def _format(manifest: Manifest) -> str:
 
 def _format_share(manifest: Manifest, part: str) -> str:
     size = manifest.sizes[part]
-    return f"{size / 1e6:.1f} MB, {size / manifest.num_words:.1f} bytes a word"
+    return f"{size / 1e6:.1f} MB, {size / manifest.num_words:.1f} bytes a unit"
 
 
 @command.command("push")

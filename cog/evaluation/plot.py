@@ -108,7 +108,7 @@ def plot_index_sizes(comparison: Comparison) -> "Figure":
         panel.margins(x=0.18)
         panel.minorticks_off()
         panel.set_xticks(sizes, [f"{row.label}\n{_shorten(row.num_index_words)}" for row in rows])
-        panel.set_xlabel("words in the index", fontsize=9)
+        panel.set_xlabel("units in the index", fontsize=9)
         _finish_panel(panel, name)
     texts = sorted({row.num_texts for row in comparison.rows})
     counts = " or ".join(f"{count:,}" for count in texts)
