@@ -174,6 +174,11 @@ class ProjectPaths:
         return self.root / "models"
 
     @property
+    def pipeline(self) -> Path:
+        """The stages that DVC runs."""
+        return self.root / "dvc.yaml"
+
+    @property
     def dvc_lock(self) -> Path:
         """What DVC's stages read and wrote, by checksum."""
         return self.root / "dvc.lock"

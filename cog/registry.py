@@ -38,7 +38,7 @@ def load_card(paths: ProjectPaths, corpus_id: str) -> Card:
         raise CorpusNotFoundError(
             f"corpus {corpus_id!r} needs a card",
             found=f"no {path.relative_to(paths.root)}",
-            run="cog corpus list, or cog corpus add",
+            run="cog corpus list",
             about=corpus_id,
         )
     card = parse_card(_read_yaml(path), path.name)

@@ -20,7 +20,7 @@ def main(corpus_id: str) -> None:
     paths = find_project(Path())
     params = load_params(paths.params).fetch
     with show_progress(f"fetch {corpus_id}", total=None, unit="files") as progress:
-        fetch_corpus(
+        record = fetch_corpus(
             load_resolved_card(paths, corpus_id),
             corpus_paths=paths.corpus(corpus_id),
             fetcher=assets,
@@ -29,6 +29,7 @@ def main(corpus_id: str) -> None:
             timeout_seconds=params.timeout_seconds,
             progress=progress,
         )
+        progress.say(f"{corpus_id}: {record.describe()}")
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ def main(corpus_id: str) -> None:
     params = load_params(paths.params)
     cutter = load_cutter(paths.root / params.model)
     with show_progress(f"prepare {corpus_id}", total=None, unit="documents") as progress:
-        prepare_corpus(
+        report = prepare_corpus(
             load_resolved_card(paths, corpus_id),
             corpus_paths=paths.corpus(corpus_id),
             tokenise=cutter.splitter.token_chars,
@@ -30,6 +30,8 @@ def main(corpus_id: str) -> None:
             reference_tokens=params.prepare.reference_tokens,
             count_pieces=cutter.count,
         )
+        for line in report.describe():
+            progress.say(line)
 
 
 if __name__ == "__main__":

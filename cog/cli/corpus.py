@@ -17,6 +17,7 @@ from cog.cards import (
     Card,
     format_card,
 )
+from cog.cli.corpus_documents import list_documents
 from cog.cli.corpus_duplicates import show_duplicates
 from cog.cli.corpus_stats import echo_nested, show_stats
 from cog.cli.corpus_versions import diff, versions
@@ -35,6 +36,7 @@ def command() -> None:
 
 command.add_command(versions)
 command.add_command(diff)
+command.add_command(list_documents)
 
 
 @command.command("list")
@@ -93,21 +95,21 @@ def show_corpus(ctx: click.Context, corpus_id: str, document_id: str | None, as_
     if document_id is not None:
         _show_document(paths, card, document_id, as_json=as_json)
         return
+    from cog.corpus.next_step import name_build
     from cog.corpus.stats import describe_corpus
 
     description = describe_corpus(paths, card)
     if as_json:
-        _echo_json(description)
+        _echo_json(description.to_json())
         return
-    echo_nested(description["card"])
-    report = description["prepared"]
-    if report is None:
-        click.echo(f"not prepared; next: dvc repro prepare@{corpus_id}")
+    echo_nested(format_card(card))
+    if description.fetched is not None:
+        click.echo(f"fetched: {description.fetched.describe()}")
+    if description.prepared is None:
+        click.echo(f"not prepared; next: {name_build(paths.corpus(corpus_id), until='prepare')}")
         return
-    click.echo(
-        f"prepared: {report['num_documents']} documents, {report['num_words']} words,"
-        f" {report['num_prompts']} prompts"
-    )
+    for line in description.prepared.describe():
+        click.echo(line)
 
 
 def _show_document(paths: ProjectPaths, card: Card, document_id: str, *, as_json: bool) -> None:
@@ -157,7 +159,7 @@ def _show_document(paths: ProjectPaths, card: Card, document_id: str, *, as_json
 @click.option("--deduplicate", type=click.Choice(DEDUPLICATE), default="exact", show_default=True)
 @click.option("--near-threshold", type=float, default=DEFAULT_NEAR_THRESHOLD, show_default=True)
 @click.option("--schema", multiple=True, metavar="NAME=TYPE", help="Type of a field; repeatable.")
-@click.option("--held-out", type=float, default=0.1, show_default=True, help="For prompts.")
+@click.option("--held-out", type=float, default=0.0, show_default=True, help="For prompts.")
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option("--index-uri", metavar="s3://BUCKET/FOLDER", help="Object store of the index.")
 @as_json_option
@@ -166,6 +168,7 @@ def add_corpus(ctx: click.Context, /, as_json: bool, **options: Any) -> None:  #
     """Write a card for local files or a hub data set, and let the pipeline build it."""
     from cog.corpus import manage
     from cog.corpus.new_card import NewCorpus, build_card
+    from cog.corpus.next_step import name_build
 
     names = ("id", "title", "text", "url", "licence")
     fields = {name: list(options.pop(f"{name}_field")) for name in names}
@@ -186,7 +189,7 @@ def add_corpus(ctx: click.Context, /, as_json: bool, **options: Any) -> None:  #
         first = trial.first
         click.echo(f"first document: {first.document_id}: {first.text[:60]!r}", err=True)
         click.echo(trial.files.describe())
-    click.echo(f"next: dvc repro index@{card.id}", err=True)
+    click.echo(f"next: {name_build(paths.corpus(card.id))}", err=True)
 
 
 @command.command("remove")
@@ -279,7 +282,7 @@ def fetch(ctx: click.Context, corpus_id: str, source: Path | None, as_json: bool
     if as_json:
         _echo_json({"corpus": corpus_id, **asdict(record)})
     else:
-        click.echo(f"fetched {len(record.files)} files of {corpus_id} ({record.origin})")
+        click.echo(f"{corpus_id}: {record.describe()}, from {record.origin}")
 
 
 @command.command("prepare")
@@ -288,6 +291,7 @@ def fetch(ctx: click.Context, corpus_id: str, source: Path | None, as_json: bool
 @click.pass_context
 def prepare(ctx: click.Context, corpus_id: str, as_json: bool) -> None:
     """Turn the raw files of a corpus into documents and held-out prompts."""
+    from cog.corpus.next_step import name_build
     from cog.corpus.prepare import prepare_corpus
     from cog.model.piece_counts import load_cutter
     from cog.params import load_params
@@ -299,7 +303,7 @@ def prepare(ctx: click.Context, corpus_id: str, as_json: bool) -> None:
         raise CorpusError(
             f"corpus {corpus_id} needs its raw files",
             found="none fetched",
-            run=f"cog corpus fetch {corpus_id} [--source DIR_OR_FILE]",
+            run=name_build(paths.corpus(corpus_id), until="prepare"),
             about=corpus_id,
         )
     params = load_params(paths.params)
@@ -317,13 +321,8 @@ def prepare(ctx: click.Context, corpus_id: str, as_json: bool) -> None:
     if as_json:
         _echo_json(asdict(report))
         return
-    skipped = ", ".join(f"{count} {reason}" for reason, count in report.skipped.items() if count)
-    for each in report.notes:
-        click.echo(f"note: {each}", err=True)
-    click.echo(
-        f"prepared {report.num_documents} of {report.num_read} documents of {corpus_id}"
-        f" (skipped: {skipped or 'none'}), {report.num_prompts} prompts"
-    )
+    for line in report.describe():
+        click.echo(line)
 
 
 def _echo_json(value: object) -> None:

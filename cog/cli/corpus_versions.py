@@ -17,6 +17,7 @@ MAX_NAMED = 10  # documents of a kind that are named where people read
 @click.pass_context
 def versions(ctx: click.Context, corpus_id: str, as_json: bool) -> None:
     """List the built versions of a corpus: digest, git revision, counts, and where each is."""
+    from cog.corpus.next_step import name_build
     from cog.index.resolve import KEPT, list_versions
 
     paths = get_project_of(ctx, corpus_id)
@@ -32,12 +33,14 @@ def versions(ctx: click.Context, corpus_id: str, as_json: bool) -> None:
             err=True,
         )
     if not found:
-        click.echo(f"no version of {corpus_id} is built; next: cog index build {corpus_id}")
+        click.echo(
+            f"no version of {corpus_id} is built; next: {name_build(paths.corpus(corpus_id))}"
+        )
     for each in found:
         mark = "*" if each.is_active else " "
         digest = each.digest[:16] if each.digest else "(in a remote)"
         revision = each.revision[:10] if each.revision else "-"
-        counts = f"{each.documents} documents, {each.words} words" if each.digest else "?"
+        counts = f"{each.documents} documents, {each.words} units" if each.digest else "?"
         when = each.built_at or each.committed_at or "-"
         click.echo(
             f"{mark} {digest:<16}  {revision:<10}  {when:<25}  {counts}  {', '.join(each.where)}"
@@ -74,7 +77,7 @@ def diff(
         f"documents  {len(found.added)} added, {len(found.removed)} removed, "
         f"{len(found.changed)} changed, {found.num_same} the same"
     )
-    click.echo(f"words      {old} -> {new} ({new - old:+d})")
+    click.echo(f"units      {old} -> {new} ({new - old:+d})")
     for name, (num_before, num_after) in found.licences.items():
         click.echo(f"licence    {name or '(none)'}: {num_before} -> {num_after} documents")
     reason = f": {found.reason}" if found.reason else ""

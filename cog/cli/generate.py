@@ -22,6 +22,7 @@ from cog.cli.decoding_options import (
 from cog.cli.main import get_project
 from cog.cli.numbers import make_type
 from cog.errors import GenerationError
+from cog.index.activation import choose_corpus
 from cog.params import load_params
 from cog.records import Decoding
 
@@ -165,10 +166,10 @@ def command(
         given["max_sources"],
     )
     prefixes = iter([(prefix, None)]) if prefix is not None else _read_prefixes(str(input_path))
+    chosen, active = choose_corpus(paths, given["corpus_id"])  # before anything slow is loaded
     from cog.decoding.licences import CopyRule
-    from cog.decoding.session import choose_corpus, open_generator
+    from cog.decoding.session import open_generator
 
-    chosen, active = choose_corpus(paths, given["corpus_id"])
     defaults = take_defaults(params.generate.decoding, paths.corpus(chosen), given, active=active)
     decoding = take_given(defaults, given)
     names = ("allow_licence", "deny_licence", "exclude_document")
@@ -241,7 +242,7 @@ def _write_batch(
             requests[0].prefix, is_json=options.is_json, max_sources=options.max_sources
         )
     generations = generator.generate(requests, on_segment=writer.write if writer else None)
-    for request in requests:
+    for request in {request.prefix: request for request in requests}.values():
         if unread := generator.num_unread_tokens(request):
             click.echo(
                 f"cog: the first {unread} tokens of a prefix are beyond the model's context",

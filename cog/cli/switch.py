@@ -12,15 +12,23 @@ from cog.records import Active
 
 
 @click.command("switch")
-@click.option(
-    "--corpus", "corpus_id", required=True, metavar="ID[+ID]...", help="The corpus, or several."
-)
+@click.argument("given_id", metavar="[ID[+ID]...]", required=False)
+@click.option("--corpus", "corpus_id", metavar="ID[+ID]...", help="The same as the argument.")
 @click.option("--index", metavar="DIGEST", help="Digest its index must have, or its first digits.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_context
-def command(ctx: click.Context, corpus_id: str, index: str | None, as_json: bool) -> None:
+def command(
+    ctx: click.Context,
+    given_id: str | None,
+    corpus_id: str | None,
+    index: str | None,
+    as_json: bool,
+) -> None:
     """Make a corpus and its index the active one, atomically."""
-    print_change(switch_corpus(get_project(ctx), corpus_id, index=index), as_json=as_json)
+    if (given_id is None) == (corpus_id is None):
+        raise click.UsageError("give one corpus: cog switch ID, or --corpus ID")
+    chosen = given_id if given_id is not None else str(corpus_id)
+    print_change(switch_corpus(get_project(ctx), chosen, index=index), as_json=as_json)
 
 
 def print_change(change: Change, *, as_json: bool) -> None:

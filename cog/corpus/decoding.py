@@ -79,8 +79,13 @@ def choose_encoding(file: RawFile, encodings: Sequence[str], *, tally: Tally) ->
         file is no text.
     """
     _check_text(file)
-    if tuple(encodings) == (DETECT,):
-        return _detect_encoding(file, tally=tally)
+    is_detected = tuple(encodings) == (DETECT,)
+    chosen = _detect_encoding(file, tally=tally) if is_detected else _try(file, encodings, tally)
+    tally.encodings[chosen] += 1
+    return chosen
+
+
+def _try(file: RawFile, encodings: Sequence[str], tally: Tally) -> str:
     first_error: CorpusError | None = None
     for encoding in encodings if len(encodings) > 1 else ():
         try:

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from cog.corpus.next_step import name_build
 from cog.corpus.report import PrepareReport, parse_report
 from cog.errors import CorpusError
 from cog.paths import CorpusPaths
@@ -137,6 +138,18 @@ class DocumentStore:
         for batch in self._file.iter_batches(columns=["document_id"]):
             yield from batch.column(0).to_pylist()
 
+    def iter_titles(self, text: str) -> Iterator[tuple[str, str]]:
+        """Find documents by their text.
+
+        :param text: What title or text must hold, or the id; empty for all documents.
+        :yields: Ids and titles, in order.
+        """
+        columns = ["document_id", "title", *(["text"] if text else [])]
+        for batch in self._file.iter_batches(batch_size=256, columns=columns):
+            for row in batch.to_pylist():
+                if any(text in value for value in row.values()):
+                    yield row["document_id"], row["title"]
+
     def get_document(self, document_id: str) -> Document:
         """Find a document by its id.
 
@@ -152,10 +165,15 @@ class DocumentStore:
             if position >= 0:
                 row = self._file.read_row_group(group).slice(position, 1).to_pylist()[0]
                 return Document(**row)
+        corpus_id = self.path.parent.name
+        prompts = load_prompts(self.path.with_name(CorpusPaths(self.path.parent).prompts.name))
+        num_prompts = sum(prompt.document_id == document_id for prompt in prompts)
         raise CorpusError(
-            f"{self.path.parent.name} must hold the document asked for",
-            found=f"no document {document_id!r}",
-            run=f"cog corpus show {self.path.parent.name}",
+            f"{corpus_id} must hold the document asked for",
+            found=f"{document_id!r} is held out, for {num_prompts} prompts"
+            if num_prompts
+            else f"no document {document_id!r}",
+            run=f"cog corpus documents {corpus_id}",
             about=document_id,
         )
 
@@ -240,7 +258,7 @@ def _open_parquet(path: Path, schema: pa.Schema) -> pq.ParquetFile:
         raise CorpusError(
             f"corpus {corpus_id} needs {path.name}",
             found="no such file",
-            run=f"dvc repro prepare@{corpus_id}, or cog corpus prepare {corpus_id}",
+            run=name_build(CorpusPaths(path.parent), until="prepare"),
             about=corpus_id,
         )
     try:

@@ -68,7 +68,7 @@ def drop_near_duplicates(
         if original < 0:
             yield document
         else:
-            tally.skip("near-duplicate")
+            tally.skip("near-duplicate", document.document_id)
 
 
 def find_duplicates(path: Path, *, threshold: float) -> DuplicateReport:

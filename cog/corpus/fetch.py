@@ -6,6 +6,7 @@ from typing import Protocol
 
 from cog.cards import Card, Source
 from cog.corpus.local_files import copy_files, list_kinds, survey_files
+from cog.corpus.next_step import name_fetch
 from cog.corpus.schema import list_read
 from cog.corpus.sources import (
     SourceRecord,
@@ -102,7 +103,6 @@ def fetch_corpus(
         record = SourceRecord(origin=origin, layout=layout, files=tuple(entries), left=left)
         save_source_record(raw, record)
         replace_folder(raw, corpus_paths.raw)
-    progress.say(f"{card.id}: {record.describe()}")
     return record
 
 
@@ -128,7 +128,7 @@ def _get_card_path(card: Card, corpus_paths: CorpusPaths) -> Path:
         raise CorpusError(
             f"corpus {card.id} is built from local files",
             found="source.path of the card is null",
-            run=f"cog corpus fetch {card.id} --source DIR_OR_FILE (see cog corpus show {card.id})",
+            run=f"{name_fetch(card.id, card)}; {card.description}",
             about=card.id,
         )
     return _get_project(corpus_paths) / card.source.path

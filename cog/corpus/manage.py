@@ -5,6 +5,7 @@ from pathlib import Path
 
 from cog.cards import Card
 from cog.corpus.local_files import list_kinds, survey_files
+from cog.corpus.next_step import name_build
 from cog.corpus.normalisers import get_normaliser
 from cog.corpus.readers import fill_in, iter_found
 from cog.corpus.sources import (
@@ -80,12 +81,14 @@ def get_watched(card: Card) -> str:
 
 
 def _add_new(paths: ProjectPaths, card: Card) -> None:
+    source = card.source.path if card.source is not None else None
     if paths.card(card.id).exists():
         name = paths.card(card.id).relative_to(paths.root)
         raise RegistryError(
             f"corpus {card.id} must be new",
             found="a card of this id",
-            run=f"edit {name}, or cog corpus remove {card.id}",
+            run=f"choose another id, or build what {name} describes:"
+            f" {name_build(paths.corpus(card.id), source=source or 'DIR_OR_FILE')}",
             about=card.id,
         )
     save_card(paths, card)

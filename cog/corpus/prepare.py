@@ -16,7 +16,7 @@ from cog.corpus.normalisers import ENTITY, Normaliser, get_normaliser
 from cog.corpus.parts import count_words
 from cog.corpus.prompts import Tokenise, iter_prompts
 from cog.corpus.readers import fill_in, iter_found
-from cog.corpus.report import PrepareReport
+from cog.corpus.report import HELD_OUT, PrepareReport
 from cog.corpus.selection import SeenTexts, is_held_out, is_in_subset
 from cog.corpus.sources import get_layout, list_raw_files, load_source_record
 from cog.corpus.staging import open_staging
@@ -49,8 +49,7 @@ def prepare_corpus(
     :param progress: Told of every document read.
     :param prompt_tokens: Number of tokens of a prompt.
     :param reference_tokens: Number of tokens that follow it.
-    :param count_pieces: Counts tokens and pieces of a text, to warn of a model that does not suit
-        the corpus; None for no warning.
+    :param count_pieces: Counts tokens and pieces, to warn of an unsuitable model; None: no warning.
     :returns: What was done; it is kept in ``documents.parquet`` too.
     :raises CorpusError: If a raw file or record cannot be used, or no document is left.
     """
@@ -75,13 +74,14 @@ def prepare_corpus(
             )
             for document, is_prompt in _iter_chosen(distinct, card, tally=tally):
                 if is_prompt:
-                    for prompt in cut_prompts(document):
+                    cut = list(cut_prompts(document))
+                    counter.num_without_prompt += not cut
+                    for prompt in cut:
                         prompts.write(prompt)
                 else:
                     documents.write(document)
                     counter.add(document)
-            if count_pieces is not None:
-                tally.notes += counter.list_warnings(card, count_pieces)
+            counter.measure(card, count_pieces, tally=tally)
             report = _build_report(
                 card, tally, documents=documents, prompts=prompts, counter=counter
             )
@@ -99,30 +99,33 @@ def _iter_chosen(
     # Those that are held out and those of the subset; all but the latter are counted as skipped.
     for document in documents:
         if is_held_out(card, document.document_id):
-            tally.skip("held-out")
+            tally.skip(HELD_OUT, document.document_id)
             yield document, True
         elif is_in_subset(card, document.document_id):
             yield document, False
         else:
-            tally.skip("outside-subset")
+            tally.skip("outside-subset", document.document_id)
 
 
 class _Counter:
     def __init__(self) -> None:
         self.num_words = 0
         self.num_characters = 0
+        self.num_without_prompt = 0
         self.sample = TextSample()
+        self.languages: dict[str, float] = {}
 
     def add(self, document: Document) -> None:
         self.num_words += count_words(document.text)
         self.num_characters += len(document.text)
         self.sample.add(document)
 
-    def list_warnings(self, card: Card, count_pieces: CountPieces) -> Iterable[str]:
-        measured = measure_suitability(
-            self.sample, language=card.language, count_pieces=count_pieces
-        )
-        return measured.warnings
+    def measure(self, card: Card, count_pieces: CountPieces | None, *, tally: Tally) -> None:
+        if count_pieces is not None:
+            language = card.language
+            found = measure_suitability(self.sample, language=language, count_pieces=count_pieces)
+            tally.notes += found.warnings
+            self.languages = found.languages
 
 
 def _iter_distinct(
@@ -154,7 +157,7 @@ def _iter_clean(card: Card, raw: Path, *, tally: Tally, progress: Progress) -> I
         unmet.pop(document.document_id, None)
         reason = _find_reason(card, document, seen_texts)
         if reason is not None:
-            tally.skip(reason)
+            tally.skip(reason, document.document_id)
         elif not seen_ids.add(document.document_id):
             tally.reject(document.source, f"the id {document.document_id!r} was there before")
         else:
@@ -216,7 +219,7 @@ def _build_report(
             run="mend the source, the filters or the subset of the card",
             about=card.id,
         )
-    if card.prompts is not None and prompts.num_records == 0:
+    if card.prompts is not None and card.prompts.held_out and prompts.num_records == 0:
         tally.notes.append("no prompts: no document that is held out is as long as a prompt")
     assert card.normaliser is not None
     return PrepareReport(
@@ -231,4 +234,8 @@ def _build_report(
         digest=documents.digest(),
         prompts_digest=prompts.digest(),
         notes=tuple(tally.list_notes()),
+        examples=tally.examples,
+        encodings=dict(tally.encodings),
+        languages=counter.languages,
+        num_without_prompt=counter.num_without_prompt,
     )

@@ -1,10 +1,11 @@
 """What preparing a corpus did: counts go in, one JSON-ready record comes out."""
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 from cog.errors import CorpusError
 
+HELD_OUT = "held-out"
 SKIP_REASONS = (
     "empty",
     "malformed",
@@ -13,7 +14,7 @@ SKIP_REASONS = (
     "duplicate",
     "near-duplicate",
     "excluded",
-    "held-out",
+    HELD_OUT,
     "outside-subset",
 )
 
@@ -33,6 +34,10 @@ class PrepareReport:
     :param digest: sha256 of the documents in order.
     :param prompts_digest: sha256 of the prompts in order.
     :param notes: What a person should know, such as a byte-order mark that was stripped.
+    :param examples: Ids, or files and lines, of the first that were skipped, by reason.
+    :param encodings: Number of text files read, by encoding.
+    :param languages: Share of the documents in a sample by language, largest first.
+    :param num_without_prompt: Number of held-out documents that are too short for a prompt.
     """
 
     corpus: str
@@ -46,6 +51,32 @@ class PrepareReport:
     digest: str
     prompts_digest: str
     notes: tuple[str, ...]
+    examples: dict[str, list[str]] = field(default_factory=dict)
+    encodings: dict[str, int] = field(default_factory=dict)
+    languages: dict[str, float] = field(default_factory=dict)
+    num_without_prompt: int = 0
+
+    def describe(self) -> list[str]:
+        """Say what became of every document, one line each for what a person should know."""
+        num_held_out = self.skipped[HELD_OUT]
+        num_skipped = self.num_read - self.num_documents - num_held_out
+        too_short = f", {n} too short for one" if (n := self.num_without_prompt) else ""
+        lines = [
+            f"{self.corpus}: {self.num_read} documents in = {self.num_documents} to index"
+            f" ({self.num_words} words) + {num_held_out} held out"
+            f" ({self.num_prompts} prompts{too_short}) + {num_skipped} skipped"
+        ]
+        for reason, count in self.skipped.items():
+            if count:
+                named = self.examples.get(reason, [])
+                more = ", ..." if count > len(named) > 0 else ""
+                lines.append(f"{count} {reason}: {', '.join(named)}{more}".removesuffix(": "))
+        if self.encodings:
+            lines.append("files: " + ", ".join(f"{n} {name}" for name, n in self.encodings.items()))
+        if self.languages:
+            shares = ", ".join(f"{name} {share:.0%}" for name, share in self.languages.items())
+            lines.append(f"languages: {shares}")
+        return [*lines, *(f"note: {note}" for note in self.notes)]
 
     def to_json(self) -> str:
         """Write the report.

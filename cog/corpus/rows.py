@@ -32,7 +32,7 @@ TOO_LONG = f"over {MAX_LINE_CHARACTERS} characters"
 class Row:
     """One row, object or record.
 
-    :param number: Number of its line (jsonl, csv) or of itself (json, parquet, sqlite), from 1.
+    :param number: Number of its first line (jsonl, csv), or of itself (json, parquet, sqlite).
     :param values: Columns or keys and what they hold; None if there are none to be had.
     :param problem: What makes it unusable; empty if nothing does.
     """
@@ -83,7 +83,8 @@ def check_columns(file: RawFile, found: list[str], card_format: Format) -> None:
     raise CorpusError(
         f"{file.name} must {wanted}",
         found=", ".join(map(str, found))[:200] or "no columns",
-        run="set format.fields in the card, or mark it with ? in format.schema",
+        run="name another with --text-field and the like (format.fields in the card),"
+        " or mark it with ? in format.schema",
         about=missing or repeated or "",
     )
 
@@ -110,7 +111,7 @@ def _iter_jsonl(file: RawFile, encoding: str, _: Format, tally: Tally) -> Iterat
             tally.reject(f"{file.name}:{number}", TOO_LONG, reason="too-long")
         elif not text.strip():
             yield Row(number, None)
-            tally.skip("empty")
+            tally.skip("empty", f"{file.name}:{number}")
         else:
             try:
                 yield _make_row(number, decoder.decode(text))
@@ -141,14 +142,15 @@ def _iter_csv(file: RawFile, encoding: str, card_format: Format, tally: Tally) -
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
     header: list[str] | None = None
     while True:
+        number = reader.line_num + 1  # a record is found where it begins, however many lines it has
         try:
             cells = next(reader, None)
         except csv.Error as error:
             # A row with a stray quotation mark is one bad row; one that is never closed has
             # swallowed all that follows.
             if header is None or not str(error).startswith(f"'{delimiter}' expected"):
-                raise _not_csv(file, reader.line_num, str(error)) from None
-            yield Row(reader.line_num, None, f"not CSV: {error}")
+                raise _not_csv(file, number, str(error)) from None
+            yield Row(number, None, f"not CSV: {error}")
             continue
         if cells is None:
             return
@@ -156,13 +158,12 @@ def _iter_csv(file: RawFile, encoding: str, card_format: Format, tally: Tally) -
             header = cells
             check_columns(file, header, card_format)
         elif not cells:
-            yield Row(reader.line_num, None)
-            tally.skip("empty")
+            yield Row(number, None)
+            tally.skip("empty", f"{file.name}:{number}")
         elif len(cells) != len(header):
-            problem = f"{len(cells)} cells under {len(header)} columns"
-            yield Row(reader.line_num, None, problem)
+            yield Row(number, None, f"{len(cells)} cells under {len(header)} columns")
         else:
-            yield Row(reader.line_num, dict(zip(header, cells, strict=True)))
+            yield Row(number, dict(zip(header, cells, strict=True)))
 
 
 def _iter_csv_lines(file: RawFile, encoding: str, *, tally: Tally) -> Iterator[str]:

@@ -220,6 +220,6 @@ def _broken(corpus_id: str, found: str) -> CorpusError:
     return CorpusError(
         f"corpus {corpus_id} needs its raw files",
         found=found,
-        run=f"dvc repro fetch@{corpus_id}, or cog corpus fetch {corpus_id}",
+        run=f"cog corpus fetch {corpus_id}",  # which says so if it needs to be told from where
         about=corpus_id,
     )

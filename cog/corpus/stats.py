@@ -1,7 +1,7 @@
 """Counts of a corpus: a project and a card go in, JSON-ready figures come out."""
 
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -9,22 +9,50 @@ import numpy as np
 from cog.cards import Card, format_card
 from cog.corpus.documents import DocumentStore, load_report
 from cog.corpus.parts import count_words
+from cog.corpus.report import PrepareReport
+from cog.corpus.sources import SourceRecord, load_source_record
 from cog.corpus.suitability import CountPieces, TextSample, measure_suitability
 from cog.paths import ProjectPaths
 
 QUANTILES = {"min": 0.0, "median": 0.5, "p95": 0.95, "max": 1.0}
 
 
-def describe_corpus(paths: ProjectPaths, card: Card) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class Description:
+    """What a corpus is and what is built of it.
+
+    :param card: The card with everything filled in.
+    :param fetched: What lies in ``raw/``; None if nothing does.
+    :param prepared: What preparing it did; None if it is not prepared.
+    """
+
+    card: Card
+    fetched: SourceRecord | None
+    prepared: PrepareReport | None
+
+    def to_json(self) -> dict[str, Any]:
+        """The description as the command line writes it."""
+        return {
+            "card": format_card(self.card),
+            "root": self.card.root,
+            "fetched": asdict(self.fetched) if self.fetched else None,
+            "prepared": asdict(self.prepared) if self.prepared else None,
+        }
+
+
+def describe_corpus(paths: ProjectPaths, card: Card) -> Description:
     """Say what a corpus is and what is built of it.
 
     :param paths: The project.
     :param card: The card with everything filled in.
-    :returns: The card, and the report of ``prepare`` or None.
+    :returns: The card, the record of ``fetch`` and the report of ``prepare``, each or None.
     """
-    documents = paths.corpus(card.id).documents
-    report = asdict(load_report(documents)) if documents.exists() else None
-    return {"card": format_card(card), "root": card.root, "prepared": report}
+    corpus = paths.corpus(card.id)
+    return Description(
+        card,
+        load_source_record(corpus.raw) if corpus.raw.exists() else None,
+        load_report(corpus.documents) if corpus.documents.exists() else None,
+    )
 
 
 def measure_corpus(

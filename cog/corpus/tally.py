@@ -17,19 +17,26 @@ class Tally:
     :param skipped: Number of records by reason; every reason is there.
     :param notes: Facts for the report, in the order they came up.
     :param facts: Facts for the report that are counted, in words, and how often they came up.
+    :param encodings: Number of files by the encoding they were read as.
+    :param examples: The first records that were skipped, by reason.
     """
 
     on_error: str
     skipped: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(SKIP_REASONS, 0)))
     notes: list[str] = field(default_factory=list)
     facts: Counter[str] = field(default_factory=Counter)
+    encodings: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, list[str]] = field(default_factory=dict)
 
-    def skip(self, reason: str) -> None:
+    def skip(self, reason: str, which: str) -> None:
         """Count a record that is left out by rule.
 
         :param reason: One of ``SKIP_REASONS``.
+        :param which: Its id, or its file and line.
         """
         self.skipped[reason] += 1
+        if self.skipped[reason] <= MAX_EXAMPLES:
+            self.examples.setdefault(reason, []).append(which)
 
     def count(self, fact: str) -> None:
         """Count something worth a note that may come up often.
@@ -57,9 +64,9 @@ class Tally:
             raise CorpusError(
                 f"{where} must be a usable record",
                 found=problem,
-                run="mend it, or set format.on_error: skip in the card",
+                run="mend it, or pass --on-error skip (format.on_error: skip in the card)",
                 about=where,
             )
-        self.skipped[reason] += 1
+        self.skip(reason, where)
         if self.skipped[reason] <= MAX_EXAMPLES:
             self.notes.append(f"skipped {where}: {problem}")

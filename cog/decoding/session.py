@@ -13,17 +13,14 @@ from numpy.typing import NDArray
 from cog.corpus.documents import find_documents_digest
 from cog.decoding.generator import CopyGenerator
 from cog.decoding.licences import CopyRule, check_documents, check_rule
-from cog.errors import NothingActiveError
-from cog.index.activation import get_model_folder
+from cog.index.activation import choose_corpus, get_model_folder
 from cog.index.active_model import get_active_model
 from cog.index.union_index import AnyIndex, open_indexes
-from cog.index.unions import JOIN, check_cards, split_active
+from cog.index.unions import split_active
 from cog.model.fingerprint import fingerprint_model
 from cog.model.load import CogModel, load_model
 from cog.params import Params
 from cog.paths import ProjectPaths
-from cog.records import Active
-from cog.registry import load_active
 
 OPEN_RULE = CopyRule()
 
@@ -42,27 +39,6 @@ class MakeGenerator(Protocol):
             ``(num_chunks,)``
         :returns: The generator.
         """
-
-
-def choose_corpus(paths: ProjectPaths, corpus_id: str | None) -> tuple[str, Active | None]:
-    """Say which corpus is meant.
-
-    :param paths: The project.
-    :param corpus_id: A corpus id, or several joined with ``+``; None for what is active.
-    :returns: The corpus id, and what is active if that was asked for.
-    :raises NothingActiveError: If no id was given and nothing is switched on.
-    """
-    if corpus_id is not None:
-        return JOIN.join(check_cards(paths, corpus_id)), None
-    active = load_active(paths)
-    if active is None:
-        raise NothingActiveError(
-            "a corpus must be switched on or named",
-            found="none",
-            run="cog switch --corpus <id>, or pass --corpus <id>",
-        )
-    check_cards(paths, active.corpus)
-    return active.corpus, active
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from cog.corpus.next_step import name_build
 from cog.errors import CogError, IndexMismatchError, NothingActiveError, RegistryError
 from cog.index.active_model import find_model, get_active_model
 from cog.index.kept import Keep, find_version, prune_versions
@@ -181,12 +182,33 @@ def get_status(paths: ProjectPaths) -> Status:
     try:
         active = load_active(paths)
         if active is None:
-            return Status(None, None, problem="", run=f"cog switch --corpus {_get_example(paths)}")
+            return Status(None, None, problem="", run=_name_first_switch(paths))
         manifest = _check_active(paths, active)
         return Status(active, manifest, problem="", run=_find_newer(paths, active))
     except CogError as error:
         found = f" (found: {error.found})" if error.found else ""
         return Status(active, None, problem=f"{error.wanted}{found}", run=error.run)
+
+
+def choose_corpus(paths: ProjectPaths, corpus_id: str | None) -> tuple[str, Active | None]:
+    """Say which corpus is meant.
+
+    :param paths: The project.
+    :param corpus_id: A corpus id, or several joined with ``+``; None for what is active.
+    :returns: The corpus id, and what is active if that was asked for.
+    :raises NothingActiveError: If no id was given and nothing is switched on.
+    """
+    if corpus_id is not None:
+        return JOIN.join(check_cards(paths, corpus_id)), None
+    active = load_active(paths)
+    if active is None:
+        raise NothingActiveError(
+            "a corpus must be switched on or named",
+            found="none",
+            run=f"{_name_first_switch(paths)}, or pass --corpus ID",
+        )
+    check_cards(paths, active.corpus)
+    return active.corpus, active
 
 
 def get_model_folder(paths: ProjectPaths, params: Params) -> Path:
@@ -274,7 +296,12 @@ def _find_newer(paths: ProjectPaths, active: Active) -> str:
     return "" if newest == list(parts.values()) else f"cog switch --corpus {active.corpus}"
 
 
-def _get_example(paths: ProjectPaths) -> str:
-    # a corpus that is built, so that the command can be pasted
+def _name_first_switch(paths: ProjectPaths) -> str:
+    # to a corpus that is built, else to the first that the pipeline builds
     built = (name for name in iter_corpus_ids(paths) if paths.corpus(name).manifest.is_file())
-    return next(built, "ID")
+    if chosen := next(built, None):
+        return f"cog switch --corpus {chosen}"
+    chosen = next(iter([*load_params(paths.params).corpora, *iter_corpus_ids(paths)]), None)
+    if chosen is None:
+        return "cog corpus add ID DIR_OR_FILE"
+    return f"{name_build(paths.corpus(chosen))} && cog switch --corpus {chosen}"

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from cog.cards import is_index_uri
+from cog.corpus.next_step import name_build
 from cog.errors import CorpusNotFoundError, IndexingError, IndexMismatchError, IndexNotBuiltError
 from cog.index.records import FORMAT_VERSION, Manifest
 from cog.paths import CorpusPaths, ProjectPaths, is_below
@@ -61,7 +62,7 @@ def load_manifest(corpus_paths: CorpusPaths, *, oldest: int = FORMAT_VERSION) ->
         raise IndexNotBuiltError(
             f"corpus {corpus_id} must have an index",
             found=f"no {corpus_paths.manifest.name}",
-            run=f"cog index build {corpus_id}",
+            run=name_build(corpus_paths),
             about=corpus_id,
         ) from None
     except (ValueError, OSError) as error:

@@ -12,6 +12,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from cog.cli.main import cli
+from cog.corpus.next_step import name_build
 from cog.errors import CogError
 from cog.paths import ProjectPaths
 from cog.records import Active
@@ -80,7 +81,15 @@ def test_fetch_and_prepare_say_what_they_did(built: ProjectPaths) -> None:
     report = read_json(built, "prepare", "village")
     assert report["num_read"] == report["num_documents"] + sum(report["skipped"].values())
     assert report["skipped"]["held-out"] > 0
-    assert f"prepared {report['num_documents']} of" in run(built, "prepare", "village").stdout
+    shown = run(built, "prepare", "village").stdout.splitlines()
+    num_held_out = report["skipped"]["held-out"]
+    assert shown[0].startswith(
+        f"village: {report['num_read']} documents in = {report['num_documents']} to index"
+    )
+    assert f"+ {num_held_out} held out ({report['num_prompts']} prompts) + 0 skipped" in shown[0]
+    assert shown[1].startswith(f"{num_held_out} held-out: {report['examples']['held-out'][0]}")
+    assert shown[2:4] == ["files: 1 utf-8", "languages: en 100%"]
+    assert run(built, "show", "village").stdout.endswith("\n".join(shown) + "\n")
     record = read_json(built, "fetch", "village", "--source", built.root / "texts")
     assert [entry["name"] for entry in record["files"]] == ["village.jsonl"]
     assert record["origin"] == "local"
@@ -91,7 +100,8 @@ def test_show_gives_card_counts_and_documents(built: ProjectPaths) -> None:
     assert shown["card"]["id"] == "village"
     assert shown["prepared"]["num_prompts"] >= 0
     assert read_json(built, "show", "hamlet")["prepared"] is None
-    assert "next: dvc repro prepare@hamlet" in run(built, "show", "hamlet").stdout
+    assert "next: cog corpus fetch hamlet && cog corpus" in run(built, "show", "hamlet").stdout
+    assert "fetched: 1 of 1 files taken" in run(built, "show", "village").stdout
     assert "prompts" in run(built, "show", "village").stdout
     first = json.loads((built.root / "texts" / "village.jsonl").read_text().splitlines()[0])
     document = read_json(built, "show", "village", "--document", first["id"])
@@ -99,7 +109,22 @@ def test_show_gives_card_counts_and_documents(built: ProjectPaths) -> None:
     assert document["text"] == first["text"]
     assert run(built, "show", "village", "--document", first["id"]).stdout == first["text"] + "\n"
     assert "no document 'none'" in fail(built, "show", "village", "--document", "none")
+    held_out = shown["prepared"]["examples"]["held-out"][0]
+    message = fail(built, "show", "village", "--document", held_out)
+    assert f"found: '{held_out}' is held out, for " in message
     assert "no document '\\udcff'" in fail(built, "show", "village", "--document", "\udcff")
+
+
+def test_documents_are_listed_and_found_by_their_text(built: ProjectPaths) -> None:
+    report = read_json(built, "show", "village")["prepared"]
+    lines = run(built, "documents", "village").stdout.splitlines()
+    num_held_out = report["skipped"]["held-out"]
+    assert len(lines) == report["num_documents"] + num_held_out
+    assert sum(line.startswith("- ") for line in lines) == num_held_out
+    first = json.loads((built.root / "texts" / "village.jsonl").read_text().splitlines()[0])
+    result = run(built, "documents", "village", "--grep", first["text"], "--json")
+    found = {"document_id": first["id"], "title": first["title"], "is_held_out": False}
+    assert [json.loads(line) for line in result.stdout.splitlines()] == [found]
 
 
 def test_stats_count_what_is_prepared(built: ProjectPaths) -> None:
@@ -139,6 +164,7 @@ def test_add_takes_a_folder(project: ProjectPaths, tmp_path: Path) -> None:
     assert load_card(project, "notes").licence.id == "CC0-1.0"
     params = yaml.safe_load(project.params.read_text(encoding="utf-8"))
     assert params["corpora"]["notes"] == {"root": "notes", "source": str(folder)}
+    assert added["card"]["prompts"] == {"held_out": 0.0, "seed": 0}
     assert "corpus notes must be new" in fail(project, "add", "notes", folder)
 
 
@@ -282,7 +308,27 @@ def test_the_active_corpus_is_not_removed(project: ProjectPaths) -> None:
 def test_unknown_corpora_are_named(project: ProjectPaths) -> None:
     for verb in ("show", "stats", "fetch", "prepare", "remove"):
         assert "corpus 'none' needs a card" in fail(project, verb, "none")
-    assert "next: cog corpus fetch village" in fail(project, "prepare", "village")
+    build = "next: cog corpus fetch village && cog corpus prepare village"
+    assert build in fail(project, "prepare", "village")
+
+
+def test_commands_that_are_named_build_what_is_missing(built: ProjectPaths) -> None:
+    card = load_card(built, "village")
+    assert card.source is not None
+    save_card(built, replace(card, id="law", source=replace(card.source, path=None)))
+    hint = fail(built, "stats", "law").partition("next: ")[2]
+    assert hint == "cog corpus fetch law --source DIR_OR_FILE && cog corpus prepare law"
+    assert (
+        f"next: choose another id, or build what registry/cards/law.yaml describes: {hint} &&"
+        in (fail(built, "add", "law", "owner/name"))
+    )
+    for command in hint.replace("DIR_OR_FILE", str(built.root / "texts")).split(" && "):
+        assert run(built, *command.split()[2:]).exception is None
+    read_json(built, "stats", "law")
+    assert run(built, *fail(built, "show", "none").partition("next: cog corpus ")[2:]).stdout
+    built.pipeline.touch()
+    assert name_build(built.corpus("hamlet")) == "dvc repro index@hamlet"
+    assert name_build(built.corpus("law")) == "cog index build law"  # params.yaml has no such entry
 
 
 def test_listing_reads_every_card_once_and_loads_nothing_heavy(project: ProjectPaths) -> None:

@@ -160,7 +160,9 @@ def test_one_source_of_prefixes_is_needed(village: ProjectPaths, words: tuple[st
 
 
 def test_nothing_active_is_said(village: ProjectPaths) -> None:
-    assert "cog switch --corpus <id>" in error_of(run(village, "--prefix", "a"), NothingActiveError)
+    assert "cog switch --corpus village, or" in error_of(
+        run(village, "--prefix", "a"), NothingActiveError
+    )
 
 
 def test_corpus_without_an_index_is_said(village: ProjectPaths) -> None:

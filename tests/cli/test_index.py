@@ -63,8 +63,8 @@ def test_texts_name_the_index(prepared: ProjectPaths) -> None:
     info = call(prepared, "info", "village").stdout
     assert "8 of 8" in info
     assert "int8" in info
-    assert re.search(r"^contexts +0\.0 MB, \d+\.\d bytes a word$", info, re.MULTILINE)
-    assert re.search(r"^counts +0\.0 MB, \d+\.\d bytes a word$", info, re.MULTILINE)
+    assert re.search(r"^contexts +0\.0 MB, \d+\.\d bytes a unit$", info, re.MULTILINE)
+    assert re.search(r"^counts +0\.0 MB, \d+\.\d bytes a unit$", info, re.MULTILINE)
     assert "village is intact" in call(prepared, "verify", "village").stdout
 
 

@@ -96,6 +96,12 @@ def test_switch_to_an_index_of_another_model_names_both(built: ProjectPaths) -> 
     assert "f" * 16 in error.found
 
 
+def test_the_corpus_may_be_the_argument(built: ProjectPaths) -> None:
+    assert call_json(built, "switch", "village")["to"]["corpus"] == "village"
+    assert call(built, "switch").exit_code == 2
+    assert call(built, "switch", "village", "--corpus", "village").exit_code == 2
+
+
 @pytest.mark.parametrize("corpus_id", ["nowhere", "../village", "", "Village"])
 def test_switch_to_an_unknown_corpus_is_refused(built: ProjectPaths, corpus_id: str) -> None:
     error = refusal(built, "switch", "--corpus", corpus_id)
@@ -190,6 +196,10 @@ def test_rollback_goes_back_step_by_step(built: ProjectPaths) -> None:
     for corpus_id in ("village", "hamlet", "village"):
         call(built, "switch", "--corpus", corpus_id)
     assert call_json(built, "rollback")["to"]["corpus"] == "hamlet"
+    *lines, last = built.history.read_text().splitlines()
+    later = json.dumps(json.loads(last) | {"time": "2099-01-01T00:00:00+00:00"})
+    built.history.write_text("\n".join([*lines, later, ""]))
+    assert "since    2099-01-01T00:00:00+00:00" in call(built, "status").stdout
     back = call_json(built, "rollback")
     assert (back["from"]["corpus"], back["to"]["corpus"]) == ("hamlet", "village")
     assert isinstance(refusal(built, "rollback"), NothingActiveError)

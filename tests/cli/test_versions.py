@@ -285,7 +285,7 @@ def test_the_last_replaced_versions_stay_beside_those_that_are_switched_on(
     found = call_json(project, "corpus", "versions", "village")
     assert [each["digest"] for each in found] == [digests[4], digests[2], digests[0]]
     set_keep_versions(project, -1)
-    assert "0 or more" in str(refusal(project, "corpus", "versions", "village"))
+    assert "a whole number from 0" in str(refusal(project, "corpus", "versions", "village"))
 
 
 def test_no_version_goes_while_it_is_unknown_what_is_switched_on(

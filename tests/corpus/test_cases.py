@@ -188,7 +188,7 @@ def test_rows_of_csv_with_quotes_line_breaks_and_a_stray_mark(tmp_path: Path) ->
 def test_a_quotation_that_never_ends_is_not_one_bad_row(tmp_path: Path) -> None:
     content = b'id,body\n1,one\n2,"two\n3,three\n4,four\n'
     card = make_row_card("csv", format__on_error="skip")
-    with pytest.raises(CorpusError, match="a.csv:5 must be CSV; found: unexpected end of data"):
+    with pytest.raises(CorpusError, match="a.csv:3 must be CSV; found: unexpected end of data"):
         prepare(tmp_path, {"a.csv": content}, card)
 
 

@@ -217,7 +217,7 @@ def test_a_broken_source_record_names_the_command(tmp_path: Path) -> None:
     )
     for content in ("{", "[]", "{}", *map(json.dumps, broken)):
         (raw / "SOURCE.json").write_text(content, encoding="utf-8")
-        with pytest.raises(CorpusError, match="next: dvc repro fetch@village"):
+        with pytest.raises(CorpusError, match="next: cog corpus fetch village"):
             load_source_record(raw)
 
 

@@ -45,7 +45,7 @@ def encode_parquet(values: list[dict[str, Any]] = ROWS) -> bytes:
     [
         ("jsonl", "a.jsonl", (1, 2)),
         ("json", "a.json", (1, 2)),
-        ("csv", "a.csv", (2, 4)),
+        ("csv", "a.csv", (2, 3)),
         ("parquet", "a.parquet", (1, 2)),
         ("sqlite", "a.db", (1, 2)),
     ],
@@ -311,6 +311,9 @@ def test_no_prompts_are_said(tmp_path: Path) -> None:
     report, _, _ = prepare(tmp_path, {"a.txt": make_lines(20)}, card, prompt_tokens=50)
     assert report.num_prompts == 0
     assert report.notes[-1].startswith("no prompts")
+    num_held_out = report.skipped["held-out"]
+    assert 0 < num_held_out == 20 - report.num_documents
+    assert f"{num_held_out} held out (0 prompts, {num_held_out} too" in report.describe()[0]
 
 
 def test_documents_are_streamed_and_found(tmp_path: Path) -> None:

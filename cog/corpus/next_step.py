@@ -1,0 +1,44 @@
+"""What builds a corpus from where it stands: its folder goes in, commands that work come out."""
+
+from cog.cards import Card
+from cog.errors import CogError
+from cog.params import load_params
+from cog.paths import CorpusPaths, ProjectPaths
+from cog.registry import load_resolved_card
+
+
+def name_build(corpus: CorpusPaths, *, source: str = "DIR_OR_FILE", until: str = "index") -> str:
+    """Name the commands that build what a corpus lacks, to be pasted as they are.
+
+    :param corpus: The corpus.
+    :param source: The local files of a card that names none.
+    :param until: ``prepare`` for documents only, or ``index``.
+    :returns: A run of the pipeline where that knows the corpus, else one command after another.
+    """
+    corpus_id = corpus.root.name
+    paths = ProjectPaths(corpus.project or corpus.root.parents[1])
+    try:
+        card = load_resolved_card(paths, corpus_id)
+        is_in_pipeline = corpus_id in load_params(paths.params).corpora
+    except CogError:
+        return "cog corpus list, which shows the corpora there are"
+    if is_in_pipeline and paths.pipeline.is_file() and not needs_source(card):
+        return f"dvc repro {until}@{corpus_id}"
+    steps = []
+    if not corpus.documents.exists():
+        if not corpus.raw.exists():
+            steps.append(name_fetch(corpus_id, card, source=source))
+        steps.append(f"cog corpus prepare {corpus_id}")
+    if until == "index":
+        steps.append(f"cog index build {corpus_id}")
+    return " && ".join(steps)
+
+
+def name_fetch(corpus_id: str, card: Card, *, source: str = "DIR_OR_FILE") -> str:
+    """Name the command that fetches the raw files of a corpus."""
+    return f"cog corpus fetch {corpus_id}{f' --source {source}' if needs_source(card) else ''}"
+
+
+def needs_source(card: Card) -> bool:
+    """Tell whether a card leaves it to its user where the files are."""
+    return card.source is not None and card.source.type == "files" and card.source.path is None
