@@ -102,8 +102,8 @@ class GenerateParams:
 
     :param num_prompts: Number of held-out prompts the stage continues.
     :param batch_size: Number of prompts decoded together.
-    :param precision: Of the prefix encoder's matrices; ``auto`` for the lightest that the device
-        multiplies fast.
+    :param precision: Of the prefix encoder's matrices; ``auto`` for bfloat16 on a GPU, else
+        float32.
     :param decoding: How texts are written; its settings stand in the section itself, the method
         as ``decoding``.
     """
