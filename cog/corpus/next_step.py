@@ -20,8 +20,8 @@ def name_build(corpus: CorpusPaths, *, source: str = "DIR_OR_FILE", until: str =
     try:
         card = load_resolved_card(paths, corpus_id)
         is_in_pipeline = corpus_id in load_params(paths.params).corpora
-    except CogError:
-        return "cog corpus list, which shows the corpora there are"
+    except CogError:  # these commands tell it
+        return f"cog {'index build' if until == 'index' else 'corpus prepare'} {corpus_id}"
     if is_in_pipeline and paths.pipeline.is_file() and not needs_source(card):
         return f"dvc repro {until}@{corpus_id}"
     steps = []
