@@ -1,19 +1,28 @@
 """The benchmark of decoding on the tiny project."""
 
 import json
+import shutil
+from pathlib import Path
 
 import pytest
-import torch
+import yaml
 
 from benchmarks import decode
 from cog.paths import ProjectPaths
+from tests.tiny_project import write_yaml
 
 
 def test_default_precision_and_float32_are_measured_in_one_run(
-    village: ProjectPaths, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    village: ProjectPaths,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True})
-    monkeypatch.setattr(decode, "ROOT", village.root)
+    root = shutil.copytree(village.root, tmp_path / "project")
+    content = yaml.safe_load((root / "params.yaml").read_text())
+    content["generate"]["precision"] = "bfloat16"
+    write_yaml(root / "params.yaml", content)
+    monkeypatch.setattr(decode, "ROOT", root)
     words = ["decode", "--corpus", "village", "--prompts", "2", "--rounds", "1", "--threads", "1"]
     monkeypatch.setattr("sys.argv", words)
     decode.main()
