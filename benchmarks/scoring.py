@@ -112,10 +112,9 @@ def main() -> None:
     seconds["table"] = measure(lambda: paper @ query[0], repeats=options.repeats)
     difference = float((paper @ query[0] - banded).abs().max())
 
-    word_bytes = 1 if chosen == "int8" else 4
     num_words = len(chunks.word_flags)
     num_scored = len(begins) + len(ends)
-    ours_bytes = num_scored * (options.dim * word_bytes + 4) + len(phrases) * 8
+    ours_bytes = num_scored * (options.dim + 4) + len(phrases) * 8
     table_bytes = paper.numel() * 4
     report(
         {

@@ -14,6 +14,8 @@ from cog.index.quantise import StoredVectors
 from cog.index.records import GatheredChunks
 from cog.model.integers import has_int8_dot_products, multiply_rows
 
+BLOCK_VECTORS = 8192  # restored at once on a CPU, about 10 MB
+
 
 class WordScorer(Protocol):
     """Scores every gathered word against start and end queries."""
@@ -31,14 +33,17 @@ class WordScorer(Protocol):
 class FloatScorer:
     """Scores with vectors restored to float32; runs on any device.
 
+    On a CPU they stay as they are stored, in a quarter of the memory, and a block of them
+    is restored at a time; elsewhere all are restored once.
+
     :param start: Start vectors.
     :param end: End vectors.
     :param device: Where to score.
     """
 
     def __init__(self, start: StoredVectors, end: StoredVectors, *, device: torch.device) -> None:
-        self._start = _restore(start, device)
-        self._end = _restore(end, device)
+        self._start = _prepare(start, device)
+        self._end = _prepare(end, device)
 
     def score_words(self, start_queries: Tensor, end_queries: Tensor) -> tuple[Tensor, Tensor]:
         """Multiply queries with all start vectors and all end vectors.
@@ -48,7 +53,10 @@ class FloatScorer:
         :returns: Start and end scores, of *Shape:* ``(num_queries, num_begins)`` and
             ``(num_queries, num_ends)``, float32
         """
-        return start_queries @ self._start.T, end_queries @ self._end.T
+        return (
+            _multiply_blocks(start_queries, *self._start),
+            _multiply_blocks(end_queries, *self._end),
+        )
 
 
 class IntegerScorer:
@@ -107,9 +115,17 @@ def make_scorer(
     return FloatScorer(start, end, device=device)
 
 
-def _restore(stored: StoredVectors, device: torch.device) -> Tensor:
-    vectors = _tensor(stored.vectors).to(device).float()
-    return vectors * _tensor(stored.scales).to(device).unsqueeze(1)
+def _prepare(stored: StoredVectors, device: torch.device) -> tuple[Tensor, Tensor]:
+    vectors = _tensor(stored.vectors).to(device)
+    is_kept = device.type == "cpu"
+    return vectors if is_kept else vectors.float(), _tensor(stored.scales).to(device)
+
+
+def _multiply_blocks(queries: Tensor, vectors: Tensor, scales: Tensor) -> Tensor:
+    num_vectors = max(1, len(vectors))
+    size = num_vectors if vectors.dtype == torch.float32 else BLOCK_VECTORS
+    blocks = [vectors[first : first + size] for first in range(0, num_vectors, size)]
+    return torch.cat([queries @ block.float().T for block in blocks], dim=1).mul_(scales)
 
 
 def _tensor(array: "NDArray[np.generic]") -> Tensor:

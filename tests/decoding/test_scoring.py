@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from cog.decoding import scoring
 from cog.decoding.candidates import Phrases, find_phrases
 from cog.decoding.scoring import (
     FloatScorer,
@@ -58,12 +59,17 @@ def test_banded_sum_equals_the_materialised_table(dtype: str) -> None:
         np.testing.assert_allclose(np.stack(scores), expected, atol=2e-5)
 
 
-def test_without_words_all_are_scored() -> None:
-    chunks, _ = make_chunks(5)
+@pytest.mark.parametrize("dtype", ["int8", "float16"])
+def test_without_words_all_are_scored_in_blocks_too(
+    dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scoring, "BLOCK_VECTORS", 7)
+    chunks, _ = make_chunks(5, dtype=dtype)
     query = torch.randn(2, DIM, generator=torch.Generator().manual_seed(0))
-    found = make_scorer(chunks, device=CPU).score_words(query, query)
-    for scores, vectors in zip(found, restored(chunks), strict=True):
-        np.testing.assert_allclose(scores.numpy(), query.numpy() @ vectors.T, atol=1e-5)
+    for scorer in [*scorers(chunks), make_scorer(chunks, device=CPU)]:
+        found = scorer.score_words(query, query)
+        for scores, vectors in zip(found, restored(chunks), strict=True):
+            np.testing.assert_allclose(scores.numpy(), query.numpy() @ vectors.T, atol=1e-5)
 
 
 def test_query_of_zeros_scores_zero() -> None:
