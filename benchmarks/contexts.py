@@ -93,7 +93,7 @@ def time_contexts(index: PhraseIndex, folder: Path, lookups: list[Lookup]) -> di
     :returns: Figures.
     """
     began = time.perf_counter()
-    save_blocks(folder, iter_blocks(index.iter_rows(WORDS, columns=COLUMNS)))
+    save_blocks(folder, iter_blocks(index.parts[0].iter_rows(WORDS, columns=COLUMNS)))
     seconds = time.perf_counter() - began
     contexts = Contexts(load_blocks(folder))
 
@@ -106,7 +106,7 @@ def time_contexts(index: PhraseIndex, folder: Path, lookups: list[Lookup]) -> di
 
     return {
         "build_seconds": seconds,
-        "bytes_per_word": get_folder_bytes(folder / CONTEXTS) / index.manifest.num_words,
+        "bytes_per_word": get_folder_bytes(folder / CONTEXTS) / index.num_words,
         "lookup_milliseconds": 1e3 * measure(find_all, repeats=REPEATS) / len(lookups),
         "recall": _measure_recall(find_all(), lookups),
     }
@@ -137,7 +137,7 @@ def time_full_text(index: PhraseIndex, folder: Path, lookups: list[Lookup]) -> d
     size = get_folder_bytes(folder / "texts.lance" / "_indices")
     return {
         "build_seconds": seconds,
-        "bytes_per_word": size / index.manifest.num_words,
+        "bytes_per_word": size / index.num_words,
         "lookup_milliseconds": 1e3 * measure(find_all, repeats=REPEATS) / len(lookups),
         "recall": _measure_recall(find_all(), lookups),
     }
@@ -145,7 +145,8 @@ def time_full_text(index: PhraseIndex, folder: Path, lookups: list[Lookup]) -> d
 
 def _read_texts(index: PhraseIndex) -> pa.Table:
     columns = ["document_ordinal", "char_start", "char_end"]
-    rows = [row for batch in index.iter_rows(CHUNKS, columns=columns) for row in batch.to_pylist()]
+    batches = index.parts[0].iter_rows(CHUNKS, columns=columns)
+    rows = [row for batch in batches for row in batch.to_pylist()]
     documents = index.get_documents(row["document_ordinal"] for row in rows)
     texts = [
         documents[row["document_ordinal"]].text[row["char_start"] : row["char_end"]] for row in rows
@@ -170,20 +171,14 @@ def main() -> None:
     paths = find_project(ROOT)
     with (
         tempfile.TemporaryDirectory() as folder,
-        open_index(
-            paths.corpus(options.corpus),
-            locks=paths.locks,
-            corpus_id=options.corpus,
-            model_fingerprint=None,
-            documents_digest=None,
-        ) as index,
+        open_index(paths.corpus(options.corpus), locks=paths.locks) as index,
     ):
         lookups = choose_lookups(index, num_lookups=options.lookups, num_words=options.words)
         say("contexts")
         ours = time_contexts(index, Path(folder), lookups)
         say("Lance's full-text index")
         theirs = time_full_text(index, Path(folder), lookups)
-        manifest = index.manifest
+        manifest = index.parts[0].manifest
     ratios = ("build_seconds", "bytes_per_word", "lookup_milliseconds")
     report(
         {

@@ -186,14 +186,8 @@ def iter_texts(paths: ProjectPaths, corpus_id: str) -> Iterator[str]:
     :param corpus_id: The corpus.
     :yields: Their texts.
     """
-    with open_index(
-        paths.corpus(corpus_id),
-        locks=paths.locks,
-        corpus_id=corpus_id,
-        model_fingerprint=None,
-        documents_digest=None,
-    ) as index:
-        for block in iter_batches(range(index.manifest.documents.num_indexed), DOCUMENTS_PER_BLOCK):
+    with open_index(paths.corpus(corpus_id), locks=paths.locks) as index:
+        for block in iter_batches(range(index.num_documents), DOCUMENTS_PER_BLOCK):
             documents = index.get_documents(block)
             yield from (documents[ordinal].text for ordinal in block)
 

@@ -121,13 +121,7 @@ def time_gathers(corpus_paths: CorpusPaths, *, num_chunks: int) -> dict[str, flo
                 os.fsync(file.fileno())
                 os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     random = np.random.default_rng(0)
-    with open_index(
-        corpus_paths,
-        locks=corpus_paths.root / "locks",
-        corpus_id=corpus_paths.root.name,
-        model_fingerprint=None,
-        documents_digest=None,
-    ) as index:
+    with open_index(corpus_paths, locks=corpus_paths.root / "locks") as index:
         seconds = []
         for _ in range(NUM_GATHERS):
             size = min(num_chunks, index.num_chunks)

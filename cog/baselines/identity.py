@@ -11,7 +11,7 @@ from cog.baselines.retro.project import get_adapter_folder
 from cog.baselines.tuned import get_tuned_folder
 from cog.corpus.documents import documents_digest
 from cog.index.activation import get_model_folder
-from cog.index.unions import check_indexes
+from cog.index.unions import JOIN, check_indexes
 from cog.model.fingerprint import fingerprint_model
 from cog.params import Params
 from cog.paths import ProjectPaths
@@ -65,15 +65,17 @@ def identify_system(
         return SystemIdentity(
             system, joined, datastore.documents_digest, model, datastore.num_entries
         )
-    manifest = check_indexes(
+    manifests = check_indexes(
         paths,
         corpus_id,
         model_fingerprint=model,
         documents_digest_of=lambda part: documents_digest(part.documents),
     )
-    digest = manifest.digest
+    digest = JOIN.join(each.digest for each in manifests)
     if system == RETRO:
         folder = get_adapter_folder(paths, corpus_id)
         adapter = digest_adapter(folder, load_record(folder, model=model))
         digest = hashlib.sha256(f"{digest} {adapter}".encode()).hexdigest()
-    return SystemIdentity(system, digest, manifest.documents_digest, model, manifest.num_words)
+    documents = JOIN.join(each.documents_digest for each in manifests)
+    num_words = sum(each.num_words for each in manifests)
+    return SystemIdentity(system, digest, documents, model, num_words)

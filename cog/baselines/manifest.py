@@ -11,7 +11,7 @@ from pathlib import Path
 
 from cog.corpus.documents import documents_digest as read_documents_digest
 from cog.errors import IndexMismatchError, IndexNotBuiltError
-from cog.index.unions import JOIN, UNION, split_union
+from cog.index.unions import JOIN, split_union
 from cog.paths import ProjectPaths
 
 KEYS_FILE = "keys.f16"
@@ -150,7 +150,7 @@ def join_manifests(manifests: Sequence[DatastoreManifest]) -> DatastoreManifest:
         documents_digest=JOIN.join(each.documents_digest for each in manifests),
         num_entries=sum(each.num_entries for each in manifests),
         settings={},
-        search={"kind": UNION, "parts": [each.search for each in manifests]},
+        search={"kind": "union", "parts": [each.search for each in manifests]},
         seconds={},
     )
 

@@ -53,13 +53,7 @@ def _measure_information(paths: ProjectPaths, corpus_id: str) -> "Information | 
     from cog.index.reader import open_index
 
     try:
-        with open_index(
-            paths.corpus(corpus_id),
-            locks=paths.locks,
-            corpus_id=corpus_id,
-            model_fingerprint=None,
-            documents_digest=None,
-        ) as index:
+        with open_index(paths.corpus(corpus_id), locks=paths.locks) as index:
             return measure_information(index)
     except IndexNotBuiltError:
         return None

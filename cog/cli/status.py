@@ -55,10 +55,9 @@ def _format(paths: ProjectPaths, status: Status, tuning: TuningState | None) -> 
         lines.append(f"since    {_find_time(paths, status.active)}")
     elif not status.problem:
         lines.append("nothing is active")
-    if status.manifest is not None:
-        manifest = status.manifest
-        counts = f"{manifest.documents.num_indexed} documents, {manifest.num_chunks} chunks"
-        lines.append(f"intact   yes: {counts}, {manifest.num_words} units")
+    if status.counts:
+        documents, chunks, units = status.counts.values()
+        lines.append(f"intact   yes: {documents} documents, {chunks} chunks, {units} units")
     if tuning is not None:
         lines.append(f"tuned    {tuning}")
     if status.problem:

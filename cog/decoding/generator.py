@@ -22,7 +22,7 @@ from cog.decoding.request import Request, check_request, encode_prefix
 from cog.decoding.row import Row
 from cog.decoding.text import GrowingText
 from cog.decoding.workers import Workers
-from cog.index.union_index import AnyIndex
+from cog.index.reader import PhraseIndex
 from cog.model.cache import PrefixCache
 from cog.model.load import CogModel
 from cog.records import Generation, Segment
@@ -49,7 +49,7 @@ class CopyGenerator:
     def __init__(
         self,
         model: CogModel,
-        index: AnyIndex,
+        index: PhraseIndex,
         *,
         allowed_chunks: NDArray[np.bool_] | None = None,
     ) -> None:
@@ -265,8 +265,8 @@ class CopyGenerator:
         return Generation(
             prefix=row.request.prefix,
             text="".join(segment.text for segment in segments),
-            corpus=self.index.manifest.corpus,
-            index=self.index.manifest.digest,
+            corpus=self.index.corpus,
+            index=self.index.digest,
             model=self.model.fingerprint,
             decoding=row.request.decoding,
             num_steps=row.num_steps,

@@ -15,8 +15,9 @@ from cog.decoding.request import Request
 from cog.decoding.scoring import make_scorer
 from cog.errors import GenerationError
 from cog.index.contexts import MAX_CONTEXT
+from cog.index.gather import join_chunks, reorder_chunks
+from cog.index.reader import PhraseIndex
 from cog.index.records import GatheredChunks
-from cog.index.union_index import AnyIndex, join_chunks, reorder_chunks
 from cog.model.load import CogModel
 from cog.records import Decoding
 
@@ -37,7 +38,7 @@ class PoolSource:
     is_summed = True  # whether occurrences of one text are one choice
 
     def __init__(
-        self, model: CogModel, index: AnyIndex, *, allowed_chunks: NDArray[np.bool_] | None
+        self, model: CogModel, index: PhraseIndex, *, allowed_chunks: NDArray[np.bool_] | None
     ) -> None:
         self.model = model
         self.index = index

@@ -15,8 +15,8 @@ from cog.decoding.generator import CopyGenerator
 from cog.decoding.licences import CopyRule, check_documents, check_rule
 from cog.index.activation import choose_corpus, get_model_folder
 from cog.index.active_model import get_active_model
-from cog.index.union_index import AnyIndex, open_indexes
-from cog.index.unions import split_active
+from cog.index.reader import PhraseIndex, open_index
+from cog.index.unions import split_active, split_union
 from cog.model.fingerprint import fingerprint_model
 from cog.model.load import CogModel, load_model
 from cog.params import Params
@@ -29,7 +29,11 @@ class MakeGenerator(Protocol):
     """Makes a generator of a model and an open index."""
 
     def __call__(
-        self, model: CogModel, index: AnyIndex, *, allowed_chunks: NDArray[np.bool_] | None = None
+        self,
+        model: CogModel,
+        index: PhraseIndex,
+        *,
+        allowed_chunks: NDArray[np.bool_] | None = None,
     ) -> CopyGenerator:
         """Make it.
 
@@ -70,9 +74,9 @@ def open_generator(
         fingerprint = fingerprint_model(folder)
     else:
         folder, fingerprint = get_active_model(paths, params, active), active.model
-    with open_indexes(
-        paths,
-        chosen,
+    with open_index(
+        *map(paths.corpus, split_union(chosen)),
+        locks=paths.locks,
         model_fingerprint=fingerprint,
         documents_digest_of=find_documents_digest if active is None else None,
         digests=split_active(active) if active is not None else None,
@@ -82,7 +86,9 @@ def open_generator(
         yield make(model, index, allowed_chunks=allowed)
 
 
-def _allowed_chunks(index: AnyIndex, rule: CopyRule, *, corpus_id: str) -> NDArray[np.bool_] | None:
+def _allowed_chunks(
+    index: PhraseIndex, rule: CopyRule, *, corpus_id: str
+) -> NDArray[np.bool_] | None:
     if rule.is_open:
         return None
     licences, document_ids = index.document_licences(), index.document_ids()

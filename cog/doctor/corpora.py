@@ -12,6 +12,7 @@ from cog.index.activation import get_kept
 from cog.index.kept import find_unneeded, iter_kept
 from cog.index.locks import find_writer, has_reader
 from cog.index.manifest import check_index, get_index_uri, load_manifest
+from cog.index.part import IndexPart
 from cog.index.reader import PhraseIndex
 from cog.index.records import Manifest
 from cog.index.verify import verify_index
@@ -165,7 +166,8 @@ def _check_tables(
     if not is_quick:
         folder = corpus.index / manifest.folder
         uri = "" if folder.is_dir() else get_index_uri(corpus)
-        with PhraseIndex(folder, manifest, uri=uri) as index:  # no lock: that would be written
+        part = IndexPart(folder, manifest, uri=uri)  # no lock: that would be written
+        with PhraseIndex([part]) as index:
             verify_index(index, progress=progress)
 
 

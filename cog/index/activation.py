@@ -18,7 +18,7 @@ from cog.index.locks import hold_versions_lock
 from cog.index.manifest import check_index, load_manifest
 from cog.index.records import Manifest
 from cog.index.resolve import resolve_version
-from cog.index.unions import JOIN, check_cards, join_manifests, split_active
+from cog.index.unions import JOIN, check_cards, check_fit, split_active
 from cog.model.fingerprint import fingerprint_model
 from cog.params import Params, load_params
 from cog.paths import CorpusPaths, ProjectPaths
@@ -62,13 +62,13 @@ class Status:
     """What is active, and whether it can be used.
 
     :param active: What is active; None if nothing is, or the record cannot be read.
-    :param manifest: Its index; None if that cannot be used.
+    :param counts: Its documents, chunks and words; empty if they cannot be used.
     :param problem: What is wrong; empty if nothing is.
     :param run: The command to run next; empty if none is needed.
     """
 
     active: Active | None
-    manifest: Manifest | None
+    counts: dict[str, int]
     problem: str
     run: str
 
@@ -85,13 +85,11 @@ class Status:
 
         :returns: A JSON-ready object.
         """
-        manifest = self.manifest
         return {
             "active": asdict(self.active) if self.active else None,
             "intact": None if self.active is None and not self.problem else not self.problem,
-            "documents": manifest.documents.num_indexed if manifest else None,
-            "chunks": manifest.num_chunks if manifest else None,
-            "words": manifest.num_words if manifest else None,
+            **dict.fromkeys(("documents", "chunks", "words")),
+            **self.counts,
             "problem": self.problem or None,
             "next": self.run or None,
         }
@@ -114,9 +112,10 @@ def switch_corpus(paths: ProjectPaths, corpus_id: str, *, index: str | None = No
     with _hold_versions(paths, parts):
         places = _find_places(paths, parts, index)
         model_folder = _choose_model(paths, corpus_id, places if index is not None else [])
-        manifest = _check(places, fingerprint_model(paths.root / model_folder))
+        manifests = _check(places, fingerprint_model(paths.root / model_folder))
+        digest = JOIN.join(each.digest for each in manifests)
         switched_at = datetime.now(UTC).isoformat(timespec="seconds")
-        after = Active(corpus_id, manifest.digest, manifest.model, switched_at, model_folder)
+        after = Active(corpus_id, digest, manifests[0].model, switched_at, model_folder)
         before = switch_active(paths, after, command=command)
         _prune(paths, parts)
     change = Change(before, after)
@@ -182,12 +181,12 @@ def get_status(paths: ProjectPaths) -> Status:
     try:
         active = load_active(paths)
         if active is None:
-            return Status(None, None, problem="", run=_name_first_switch(paths))
-        manifest = _check_active(paths, active)
-        return Status(active, manifest, problem="", run=_find_newer(paths, active))
+            return Status(None, {}, problem="", run=_name_first_switch(paths))
+        counts = _count(_check_active(paths, active))
+        return Status(active, counts, problem="", run=_find_newer(paths, active))
     except CogError as error:
         found = f" (found: {error.found})" if error.found else ""
-        return Status(active, None, problem=f"{error.wanted}{found}", run=error.run)
+        return Status(active, {}, problem=f"{error.wanted}{found}", run=error.run)
 
 
 def choose_corpus(paths: ProjectPaths, corpus_id: str | None) -> tuple[str, Active | None]:
@@ -233,11 +232,20 @@ def _choose_model(paths: ProjectPaths, corpus_id: str, places: Sequence[CorpusPa
     return find_model(paths, names, wanted, corpus_id=corpus_id)
 
 
-def _check(places: Sequence[CorpusPaths], fingerprint: str | None) -> Manifest:
+def _check(places: Sequence[CorpusPaths], fingerprint: str | None) -> list[Manifest]:
     manifests = [
         check_index(place, model_fingerprint=fingerprint, documents_digest=None) for place in places
     ]
-    return join_manifests(manifests)
+    check_fit(manifests)
+    return manifests
+
+
+def _count(manifests: Sequence[Manifest]) -> dict[str, int]:
+    return {
+        "documents": sum(each.documents.num_indexed for each in manifests),
+        "chunks": sum(each.num_chunks for each in manifests),
+        "words": sum(each.num_words for each in manifests),
+    }
 
 
 @contextmanager
@@ -268,7 +276,7 @@ def _prune(paths: ProjectPaths, parts: Sequence[str]) -> None:
         prune_versions(paths.corpus(part), get_kept(paths, part), locks=paths.locks)
 
 
-def _check_active(paths: ProjectPaths, active: Active) -> Manifest:
+def _check_active(paths: ProjectPaths, active: Active) -> list[Manifest]:
     places = []
     check_cards(paths, active.corpus)
     for part, digest in split_active(active).items():

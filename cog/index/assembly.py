@@ -19,6 +19,7 @@ from cog.index.chunking import ChunkLimits, Splitter, hash_content
 from cog.index.contexts import COLUMNS, CONTEXTS, iter_blocks, save_blocks
 from cog.index.digest import get_binary_buffers, make_index_digest
 from cog.index.encoding import EncodedChunk, Encoders, encode_window, is_batch_proof
+from cog.index.part import IndexPart
 from cog.index.quantise import get_bytes_per_word
 from cog.index.reader import PhraseIndex
 from cog.index.records import (
@@ -319,19 +320,22 @@ class Assembly:
 
     def _derive(self, manifest: Manifest) -> None:
         # from rows, so that it is the same whatever was encoded by this build
-        with PhraseIndex(self._folder, manifest) as index:
-            save_blocks(self._folder, iter_blocks(index.iter_rows(WORDS, columns=COLUMNS)))
+        rows = IndexPart(self._folder, manifest).iter_rows(WORDS, columns=COLUMNS)
+        save_blocks(self._folder, iter_blocks(rows))
         save_counts(self._folder, self._counter.get_counts())
 
     def _measure(
         self, manifest: Manifest, measure_storage: MeasureStorage | None, before: Manifest | None
     ) -> Manifest:
-        with PhraseIndex(self._folder, manifest) as index:
-            search = build_search(index, retriever=self._model.retriever, params=self._input.params)
+        search = build_search(
+            IndexPart(self._folder, manifest),
+            retriever=self._model.retriever,
+            params=self._input.params,
+        )
         manifest = replace(manifest, search=search)
         cost = _get_cost_before(manifest, before)
         if measure_storage is not None and cost is None:
-            with PhraseIndex(self._folder, manifest) as index:
+            with PhraseIndex([IndexPart(self._folder, manifest)]) as index:
                 cost = measure_storage(index)
         return replace(manifest, storage_cost=cost)
 

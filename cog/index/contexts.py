@@ -134,17 +134,9 @@ class Contexts:
     """
 
     def __init__(self, blocks: Sequence[ContextBlock]) -> None:
-        self.blocks = tuple(blocks)
+        self._blocks = tuple(blocks)
         counts = [len(block.chunk_starts) for block in blocks]
         self._first_chunks = np.cumsum([0, *counts], dtype=np.int64)
-
-    @property
-    def num_chunks(self) -> int:
-        """Number of chunks.
-
-        :returns: The count.
-        """
-        return int(self._first_chunks[-1])
 
     def find_places(
         self,
@@ -165,7 +157,7 @@ class Contexts:
         wanted = tail[-MAX_CONTEXT:].tolist()
         longest, found = 0, np.zeros(0, dtype=np.int64)
         num_places = 0
-        for block, start in zip(self.blocks, self._first_chunks.tolist(), strict=False):
+        for block, start in zip(self._blocks, self._first_chunks.tolist(), strict=False):
             num_tokens, positions = block.find(
                 wanted,
                 min_tokens=max(1, min_tokens, longest),

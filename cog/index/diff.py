@@ -105,7 +105,7 @@ def compare_versions(
         old = _tally_index(first) if first else _Tally({}, 0, Counter(), _no_heads(), 0)
         if second is not None:
             new = _tally_index(second)
-            digest = second.manifest.digest
+            digest = second.digest
         else:
             store = DocumentStore(paths.corpus(corpus_id).documents)
             digest = store.load_report().digest
@@ -113,7 +113,7 @@ def compare_versions(
     with hold_versions_lock(paths.locks, corpus_id):
         kept = get_kept(paths, corpus_id)
         prune_versions(paths.corpus(corpus_id), kept, locks=paths.locks)
-    name = first.manifest.digest if first else None
+    name = first.digest if first else None
     return _compare(
         old, new, names=(corpus_id, name, digest), reason=reason, is_prepared=is_prepared
     )
@@ -173,14 +173,8 @@ def _open(
     if name is None:
         return None
     _, manifest = resolve_version(paths, corpus_id, name)
-    index = open_index(
-        paths.corpus(corpus_id),
-        locks=paths.locks,
-        corpus_id=corpus_id,
-        model_fingerprint=None,
-        documents_digest=None,
-        digest=manifest.digest,
-    )
+    digests = {corpus_id: manifest.digest}
+    index = open_index(paths.corpus(corpus_id), locks=paths.locks, digests=digests)
     return stack.enter_context(index)
 
 
@@ -192,21 +186,22 @@ def _find_reason(
     model = fingerprint_model(get_model_folder(paths, params))
     dtype = params.index.vector_dtype
     if second is not None:
-        model, dtype = second.manifest.model, second.manifest.vectors.dtype
-    if first.manifest.model != model:
-        return f"the index is of model {first.manifest.model[:16]}, not {model[:16]}"
-    if first.manifest.vectors.dtype != dtype:
-        return f"the index stores {first.manifest.vectors.dtype}, not {dtype}"
+        model, dtype = second.model, second.vectors.dtype
+    if first.model != model:
+        return f"the index is of model {first.model[:16]}, not {model[:16]}"
+    if first.vectors.dtype != dtype:
+        return f"the index stores {first.vectors.dtype}, not {dtype}"
     return ""
 
 
 def _tally_index(index: PhraseIndex) -> _Tally:
+    (part,) = index.parts
     tally = _Tally({}, 0, Counter(), _no_heads(), index.num_chunks)
-    for batch in index.iter_rows(DOCUMENTS, columns=FIELDS):
+    for batch in part.iter_rows(DOCUMENTS, columns=FIELDS):
         for row in batch.to_pylist():
             _add(tally, row)
     heads = [tally.heads]
-    for batch in index.iter_rows(CHUNKS, columns=["content_hash"]):
+    for batch in part.iter_rows(CHUNKS, columns=["content_hash"]):
         _, values = get_binary_buffers(batch.column(0))
         heads.append(values.reshape(batch.num_rows, -1)[:, :8].copy().view("<u8")[:, 0])
     tally.heads = np.concatenate(heads)

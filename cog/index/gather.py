@@ -1,13 +1,15 @@
 """Gathering: rows of the words table go in, flat arrays come out, without a loop over rows."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from cog.index.digest import get_binary_buffers
-from cog.index.records import GatheredChunks
+from cog.index.records import GatheredChunks, VectorFormat
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,26 +30,25 @@ class WordArrays:
         *,
         num_words: NDArray[np.int32],
         num_tokens: NDArray[np.int32],
-        vector_shape: tuple[int, str],
+        vectors: VectorFormat,
     ) -> "WordArrays":
         """Make room.
 
         :param chunk_ids: The chunks. *Shape:* ``(num_chunks,)``
         :param num_words: Words of each chunk. *Shape:* ``(num_chunks,)``
         :param num_tokens: Tokens of each chunk. *Shape:* ``(num_chunks,)``
-        :param vector_shape: Width and dtype of stored vectors.
+        :param vectors: How vectors are stored.
         :returns: Arrays that hold anything yet.
         """
         word_offsets = _cumulate(num_words)
         token_offsets = _cumulate(num_tokens)
-        dim, dtype = vector_shape
         total = int(word_offsets[-1])
         gathered = GatheredChunks(
             chunk_ids=chunk_ids,
             document_ordinals=np.empty(len(chunk_ids), dtype=np.int64),
             word_offsets=word_offsets,
-            start_vectors=np.empty((total, dim), dtype=dtype),
-            end_vectors=np.empty((total, dim), dtype=dtype),
+            start_vectors=np.empty((total, vectors.dim), dtype=vectors.dtype),
+            end_vectors=np.empty((total, vectors.dim), dtype=vectors.dtype),
             start_scales=np.empty(total, dtype=np.float32),
             end_scales=np.empty(total, dtype=np.float32),
             word_flags=np.empty(total, dtype=np.uint8),
@@ -58,17 +59,21 @@ class WordArrays:
         )
         return cls(gathered, token_offsets)
 
-    def fill(self, rows: pa.Table, slots: NDArray[np.int64]) -> None:
-        """Put rows of the words table where they belong.
+    def fill(
+        self, rows: pa.Table, slots: NDArray[np.int64], *, first_chunk: int, first_document: int
+    ) -> None:
+        """Put rows of the words table of a part where they belong.
 
         :param rows: One row per slot.
         :param slots: Position of each row among the chunks asked for.
+        :param first_chunk: Id of the part's first chunk.
+        :param first_document: Position of its first document.
         :raises ValueError: If the rows are of other chunks, or not of the stated number of words.
         """
         out = self.gathered
-        if not np.array_equal(_get_integers(rows, "chunk_id"), out.chunk_ids[slots]):
+        if not np.array_equal(_get_integers(rows, "chunk_id") + first_chunk, out.chunk_ids[slots]):
             raise ValueError("rows of other chunks")
-        out.document_ordinals[slots] = _get_integers(rows, "document_ordinal")
+        out.document_ordinals[slots] = _get_integers(rows, "document_ordinal") + first_document
         words = _get_targets(out.word_offsets, slots)
         _fill(rows, "start_vectors", out.start_vectors, words)
         _fill(rows, "end_vectors", out.end_vectors, words)
@@ -83,7 +88,50 @@ class WordArrays:
         out.word_tokens[words] = tokens + np.repeat(self.token_offsets[slots], num_words)[:, None]
 
 
-def _cumulate(counts: NDArray[np.int32]) -> NDArray[np.int64]:
+def join_chunks(parts: Sequence[GatheredChunks]) -> GatheredChunks:
+    """Put gathered chunks one behind another.
+
+    :param parts: The parts, at least one, of one storage format.
+    :returns: All their chunks.
+    """
+    values = {
+        field.name: np.concatenate([getattr(part, field.name) for part in parts])
+        for field in fields(GatheredChunks)
+        if field.name not in ("word_offsets", "word_tokens")
+    }
+    num_tokens = np.cumsum([0, *(len(part.token_ids) for part in parts)])
+    tokens = [part.word_tokens + n for part, n in zip(parts, num_tokens, strict=False)]
+    offsets = _cumulate(np.concatenate([np.diff(part.word_offsets) for part in parts]))
+    return GatheredChunks(**values, word_offsets=offsets, word_tokens=np.concatenate(tokens))
+
+
+def reorder_chunks(chunks: GatheredChunks, order: NDArray[np.int64]) -> GatheredChunks:
+    """Put gathered chunks in another order; words and tokens follow each other as they do.
+
+    :param chunks: The chunks.
+    :param order: Their positions in the new order. *Shape:* ``(num_chunks,)``
+    :returns: The same chunks.
+    """
+    if np.array_equal(order, np.arange(len(order))):
+        return chunks
+    words = _get_targets(chunks.word_offsets, order)
+    by_chunk = ("chunk_ids", "document_ordinals")
+    values = {
+        field.name: getattr(chunks, field.name)[order if field.name in by_chunk else words]
+        for field in fields(GatheredChunks)
+        if field.name not in ("word_offsets", "token_ids")
+    }
+    # tokens move with their words
+    old = values["word_tokens"]
+    counts = old[:, 1] - old[:, 0]
+    starts = _cumulate(counts)[:-1]
+    values["word_tokens"] = np.stack([starts, starts + counts], axis=1)
+    tokens = np.arange(counts.sum()) + np.repeat(old[:, 0] - starts, counts)
+    offsets = _cumulate(np.diff(chunks.word_offsets)[order])
+    return GatheredChunks(**values, word_offsets=offsets, token_ids=chunks.token_ids[tokens])
+
+
+def _cumulate(counts: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
     offsets = np.zeros(len(counts) + 1, dtype=np.int64)
     np.cumsum(counts, out=offsets[1:])
     return offsets
@@ -92,7 +140,7 @@ def _cumulate(counts: NDArray[np.int32]) -> NDArray[np.int64]:
 def _get_targets(offsets: NDArray[np.int64], slots: NDArray[np.int64]) -> NDArray[np.int64]:
     # where the items of the rows go, row after row
     counts = np.diff(offsets)[slots]
-    source = _cumulate(counts.astype(np.int32))
+    source = _cumulate(counts)
     targets: NDArray[np.int64] = np.repeat(offsets[slots] - source[:-1], counts)
     targets += np.arange(source[-1])
     return targets

@@ -76,12 +76,10 @@ def verify_corpus_index(
     :param progress: Told of words that are checked.
     :returns: What was checked.
     """
-    corpus_paths = paths.corpus(corpus_id)
     with open_index(
-        corpus_paths,
+        paths.corpus(corpus_id),
         locks=paths.locks,
-        corpus_id=corpus_id,
         model_fingerprint=fingerprint_model(get_model_folder(paths, params)),
-        documents_digest=documents_digest(corpus_paths.documents),
+        documents_digest_of=lambda place: documents_digest(place.documents),
     ) as index:
         return verify_index(index, progress=progress)

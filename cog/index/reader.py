@@ -1,67 +1,85 @@
-"""The phrase index, open for reading: vectors and chunk ids go in, chunks and words come out."""
+"""The index that texts are written from: vectors and ids go in, chunks, words, documents come out.
 
-from collections.abc import Iterable, Iterator, Sequence
+It has 1 to n parts, each of one corpus; ids of chunks and documents count on from part to part.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import fields
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from cog.errors import IndexMismatchError
-from cog.index.chunk_search import ChunkSearch
-from cog.index.contexts import CONTEXTS, Contexts, load_blocks
+from cog.index.contexts import Contexts
 from cog.index.gather import WordArrays
 from cog.index.kept import find_version
 from cog.index.locks import ReaderLock
-from cog.index.manifest import check_index, get_index_uri, load_manifest, mismatch
-from cog.index.records import ChunkRange, GatheredChunks, Manifest
-from cog.index.remote import fetch_files
-from cog.index.searcher import (
-    FLAT,
-    SEARCHER,
-    Neighbours,
-    Searcher,
-    load_ivf_searcher,
-    make_flat_searcher,
-)
-from cog.index.store import CHUNKS, DOCUMENTS, WORDS, StoreReader
-from cog.index.word_counts import WORD_COUNTS, WordCounts, load_counts
+from cog.index.manifest import check_index, get_index_uri, load_manifest
+from cog.index.part import IndexPart
+from cog.index.records import GatheredChunks, Places
+from cog.index.searcher import Neighbours
+from cog.index.store import CHUNKS, DOCUMENTS, WORDS
+from cog.index.unions import JOIN, DigestOf, check_fit
+from cog.index.word_counts import WordBits, WordCounts, join_counts
 from cog.paths import CorpusPaths
 from cog.records import Document
 
 NUM_TAKES = 2  # LanceDB reads one take mostly on one core
-UNREADABLE = (OSError, ValueError, EOFError)  # what NumPy raises for a damaged file
 MIN_SPLIT_CHUNKS = 64  # below this a second take costs more than it saves
 
 
 def open_index(
-    corpus_paths: CorpusPaths,
-    *,
+    *places: CorpusPaths,
     locks: Path,
-    corpus_id: str,
-    model_fingerprint: str | None,
-    documents_digest: str | None,
-    digest: str | None = None,
+    model_fingerprint: str | None = None,
+    documents_digest_of: DigestOf | None = None,
+    digests: Mapping[str, str] | None = None,
 ) -> "PhraseIndex":
-    """Open the index of a corpus, and keep it from being removed until it is closed.
+    """Open the index of one corpus or more, and keep it from being removed until it is closed.
 
-    :param corpus_paths: The corpus.
+    :param *places: The corpora, at least one.
     :param locks: Folder of lock files.
-    :param corpus_id: The corpus.
     :param model_fingerprint: The model it must have been built with; None for any.
-    :param documents_digest: The documents it must have been built from; None for any.
-    :param digest: The version to open, in place or kept; None for the one in place.
+    :param documents_digest_of: Tells the documents each must have been built from; None for any.
+    :param digests: The version to open of each corpus, in place or kept; None for those in place.
     :returns: The index; close it, or use it as a context manager.
     :raises IndexNotBuiltError: If there is no index.
     :raises IndexMismatchError: If it is damaged, or belongs to something else.
     """
+    with ExitStack() as stack:
+        parts = []
+        for place in places:
+            part = _open_part(
+                place,
+                locks=locks,
+                model_fingerprint=model_fingerprint,
+                documents_digest=documents_digest_of(place) if documents_digest_of else None,
+                digest=digests[place.root.name] if digests else None,
+            )
+            stack.callback(part.close)
+            parts.append(part)
+        index = PhraseIndex(parts)
+        stack.pop_all()
+    return index
+
+
+def _open_part(
+    corpus_paths: CorpusPaths,
+    *,
+    locks: Path,
+    model_fingerprint: str | None,
+    documents_digest: str | None,
+    digest: str | None,
+) -> IndexPart:
     while True:
         place = corpus_paths if digest is None else _find_place(corpus_paths, digest)
         folder = load_manifest(place).folder
-        lock = ReaderLock(locks, corpus_id, folder)
+        lock = ReaderLock(locks, corpus_paths.root.name, folder)
         try:
             stated = load_manifest(place)
             if stated.folder == folder and digest in (None, stated.digest):
@@ -71,7 +89,7 @@ def open_index(
                 if manifest.folder == folder:
                     tables = place.index / folder
                     uri = "" if tables.is_dir() else get_index_uri(place)
-                    return PhraseIndex(tables, manifest, lock=lock, uri=uri)
+                    return IndexPart(tables, manifest, lock=lock, uri=uri)
         except BaseException:
             lock.release()
             raise
@@ -91,39 +109,26 @@ def _find_place(corpus_paths: CorpusPaths, digest: str) -> CorpusPaths:
     return place
 
 
-class PhraseIndex(ChunkSearch):
-    """The index of one corpus.
+class PhraseIndex:
+    """An open index.
 
-    :param folder: The version folder.
-    :param manifest: What it states about itself.
-    :param lock: What keeps the folder from being removed; None if nothing has to.
-    :param uri: Address of an object store, from which tables are read that are not here.
-    :raises IndexMismatchError: If the tables are not what the manifest says.
+    :param parts: Its parts, at least one, of one model.
+    :raises IndexMismatchError: If they do not fit together.
     """
 
-    def __init__(
-        self, folder: Path, manifest: Manifest, *, lock: ReaderLock | None = None, uri: str = ""
-    ) -> None:
-        self.folder = folder
-        self.manifest = manifest
-        self._lock = lock
-        self._uri = uri
-        self._store = StoreReader(folder, uri=uri)
+    def __init__(self, parts: Sequence[IndexPart]) -> None:
+        self.parts = tuple(parts)
+        manifests = [part.manifest for part in parts]
+        check_fit(manifests)
+        self.corpus = JOIN.join(each.corpus for each in manifests)
+        self.digest = JOIN.join(each.digest for each in manifests)
+        self.model = manifests[0].model
+        self.vectors = manifests[0].vectors
+        self.num_words = sum(each.num_words for each in manifests)
+        self._first_chunks = np.cumsum([0, *(each.num_chunks for each in manifests)])
+        self._first_documents = np.cumsum([0, *(each.documents.num_indexed for each in manifests)])
+        self._num_words, self._num_tokens = self._read_chunks("num_words", "num_tokens")
         self._pool = ThreadPoolExecutor(NUM_TAKES, thread_name_prefix="gather")
-        for table, wanted in (
-            (DOCUMENTS, manifest.documents.num_indexed),
-            (CHUNKS, manifest.num_chunks),
-            (WORDS, manifest.num_chunks),
-        ):
-            if self._store.count_rows(table) != wanted:
-                found = f"{self._store.count_rows(table)} rows"
-                raise mismatch(manifest.corpus, f"{wanted} rows of {table}", found, force=True)
-        counts = [
-            np.stack([column.to_numpy() for column in batch.columns])
-            for batch in self.iter_rows(CHUNKS, columns=["num_words", "num_tokens"])
-        ]
-        self._num_words, self._num_tokens = np.concatenate(counts, axis=1)  # (num_chunks,) each
-        self._searcher: Searcher | None = None
 
     def __enter__(self) -> "PhraseIndex":
         return self
@@ -137,34 +142,20 @@ class PhraseIndex(ChunkSearch):
         self.close()
 
     def close(self) -> None:
-        """Let go of the version folder."""
+        """Let go of the version folders."""
         self._pool.shutdown()
-        if self._lock is not None:
-            self._lock.release()
-
-    @property
-    def is_remote(self) -> bool:
-        """Whether the tables are read from an object store.
-
-        :returns: True if they are not on this machine.
-        """
-        return self._store.is_remote
-
-    @property
-    def dim(self) -> int:
-        """Width of a start vector, and of an end vector.
-
-        :returns: The width.
-        """
-        return self.manifest.vectors.dim
+        for part in self.parts:
+            part.close()
 
     @property
     def num_chunks(self) -> int:
-        """Number of chunks.
+        """Number of chunks."""
+        return int(self._first_chunks[-1])
 
-        :returns: The count.
-        """
-        return self.manifest.num_chunks
+    @property
+    def num_documents(self) -> int:
+        """Number of documents."""
+        return int(self._first_documents[-1])
 
     def search_neighbours(
         self,
@@ -173,42 +164,111 @@ class PhraseIndex(ChunkSearch):
         top_k: int,
         allowed: NDArray[np.bool_] | None = None,
     ) -> Neighbours:
-        """Find the nearest chunks, with their scores.
+        """Find the nearest chunks, by inner product; of equal ones those of the first part.
 
         :param vectors: *Shape:* ``(batch, retriever_dim)``
         :param top_k: Number of chunks per vector.
         :param allowed: Chunks that may be found; None for all. *Shape:* ``(num_chunks,)``
         :returns: Chunk ids and inner products, best first.
+            *Shape:* ``(batch, min(top_k, num_allowed))``
         :raises ValueError: If the width is wrong.
         """
-        if vectors.ndim != 2 or vectors.shape[1] != self.manifest.search.dim:
-            raise ValueError(f"vectors must be (batch, {self.manifest.search.dim})")
-        if self._searcher is None:
-            self._searcher = self._load_searcher()
-        return self._searcher.search(vectors, top_k=top_k, allowed=allowed)
+        dim = self.parts[0].manifest.search.dim
+        if vectors.ndim != 2 or vectors.shape[1] != dim:
+            raise ValueError(f"vectors must be (batch, {dim})")
+        rows, scores = [], []
+        for part, first in zip(self.parts, self._first_chunks.tolist(), strict=False):
+            own = None if allowed is None else allowed[first : first + part.manifest.num_chunks]
+            found = part.searcher.search(vectors, top_k=top_k, allowed=own)
+            rows.append(found.rows + first)
+            scores.append(found.scores)
+        joined, values = np.concatenate(rows, axis=1), np.concatenate(scores, axis=1)
+        best = np.argsort(-values, axis=1, kind="stable")[:, :top_k]
+        return Neighbours(
+            np.take_along_axis(joined, best, axis=1), np.take_along_axis(values, best, axis=1)
+        )
+
+    def search_chunks(
+        self,
+        vectors: NDArray[np.float32],
+        *,
+        top_k: int,
+        allowed: NDArray[np.bool_] | None = None,
+    ) -> NDArray[np.int64]:
+        """Find the ids of the nearest chunks.
+
+        :param vectors: As of :meth:`search_neighbours`.
+        :param top_k: Number of chunks per vector.
+        :param allowed: Chunks that may be found; None for all.
+        :returns: Chunk ids, best first. *Shape:* ``(batch, min(top_k, num_allowed))``
+        """
+        return self.search_neighbours(vectors, top_k=top_k, allowed=allowed).rows
 
     def gather_chunks(self, chunk_ids: NDArray[np.int64]) -> GatheredChunks:
-        """Read the words of some chunks.
+        """Read the words of some chunks; all parts fill one set of arrays.
 
         :param chunk_ids: Chunks, each once, in any order. *Shape:* ``(num_chunks,)``
         :returns: Their words, in the order asked for.
+        :raises ValueError: If an id is out of range or comes twice.
         """
-        chunk_ids = self.check_chunk_ids(chunk_ids)
-        num_parts = NUM_TAKES if len(chunk_ids) >= MIN_SPLIT_CHUNKS else 1
-        order = np.argsort(chunk_ids, kind="stable")
+        chunk_ids = np.asarray(chunk_ids, dtype=np.int64)
+        order = np.argsort(chunk_ids, kind="stable")  # slots, as tables are read
+        places = self._locate(chunk_ids[order], self._first_chunks, "chunk ids")
+        if len(np.unique(chunk_ids)) != len(chunk_ids):
+            raise ValueError("chunk ids must differ")
         arrays = WordArrays.allocate(
             chunk_ids,
             num_words=self._num_words[chunk_ids],
             num_tokens=self._num_tokens[chunk_ids],
-            vector_shape=(self.dim, self.manifest.vectors.dtype),
+            vectors=self.vectors,
         )
-        jobs = [
-            self._pool.submit(self._gather_part, arrays, slots)
-            for slots in np.array_split(order, num_parts)
-        ]
+        jobs = []
+        for number in np.unique(places).tolist():
+            own = order[places == number]
+            num_takes = NUM_TAKES if len(own) >= MIN_SPLIT_CHUNKS else 1
+            for slots in np.array_split(own, num_takes):
+                jobs.append(self._pool.submit(self._fill, arrays, slots, number))
         for job in jobs:
             job.result()
         return arrays.gathered
+
+    def find_places(
+        self,
+        tail: NDArray[np.int32],
+        *,
+        min_tokens: int,
+        max_places: int,
+        allowed: NDArray[np.bool_] | None = None,
+    ) -> Places:
+        """Find where the most of the last tokens of a text stand, with a token behind them.
+
+        At most ``cog.index.contexts.MAX_CONTEXT`` tokens are looked at. What stands there is of one
+        document, without a gap. Where nothing of the longest is allowed, the next shorter counts.
+
+        :param tail: The last tokens of the text. *Shape:* ``(num_tokens,)``
+        :param min_tokens: How many of them must stand before a place, at least; 1 or more.
+        :param max_places: Number of places, at most; the first of the index are taken.
+        :param allowed: Chunks that may be found; None for all. *Shape:* ``(num_chunks,)``
+        :returns: The places.
+        """
+        return self._contexts.find_places(
+            tail, min_tokens=min_tokens, max_places=max_places, allowed=allowed
+        )
+
+    def get_word_bits(self, word_hashes: NDArray[np.uint64]) -> NDArray[np.float32]:
+        """The information of words: -log2 of the share of a word's form in the index.
+
+        Words that differ in case and leading space only have one form; a word that is not in the
+        index counts as one that stands there once.
+
+        :param word_hashes: As ``word_hashes`` of gathered chunks. *Shape:* ``(num_words,)``
+        :returns: Bits. *Shape:* ``(num_words,)``
+        """
+        return self._word_bits.get(word_hashes)
+
+    def load_word_counts(self) -> WordCounts:
+        """Read how often each word stands in the index."""
+        return join_counts([part.load_word_counts() for part in self.parts])
 
     def get_documents(self, ordinals: Iterable[int]) -> dict[int, Document]:
         """Read a few documents.
@@ -217,15 +277,16 @@ class PhraseIndex(ChunkSearch):
         :returns: Documents by position.
         :raises ValueError: If a position is out of range.
         """
-        positions = np.unique(np.array(list(ordinals), dtype=np.int64))
-        num_documents = self.manifest.documents.num_indexed
-        if len(positions) and not 0 <= positions[0] <= positions[-1] < num_documents:
-            raise ValueError(f"document ordinals must be in [0, {num_documents})")
-        if not len(positions):
-            return {}
-        rows = self._store.take(DOCUMENTS, positions).to_pylist()
+        wanted = np.unique(np.array(list(ordinals), dtype=np.int64))
+        places = self._locate(wanted, self._first_documents, "document ordinals")
         names = [field.name for field in fields(Document)]
-        return {row["ordinal"]: Document(**{name: row[name] for name in names}) for row in rows}
+        documents = {}
+        for number in np.unique(places).tolist():
+            positions = wanted[places == number]
+            rows = self.parts[number].take(DOCUMENTS, positions - self._first_documents[number])
+            for ordinal, row in zip(positions.tolist(), rows.to_pylist(), strict=True):
+                documents[ordinal] = Document(**{name: row[name] for name in names})
+        return documents
 
     def get_corpus_id(self, ordinal: int) -> str:
         """The corpus that a document belongs to.
@@ -234,116 +295,60 @@ class PhraseIndex(ChunkSearch):
         :returns: The corpus id.
         :raises ValueError: If the position is out of range.
         """
-        if not 0 <= ordinal < self.manifest.documents.num_indexed:
-            raise ValueError(f"no document {ordinal}")
-        return self.manifest.corpus
+        place = self._locate(np.array([ordinal]), self._first_documents, "document ordinals")
+        return self.parts[int(place[0])].manifest.corpus
 
     def document_licences(self) -> list[str]:
-        """The licence of every document.
-
-        :returns: Licences by position in the index.
-        """
-        return self._read_column("licence")
+        """The licence of every document, by position in the index."""
+        return list(self._iter_documents("licence"))
 
     def document_ids(self) -> list[str]:
-        """The id of every document.
-
-        :returns: Ids by position in the index.
-        """
-        return self._read_column("document_id")
-
-    def _read_column(self, name: str) -> list[str]:
-        batches = self.iter_rows(DOCUMENTS, columns=[name])
-        return [value for batch in batches for value in batch.column(0).to_pylist()]
+        """The id of every document, by position; one may stand in several parts."""
+        return list(self._iter_documents("document_id"))
 
     def chunk_documents(self) -> NDArray[np.int64]:
-        """The document of every chunk.
+        """The document of every chunk, as a position. *Shape:* ``(num_chunks,)``."""
+        firsts = np.repeat(self._first_documents[:-1], np.diff(self._first_chunks))
+        documents: NDArray[np.int64] = self._read_chunks("document_ordinal")[0] + firsts
+        return documents
 
-        :returns: Positions in the index, by chunk. *Shape:* ``(num_chunks,)``
-        """
-        batches = self.iter_rows(CHUNKS, columns=["document_ordinal"])
-        ordinals = [batch.column(0).to_numpy() for batch in batches]
-        return np.concatenate([np.zeros(0, dtype=np.int64), *ordinals])
+    @cached_property
+    def _contexts(self) -> Contexts:
+        return Contexts([block for part in self.parts for block in part.load_contexts()])
 
-    def get_chunk_ranges(self, chunk_ids: NDArray[np.int64]) -> list[ChunkRange]:
-        """Where some chunks lie.
+    @cached_property
+    def _word_bits(self) -> WordBits:
+        return WordBits(self.load_word_counts())
 
-        :param chunk_ids: Chunks in ascending order, each once. *Shape:* ``(num_chunks,)``
-        :returns: Their ranges, in the same order.
-        """
-        columns = [field.name for field in fields(ChunkRange)]
-        rows = self._store.take(CHUNKS, chunk_ids, columns=columns).to_pylist()
-        return [ChunkRange(**{name: row[name] for name in columns}) for row in rows]
+    def _iter_documents(self, column: str) -> Iterator[str]:
+        for part in self.parts:
+            for batch in part.iter_rows(DOCUMENTS, columns=[column]):
+                yield from batch.column(0).to_pylist()
 
-    def load_contexts(self) -> Contexts:
-        """Open what tokens are looked up in.
+    def _read_chunks(self, *columns: str) -> NDArray[np.int64]:
+        # (num_columns, num_chunks)
+        batches = (each for part in self.parts for each in part.iter_rows(CHUNKS, columns=columns))
+        values = [np.stack([column.to_numpy() for column in batch.columns]) for batch in batches]
+        return np.concatenate([np.zeros((len(columns), 0), dtype=np.int64), *values], axis=1)
 
-        :returns: The contexts.
-        """
+    def _fill(self, arrays: WordArrays, slots: NDArray[np.int64], number: int) -> None:
+        part, first = self.parts[number], int(self._first_chunks[number])
+        rows = part.take(WORDS, arrays.gathered.chunk_ids[slots] - first)
         try:
-            contexts = Contexts(load_blocks(self._get_folder(CONTEXTS)))
-        except UNREADABLE as error:
-            raise self._refuse("readable contexts", str(error)) from error
-        if contexts.num_chunks != self.num_chunks:
-            found = f"{contexts.num_chunks} chunks"
-            raise self._refuse(f"contexts of {self.num_chunks} chunks", found)
-        return contexts
-
-    def load_word_counts(self) -> WordCounts:
-        """Read how often each word stands in the index.
-
-        :returns: The counts.
-        """
-        try:
-            counts = load_counts(self._get_folder(WORD_COUNTS))
-        except UNREADABLE as error:
-            raise self._refuse("readable word counts", str(error)) from error
-        if counts.num_words != self.manifest.num_words:
-            found = f"{counts.num_words} words"
-            raise self._refuse(f"counts of {self.manifest.num_words} words", found)
-        return counts
-
-    def _refuse(self, wanted: str, found: str) -> IndexMismatchError:
-        return mismatch(self.manifest.corpus, wanted, found, force=True)
-
-    def iter_vectors(self) -> Iterator[NDArray[np.float32]]:
-        """Stream the retriever vectors of all chunks.
-
-        :yields: Blocks in chunk order. *Shape:* ``(num_rows, retriever_dim)``
-        """
-        for batch in self.iter_rows(CHUNKS, columns=["vector"]):
-            vectors = batch.column(0).flatten().to_numpy()
-            yield vectors.reshape(-1, self.manifest.search.dim)
-
-    def iter_rows(
-        self, table: str, *, columns: Sequence[str] | None = None
-    ) -> Iterator[pa.RecordBatch]:
-        """Stream the rows of a table, for checks.
-
-        :param table: Name of the table.
-        :param columns: Columns to read; None for all.
-        :yields: Rows in canonical order.
-        """
-        yield from self._store.iter_batches(table, columns=columns)
-
-    def _load_searcher(self) -> Searcher:
-        quality = self.manifest.search
-        try:
-            if quality.kind == FLAT:
-                return make_flat_searcher(self.iter_vectors(), quality)
-            return load_ivf_searcher(self._get_folder(SEARCHER), quality)
-        except RuntimeError as error:  # what FAISS raises for a file it cannot read
-            raise self._refuse("a readable searcher", str(error)) from error
-
-    def _get_folder(self, start: str) -> Path:
-        # where files lie that are no tables
-        return fetch_files(self.manifest, self._uri, start) if self.is_remote else self.folder
-
-    def _gather_part(self, arrays: WordArrays, slots: NDArray[np.int64]) -> None:
-        if not len(slots):
-            return
-        rows = self._store.take(WORDS, arrays.gathered.chunk_ids[slots])
-        try:
-            arrays.fill(rows, slots)
+            arrays.fill(
+                rows,
+                slots,
+                first_chunk=first,
+                first_document=int(self._first_documents[number]),
+            )
         except ValueError as error:
-            raise self._refuse("words that fit its chunks", str(error)) from error
+            raise part.refuse("words that fit its chunks", str(error)) from error
+
+    @staticmethod
+    def _locate(
+        positions: NDArray[np.int64], firsts: NDArray[np.int64], what: str
+    ) -> NDArray[np.int64]:
+        # the part that each position lies in
+        if len(positions) and not 0 <= positions.min() <= positions.max() < firsts[-1]:
+            raise ValueError(f"{what} must be in [0, {firsts[-1]})")
+        return np.searchsorted(firsts, positions, side="right") - 1

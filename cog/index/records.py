@@ -152,20 +152,6 @@ class Manifest:
 
 
 @dataclass(frozen=True, slots=True)
-class ChunkRange:
-    """Where a chunk lies.
-
-    :param document_ordinal: Position of its document in the index.
-    :param char_start: Its first character in the document.
-    :param char_end: One past its last character.
-    """
-
-    document_ordinal: int
-    char_start: int
-    char_end: int
-
-
-@dataclass(frozen=True, slots=True)
 class GatheredChunks:
     """The words of some chunks, in the order they were asked for; arrays are C-contiguous.
 

@@ -15,7 +15,6 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from cog.errors import IndexMismatchError
-from cog.index.remote import get_storage_options, stating_distance
 from cog.index.versions import get_folder_bytes
 
 DOCUMENTS = "documents"
@@ -188,6 +187,8 @@ class StoreReader:
     def _refusing(self, what: str) -> Iterator[None]:
         # Lance reports damage as many kinds of exceptions, some of which are Rust panics
         if self.is_remote:
+            from cog.index.remote import stating_distance
+
             with stating_distance(self._corpus_id, self._uri):
                 yield
             return
@@ -211,6 +212,8 @@ class StoreReader:
 def _connect_remote(uri: str) -> Any:  # noqa: ANN401
     os.environ.setdefault("LANCEDB_LOG", "error")
     import lancedb
+
+    from cog.index.remote import get_storage_options
 
     return lancedb.connect(uri, storage_options=get_storage_options())
 

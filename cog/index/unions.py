@@ -1,4 +1,4 @@
-"""Unions: ids such as ``a+b`` go in, their parts and one joined manifest come out.
+"""Unions: ids such as ``a+b`` go in, their parts and what these state come out.
 
 A union is no corpus of its own: nothing of it is stored, its parts are searched as one. Its digest
 is the digests of its parts, joined. No torch, no store.
@@ -6,18 +6,16 @@ is the digests of its parts, joined. No torch, no store.
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from cog.cards import check_corpus_id
 from cog.errors import IndexMismatchError, RegistryError
 from cog.index.manifest import check_index, load_manifest
-from cog.index.records import DocumentCounts, Manifest, SearchQuality
+from cog.index.records import Manifest
 from cog.paths import CorpusPaths, ProjectPaths
 from cog.records import Active
 from cog.registry import load_card
 
 JOIN = "+"
-UNION = "union"  # kind of a union's search
 
 DigestOf = Callable[[CorpusPaths], str | None]
 
@@ -75,14 +73,14 @@ def check_indexes(
     *,
     model_fingerprint: str | None,
     documents_digest_of: DigestOf | None = None,
-) -> Manifest:
+) -> list[Manifest]:
     """Check quickly that the index of a corpus, or of every part of a union, can be used.
 
     :param paths: The project.
     :param corpus_id: A corpus id, or several joined with ``+``.
     :param model_fingerprint: The model they must have been built with; None for any.
     :param documents_digest_of: Tells the documents each must have been built from; None for any.
-    :returns: The manifest, joined for a union.
+    :returns: The manifest of every part.
     :raises IndexMismatchError: If the parts of a union do not fit together.
     """
     manifests = []
@@ -95,7 +93,8 @@ def check_indexes(
                 documents_digest=documents_digest_of(corpus_paths) if documents_digest_of else None,
             )
         )
-    return join_manifests(manifests)
+    check_fit(manifests)
+    return manifests
 
 
 def get_digest(paths: ProjectPaths, corpus_id: str) -> str:
@@ -108,44 +107,27 @@ def get_digest(paths: ProjectPaths, corpus_id: str) -> str:
     return JOIN.join(load_manifest(paths.corpus(part)).digest for part in split_union(corpus_id))
 
 
-def join_manifests(manifests: Sequence[Manifest]) -> Manifest:
-    """What a union states about itself.
+def check_fit(manifests: Sequence[Manifest]) -> None:
+    """Refuse indexes that cannot be searched as one.
 
-    :param manifests: The manifests of its parts.
-    :returns: One manifest; that of the part itself if there is only one.
+    :param manifests: Their manifests, at least one.
     :raises IndexMismatchError: If they are of different models or store vectors differently.
     """
     first = manifests[0]
-    if len(manifests) == 1:
-        return first
     for other in manifests[1:]:
-        _check_fits(first, other)
-    skipped: Counter[str] = Counter()
-    sizes: Counter[str] = Counter()
-    for each in manifests:
-        skipped.update(each.documents.skipped)
-        sizes.update(each.sizes)
-    return replace(
-        first,
-        corpus=JOIN.join(each.corpus for each in manifests),
-        digest=JOIN.join(each.digest for each in manifests),
-        documents_digest=JOIN.join(each.documents_digest for each in manifests),
-        folder="",
-        files={},
-        documents=DocumentCounts(
-            sum(each.documents.num_in for each in manifests),
-            sum(each.documents.num_indexed for each in manifests),
-            dict(skipped),
-        ),
-        num_chunks=sum(each.num_chunks for each in manifests),
-        num_words=sum(each.num_words for each in manifests),
-        num_tokens=sum(each.num_tokens for each in manifests),
-        skipped_words=sum(each.skipped_words for each in manifests),
-        storage_cost=None,
-        search=_join_search([each.search for each in manifests]),
-        sizes=dict(sizes),
-        seconds={},
-    )
+        for what, wanted, found in (
+            ("model", first.model[:16], other.model[:16]),
+            ("vectors", first.vectors.dtype, other.vectors.dtype),
+            ("width of vectors", str(first.vectors.dim), str(other.vectors.dim)),
+            ("width of chunk vectors", str(first.search.dim), str(other.search.dim)),
+        ):
+            if wanted != found:
+                raise IndexMismatchError(
+                    f"indexes of a union must have the same {what}",
+                    found=f"{wanted} ({first.corpus}) and {found} ({other.corpus})",
+                    run=f"cog index build {other.corpus} --force",
+                    about=other.corpus,
+                )
 
 
 def shorten_digest(digest: str, num_digits: int) -> str:
@@ -156,31 +138,3 @@ def shorten_digest(digest: str, num_digits: int) -> str:
     :returns: The short form.
     """
     return JOIN.join(part[:num_digits] for part in digest.split(JOIN))
-
-
-def _check_fits(first: Manifest, other: Manifest) -> None:
-    for what, wanted, found in (
-        ("model", first.model[:16], other.model[:16]),
-        ("vectors", first.vectors.dtype, other.vectors.dtype),
-        ("width of vectors", str(first.vectors.dim), str(other.vectors.dim)),
-        ("width of chunk vectors", str(first.search.dim), str(other.search.dim)),
-    ):
-        if wanted != found:
-            raise IndexMismatchError(
-                f"indexes of a union must have the same {what}",
-                found=f"{wanted} ({first.corpus}) and {found} ({other.corpus})",
-                run=f"cog index build {other.corpus} --force",
-                about=other.corpus,
-            )
-
-
-def _join_search(parts: Sequence[SearchQuality]) -> SearchQuality:
-    return SearchQuality(
-        kind=UNION,
-        dim=parts[0].dim,
-        num_rows=sum(part.num_rows for part in parts),
-        num_lists=sum(part.num_lists for part in parts),
-        num_probes=sum(part.num_probes for part in parts),
-        recall_at=min(part.recall_at for part in parts),
-        recall=min(part.recall for part in parts),
-    )

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from cog.errors import IndexMismatchError
 from cog.index.chunking import hash_content, hash_words
 from cog.index.contexts import COLUMNS, iter_blocks
 from cog.index.digest import RowDigest, make_index_digest
-from cog.index.manifest import mismatch
+from cog.index.part import IndexPart
 from cog.index.reader import PhraseIndex
 from cog.index.searcher import IVF
 from cog.index.store import CHUNKS, DOCUMENTS, WORDS
@@ -45,13 +44,14 @@ class VerifyReport:
 def verify_index(index: PhraseIndex, *, progress: Progress) -> VerifyReport:
     """Check everything an index states.
 
-    :param index: The index.
+    :param index: An index of one part.
     :param progress: Told of words that are checked.
     :returns: What was checked.
     :raises IndexMismatchError: If anything is not as the manifest states.
     """
-    manifest = index.manifest
-    _verify_files(index)
+    (part,) = index.parts
+    manifest = part.manifest
+    _verify_files(part)
     digest = make_index_digest(
         documents_digest=manifest.documents_digest,
         model_fingerprint=manifest.model,
@@ -59,12 +59,12 @@ def verify_index(index: PhraseIndex, *, progress: Progress) -> VerifyReport:
         retriever_dim=manifest.search.dim,
     )
     num_words, counter = 0, WordCounter()
-    texts = _iter_texts(index, digest)
-    chunks = _iter_chunk_rows(index, digest)
+    texts = _iter_texts(part, digest)
+    chunks = _iter_chunk_rows(part, digest)
     ordinal, text = -1, ""
-    for batch in index.iter_rows(WORDS):
+    for batch in part.iter_rows(WORDS):
         digest.update(WORDS, batch)
-        _verify_vectors(index, batch)
+        _verify_vectors(part, batch)
         before = num_words
         for words in batch.to_pylist():
             chunk = next(chunks, None)
@@ -72,20 +72,20 @@ def verify_index(index: PhraseIndex, *, progress: Progress) -> VerifyReport:
                 ordinal, text = next(texts, (1 << 62, ""))
             problem = _find_problem(chunk, words, ordinal=ordinal, text=text)
             if problem:
-                raise _refuse(index, f"chunk {words['chunk_id']} to match its document", problem)
+                raise part.refuse(f"chunk {words['chunk_id']} to match its document", problem)
             num_words += len(words["word_flags"])
             _count(counter, words, text)
         progress.advance(num_words - before)
     for _ in texts:
         pass
     if next(chunks, None) is not None or num_words != manifest.num_words:
-        raise _refuse(index, f"{manifest.num_words} words", f"{num_words} words")
+        raise part.refuse(f"{manifest.num_words} words", f"{num_words} words")
     if digest.hexdigest() != manifest.digest:
-        raise _refuse(index, f"rows of digest {manifest.digest[:16]}", digest.hexdigest()[:16])
-    _verify_search(index)
-    _verify_equal(index, "word counts", [index.load_word_counts()], [counter.get_counts()])
-    blocks = iter_blocks(index.iter_rows(WORDS, columns=COLUMNS))
-    _verify_equal(index, "contexts", index.load_contexts().blocks, blocks)
+        raise part.refuse(f"rows of digest {manifest.digest[:16]}", digest.hexdigest()[:16])
+    _verify_search(part)
+    _verify_equal(part, "word counts", [part.load_word_counts()], [counter.get_counts()])
+    blocks = iter_blocks(part.iter_rows(WORDS, columns=COLUMNS))
+    _verify_equal(part, "contexts", part.load_contexts(), blocks)
     return VerifyReport(
         corpus=manifest.corpus,
         digest=manifest.digest,
@@ -96,20 +96,20 @@ def verify_index(index: PhraseIndex, *, progress: Progress) -> VerifyReport:
     )
 
 
-def _verify_files(index: PhraseIndex) -> None:
-    if index.is_remote:
+def _verify_files(part: IndexPart) -> None:
+    if part.is_remote:
         return  # rows are checked, files are the store's
-    found = list_files(index.folder)
-    wanted = index.manifest.files
+    found = list_files(part.folder)
+    wanted = part.manifest.files
     for name in sorted(found.keys() | wanted.keys()):
         if found.get(name) != wanted.get(name):
             problem = "other bytes" if name in found and name in wanted else "it is not"
             where = "stated in the manifest" if name in found else "in the folder"
-            raise _refuse(index, f"the file {name} as built, {where}", problem)
+            raise part.refuse(f"the file {name} as built, {where}", problem)
 
 
-def _verify_vectors(index: PhraseIndex, batch: pa.RecordBatch) -> None:
-    vectors = index.manifest.vectors
+def _verify_vectors(part: IndexPart, batch: pa.RecordBatch) -> None:
+    vectors = part.manifest.vectors
     sizes = {
         "start_vectors": vectors.dim * np.dtype(vectors.dtype).itemsize,
         "end_vectors": vectors.dim * np.dtype(vectors.dtype).itemsize,
@@ -121,22 +121,22 @@ def _verify_vectors(index: PhraseIndex, batch: pa.RecordBatch) -> None:
         num_words = len(row["word_flags"])
         for name, size in sizes.items():
             if len(row[name]) != num_words * size:
-                raise _refuse(index, f"{num_words * size} bytes of {name}", str(len(row[name])))
+                raise part.refuse(f"{num_words * size} bytes of {name}", str(len(row[name])))
         for name in ("start_scales", "end_scales"):
             if not np.isfinite(np.frombuffer(row[name], dtype=np.float32)).all():
-                raise _refuse(index, f"finite {name}", "a value that is not")
+                raise part.refuse(f"finite {name}", "a value that is not")
         if vectors.dtype == "float16":
             for name in ("start_vectors", "end_vectors"):
                 if not np.isfinite(np.frombuffer(row[name], dtype=np.float16)).all():
-                    raise _refuse(index, f"finite {name}", "a value that is not")
+                    raise part.refuse(f"finite {name}", "a value that is not")
 
 
-def _verify_search(index: PhraseIndex) -> None:
-    if index.manifest.search.kind == IVF:
-        vectors = next(index.iter_vectors())[:1]
-        found = index.search_chunks(vectors, top_k=1)
-        if found.shape != (1, 1) or not 0 <= found[0, 0] < index.num_chunks:
-            raise _refuse(index, "a searcher that finds a chunk", str(found.tolist()))
+def _verify_search(part: IndexPart) -> None:
+    if part.manifest.search.kind == IVF:
+        vectors = next(part.iter_vectors())[:1]
+        found = part.searcher.search(vectors, top_k=1).rows
+        if found.shape != (1, 1) or not 0 <= found[0, 0] < part.manifest.num_chunks:
+            raise part.refuse("a searcher that finds a chunk", str(found.tolist()))
 
 
 def _count(counter: WordCounter, words: dict[str, Any], text: str) -> None:
@@ -145,32 +145,30 @@ def _count(counter: WordCounter, words: dict[str, Any], text: str) -> None:
     counter.add(hashes, text[chars[0] : chars[-1]], chars)
 
 
-def _verify_equal(
-    index: PhraseIndex, what: str, found: Iterable[Any], wanted: Iterable[Any]
-) -> None:
+def _verify_equal(part: IndexPart, what: str, found: Iterable[Any], wanted: Iterable[Any]) -> None:
     # records of arrays that are stored, against those that the rows give
     for one, other in zip_longest(found, wanted):
         if one is None or other is None:
-            raise _refuse(index, f"{what} of its rows", "another number of blocks")
+            raise part.refuse(f"{what} of its rows", "another number of blocks")
         for each in fields(one):
             stored, made = getattr(one, each.name), getattr(other, each.name)
             if stored.dtype != made.dtype or not np.array_equal(stored, made):
-                raise _refuse(index, f"{what} of its rows", f"other {each.name}")
+                raise part.refuse(f"{what} of its rows", f"other {each.name}")
 
 
-def _iter_texts(index: PhraseIndex, digest: RowDigest) -> Iterator[tuple[int, str]]:
-    for batch in index.iter_rows(DOCUMENTS):
+def _iter_texts(part: IndexPart, digest: RowDigest) -> Iterator[tuple[int, str]]:
+    for batch in part.iter_rows(DOCUMENTS):
         digest.update(DOCUMENTS, batch)
         for row in batch.select(["ordinal", "text"]).to_pylist():
             yield row["ordinal"], row["text"]
 
 
-def _iter_chunk_rows(index: PhraseIndex, digest: RowDigest) -> Iterator[dict[str, Any]]:
-    for batch in index.iter_rows(CHUNKS):
+def _iter_chunk_rows(part: IndexPart, digest: RowDigest) -> Iterator[dict[str, Any]]:
+    for batch in part.iter_rows(CHUNKS):
         digest.update(CHUNKS, batch)
         vectors = batch.column("vector").flatten().to_numpy()
         if not np.isfinite(vectors).all():
-            raise _refuse(index, "finite chunk vectors", "a value that is not")
+            raise part.refuse("finite chunk vectors", "a value that is not")
         yield from batch.drop_columns(["vector"]).to_pylist()
 
 
@@ -202,7 +200,3 @@ def _find_problem(
     if (flags | BARRED != expected | BARRED).any() or (expected & BARRED & ~flags).any():
         return "other flags of words"
     return ""
-
-
-def _refuse(index: PhraseIndex, wanted: str, found: str) -> IndexMismatchError:
-    return mismatch(index.manifest.corpus, wanted, found, force=True)

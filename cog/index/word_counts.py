@@ -151,9 +151,11 @@ def get_form(word: str) -> str:
 def join_counts(parts: Sequence[WordCounts]) -> WordCounts:
     """Add up the counts of several indexes.
 
-    :param parts: Their counts.
+    :param parts: Their counts, at least one.
     :returns: One row per word of any of them.
     """
+    if len(parts) == 1:
+        return parts[0]
     names = [each.name for each in fields(WordCounts)]
     hashes, forms, counts = (
         np.concatenate([getattr(part, name) for part in parts]) for name in names

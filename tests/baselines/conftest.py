@@ -43,11 +43,5 @@ def tiny_cog_model_alone(village: ProjectPaths) -> CogModel:
 
 @pytest.fixture(scope="session")
 def village_index(village: ProjectPaths) -> Iterator[PhraseIndex]:
-    with open_index(
-        village.corpus("village"),
-        locks=village.locks,
-        corpus_id="village",
-        model_fingerprint=None,
-        documents_digest=None,
-    ) as index:
+    with open_index(village.corpus("village"), locks=village.locks) as index:
         yield index

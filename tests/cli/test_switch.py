@@ -163,14 +163,7 @@ def test_rebuild_leaves_what_is_active_in_use_until_a_switch(built: ProjectPaths
     status = call_json(built, "status")
     assert (status["active"]["index"], status["intact"], status["documents"]) == (old, True, 6)
     assert status["next"] == "cog switch --corpus village"
-    with open_index(
-        built.corpus("village"),
-        locks=built.locks,
-        corpus_id="village",
-        model_fingerprint=None,
-        documents_digest=None,
-        digest=old,
-    ) as index:
+    with open_index(built.corpus("village"), locks=built.locks, digests={"village": old}) as index:
         assert verify_index(index, progress=SilentProgress()).digest == old
     assert call_json(built, "switch", "--corpus", "village")["to"]["index"] == new
     assert call_json(built, "status")["next"] is None
@@ -236,14 +229,7 @@ def test_kept_versions_go_when_nothing_points_to_them(built: ProjectPaths) -> No
 def test_reader_pins_its_version_through_rebuilds_and_switches(built: ProjectPaths) -> None:
     corpus = built.corpus("village")
     old = call_json(built, "switch", "--corpus", "village")["to"]["index"]
-    with open_index(
-        corpus,
-        locks=built.locks,
-        corpus_id="village",
-        model_fingerprint=None,
-        documents_digest=None,
-        digest=old,
-    ) as index:
+    with open_index(corpus, locks=built.locks, digests={"village": old}) as index:
         before = index.gather_chunks(np.arange(index.num_chunks))
         for num_documents in (7, 8, 9):
             write_corpus(corpus, make_documents(num_documents))
@@ -252,7 +238,7 @@ def test_reader_pins_its_version_through_rebuilds_and_switches(built: ProjectPat
             after = index.gather_chunks(np.arange(index.num_chunks))
             np.testing.assert_array_equal(after.word_hashes, before.word_hashes)
             assert index.get_documents([5])[5].document_id == "document-5"
-        assert (corpus.index / index.manifest.folder).is_dir()
+        assert (corpus.index / index.parts[0].manifest.folder).is_dir()
     write_corpus(corpus, make_documents(10))
     rebuild(built, "village")
     call(built, "switch", "--corpus", "village")

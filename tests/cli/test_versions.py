@@ -88,12 +88,7 @@ def tracked(project: ProjectPaths, tiny_model: Path) -> ProjectPaths:
 
 def verify(project: ProjectPaths, digest: str) -> None:
     with open_index(
-        project.corpus("village"),
-        locks=project.locks,
-        corpus_id="village",
-        model_fingerprint=None,
-        documents_digest=None,
-        digest=digest,
+        project.corpus("village"), locks=project.locks, digests={"village": digest}
     ) as index:
         assert verify_index(index, progress=SilentProgress()).digest == digest
 

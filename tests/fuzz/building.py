@@ -89,11 +89,7 @@ class Builds:
             return
         self._check_counts(manifest, num_read=num_read, num_documents=len(documents))
         with open_index(
-            self._corpus,
-            locks=self._locks,
-            corpus_id=self._corpus.root.name,
-            model_fingerprint=self._model.fingerprint,
-            documents_digest=None,
+            self._corpus, locks=self._locks, model_fingerprint=self._model.fingerprint
         ) as index:
             verify_index(index, progress=SilentProgress())
             self._check_words(index, documents, wanted)
@@ -112,7 +108,7 @@ class Builds:
         documents: list[Document],
         wanted: dict[str, tuple[list[tuple[int, int]], int]],
     ) -> None:
-        stored = index.get_documents(range(index.manifest.documents.num_indexed))
+        stored = index.get_documents(range(index.num_documents))
         by_id = {each.document_id: each for each in documents}
         assert all(each == by_id[each.document_id] for each in stored.values())
         found: dict[str, list[tuple[int, int]]] = {each: [] for each in wanted}
@@ -127,7 +123,9 @@ class Builds:
                 assert spelt == document.text[start:stop].encode("utf-8"), document
                 found[document.document_id].append((start, stop))
         assert found == {each: words for each, (words, _) in wanted.items()}
-        assert index.manifest.skipped_words == sum(too_long for _, too_long in wanted.values())
+        assert index.parts[0].manifest.skipped_words == sum(
+            too_long for _, too_long in wanted.values()
+        )
 
     def _split(self, text: str) -> tuple[list[tuple[int, int]], int]:
         # the words of a text that fit a chunk, and the number of those that do not

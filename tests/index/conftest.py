@@ -25,7 +25,5 @@ def corpus(tmp_path: Path) -> CorpusPaths:
 @pytest.fixture
 def index(corpus: CorpusPaths, locks: Path) -> Iterator[PhraseIndex]:
     build(corpus, locks=locks)
-    with open_index(
-        corpus, locks=locks, corpus_id="tiny", model_fingerprint=None, documents_digest=None
-    ) as opened:
+    with open_index(corpus, locks=locks) as opened:
         yield opened

@@ -135,16 +135,16 @@ class Driver:
             with open_index(
                 self.project.corpus(CORPUS),
                 locks=self.project.locks,
-                corpus_id=CORPUS,
                 model_fingerprint=self.model.fingerprint,
-                documents_digest=None,
-                digest=digest,
+                digests={CORPUS: digest},
             ) as index:
                 verify_index(index, progress=SilentProgress())
-                ordinals = range(index.manifest.documents.num_indexed)
+                ordinals = range(index.num_documents)
                 documents = index.get_documents(ordinals)
                 found = digest_records(documents[i] for i in ordinals)
-                assert found == index.manifest.documents_digest, "other documents than stated"
+                assert found == index.parts[0].manifest.documents_digest, (
+                    "other documents than stated"
+                )
                 num_citations += self._write(
                     index, {each.document_id: each for each in documents.values()}
                 )
@@ -154,7 +154,7 @@ class Driver:
         requests = [Request(prefix, DECODING) for prefix in PREFIXES]
         num_citations = 0
         for text in CopyGenerator(self.writer, index).generate(requests):
-            assert text.index == index.manifest.digest
+            assert text.index == index.digest
             assert text.text == "".join(each.text for each in text.segments)
             for segment in text.segments:
                 if segment.origin == COPIED:

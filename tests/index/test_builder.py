@@ -46,13 +46,7 @@ class Messages(SilentProgress):
 
 
 def open_tiny(corpus: CorpusPaths, locks: Path) -> PhraseIndex:
-    return open_index(
-        corpus,
-        locks=locks,
-        corpus_id=corpus.root.name,
-        model_fingerprint=None,
-        documents_digest=None,
-    )
+    return open_index(corpus, locks=locks)
 
 
 def document_of(text: str, *, number: int = 0) -> Document:
@@ -134,7 +128,7 @@ def test_small_corpora_are_whole(tmp_path: Path, locks: Path, num_chunks: int) -
         vectors = HashModel().retriever.encode_texts(["river house"])
         found = index.search_chunks(vectors, top_k=1024)
         assert sorted(found[0].tolist()) == list(range(num_chunks))
-        assert index.gather_chunks(found[0]).word_offsets[-1] == index.manifest.num_words
+        assert index.gather_chunks(found[0]).word_offsets[-1] == index.num_words
         assert verify_index(index, progress=SilentProgress()).num_chunks == num_chunks
 
 
@@ -211,7 +205,7 @@ def test_storage_cost_is_measured_on_the_finished_index(corpus: CorpusPaths, loc
     assert manifest.storage_cost == StorageCost(4, 0.01, 0.02)
     assert len(seen[0].word_flags) == manifest.num_words
     with open_tiny(corpus, locks) as index:
-        assert index.manifest == manifest
+        assert index.parts[0].manifest == manifest
 
 
 def test_reader_keeps_the_old_version_until_it_closes(corpus: CorpusPaths, locks: Path) -> None:

@@ -1,7 +1,6 @@
 """Contexts: lookups against a plain loop over random token streams, and in built indexes."""
 
 from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +13,6 @@ from cog.index import contexts
 from cog.index.contexts import MAX_CONTEXT, Contexts, iter_blocks, load_blocks, save_blocks
 from cog.index.reader import PhraseIndex, open_index
 from cog.index.records import Places
-from cog.index.union_index import UnionIndex
 from cog.paths import CorpusPaths
 from cog.records import Document
 from tests.index.hash_model import build, write_corpus
@@ -114,7 +112,7 @@ def test_lookup_equals_a_loop_over_all_positions(first_token: int, block_tokens:
         assert (len(blocks) > 1) == (block_tokens < 100)
         assert blocks[0].tokens.dtype == (np.int32 if first_token > 65_535 else np.uint16)
         found = Contexts(blocks)
-        assert found.num_chunks == len(rows)
+        assert sum(len(block.chunk_starts) for block in blocks) == len(rows)
         joined = [token for row in rows for token in row.tokens]
         for number in range(60):
             end = int(generator.integers(0, len(joined)))
@@ -169,7 +167,7 @@ def test_what_is_stored_comes_back(tmp_path: Path) -> None:
 
 def read_rows(index: PhraseIndex) -> list[Row]:
     rows = []
-    for batch in index.iter_rows("words"):
+    for batch in index.parts[0].iter_rows("words"):
         for row in batch.to_pylist():
             chars = np.frombuffer(row["word_chars"], dtype=np.int32)
             tokens = np.frombuffer(row["token_ids"], dtype=np.int32).tolist()
@@ -189,17 +187,14 @@ def test_an_index_and_its_parts_as_a_union_find_the_same(corpus: CorpusPaths, lo
     ]
     documents = [Document(f"d{i}", "", text, "", "MIT", "f") for i, text in enumerate(texts)]
     parts = {"whole": documents, "first": documents[:5], "second": documents[5:]}
-    with ExitStack() as stack:
-        opened = {}
-        for name, each in parts.items():
-            place = CorpusPaths(corpus.root.parent / name)
-            write_corpus(place, each)
-            build(place, locks=locks)
-            index = open_index(
-                place, locks=locks, corpus_id=name, model_fingerprint=None, documents_digest=None
-            )
-            opened[name] = stack.enter_context(index)
-        whole, union = opened["whole"], UnionIndex([opened["first"], opened["second"]])
+    places = {name: CorpusPaths(corpus.root.parent / name) for name in parts}
+    for name, each in parts.items():
+        write_corpus(places[name], each)
+        build(places[name], locks=locks)
+    with (
+        open_index(places["whole"], locks=locks) as whole,
+        open_index(places["first"], places["second"], locks=locks) as union,
+    ):
         rows = read_rows(whole)
         generator = np.random.default_rng(1)
         for number in range(60):
@@ -225,7 +220,7 @@ def empty(path: Path) -> None:
 def test_files_that_cannot_be_read_are_refused(
     index: PhraseIndex, damage: Callable[[Path], object]
 ) -> None:
-    for path in sorted((index.folder / "contexts").iterdir()):
+    for path in sorted((index.parts[0].folder / "contexts").iterdir()):
         content = path.read_bytes()
         damage(path)
         with pytest.raises(IndexMismatchError, match="cog index build tiny --force"):

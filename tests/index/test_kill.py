@@ -48,9 +48,7 @@ def kill_build(corpus: CorpusPaths, locks: Path, moment: int | float, fingerprin
 
 def check_serving(corpus: CorpusPaths, locks: Path) -> str:
     """Open and verify what is in place; its digest comes out."""
-    with open_index(
-        corpus, locks=locks, corpus_id="tiny", model_fingerprint=None, documents_digest=None
-    ) as index:
+    with open_index(corpus, locks=locks) as index:
         return verify_index(index, progress=SilentProgress()).digest
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from cog.corpus.documents import find_documents_digest
 from cog.errors import CorpusError
 from cog.index.project import build_corpus_index, count_corpus_words, verify_corpus_index
 from cog.index.reader import open_index
@@ -39,16 +40,15 @@ def test_real_model_builds_what_it_encodes(village: ProjectPaths) -> None:
     with open_index(
         village.corpus("village"),
         locks=village.locks,
-        corpus_id="village",
         model_fingerprint=report.manifest.model,
-        documents_digest=report.manifest.documents_digest,
+        documents_digest_of=find_documents_digest,
     ) as index:
         chunk_id = index.num_chunks // 2
         gathered = index.gather_chunks(np.array([chunk_id]))
-        (place,) = index.get_chunk_ranges(np.array([chunk_id]))
-        text = index.get_documents([place.document_ordinal])[place.document_ordinal].text
-        chunk = text[place.char_start : place.char_end]
-        spans = gathered.word_chars - place.char_start
+        (ordinal,) = gathered.document_ordinals.tolist()
+        text = index.get_documents([ordinal])[ordinal].text
+        start, end = gathered.word_chars[0, 0], gathered.word_chars[-1, 1]
+        chunk, spans = text[start:end], gathered.word_chars - start
         spans[:, 0] += [chunk[a] == " " for a in spans[:, 0]]
         (exact,) = model.phrase_encoder.encode_chunks([chunk], [spans])
         for stored, scales, vectors in (

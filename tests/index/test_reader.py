@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,15 +31,15 @@ from tests.index.hash_model import (
 
 def gather_slowly(index: PhraseIndex, chunk_ids: np.ndarray) -> list[dict]:
     """Rows of the words table by a loop over every row, one word at a time."""
-    rows = [row for batch in index.iter_rows(WORDS) for row in batch.to_pylist()]
-    dtype = index.manifest.vectors.dtype
+    rows = [row for batch in index.parts[0].iter_rows(WORDS) for row in batch.to_pylist()]
+    dtype = index.vectors.dtype
     words, num_tokens = [], 0
     for chunk_id in chunk_ids.tolist():
         row = rows[chunk_id]
         chars = np.frombuffer(row["word_chars"], np.int32).tolist()
         tokens = np.frombuffer(row["word_tokens"], np.int32).tolist()
-        starts = np.frombuffer(row["start_vectors"], dtype).reshape(-1, index.dim)
-        ends = np.frombuffer(row["end_vectors"], dtype).reshape(-1, index.dim)
+        starts = np.frombuffer(row["start_vectors"], dtype).reshape(-1, index.vectors.dim)
+        ends = np.frombuffer(row["end_vectors"], dtype).reshape(-1, index.vectors.dim)
         for i in range(len(row["word_flags"])):
             words.append(
                 {
@@ -124,7 +126,7 @@ def test_gather_of_float16(corpus: CorpusPaths, locks: Path) -> None:
 def test_gather_of_nothing_is_empty(index: PhraseIndex) -> None:
     gathered = index.gather_chunks(np.zeros(0, np.int64))
     assert gathered.word_offsets.tolist() == [0]
-    assert gathered.start_vectors.shape == (0, index.dim)
+    assert gathered.start_vectors.shape == (0, index.vectors.dim)
 
 
 @pytest.mark.parametrize("chunk_ids", [[-1], [10_000], [1, 1]])
@@ -166,7 +168,7 @@ def test_chunk_documents_are_those_of_gathered_chunks(index: PhraseIndex) -> Non
 
 def test_search_equals_a_sort(index: PhraseIndex) -> None:
     vectors = HashRetriever().encode_texts(["river house", "stone", "apple wheel garden"])
-    stored = np.concatenate(list(index.iter_vectors()))
+    stored = np.concatenate(list(index.parts[0].iter_vectors()))
     scores = vectors @ stored.T
     found = index.search_chunks(vectors, top_k=20)
     assert found.shape == (3, 20)
@@ -193,7 +195,7 @@ def open_tiny(
     corpus: CorpusPaths, locks: Path, model: str | None = None, documents: str | None = None
 ) -> PhraseIndex:
     return open_index(
-        corpus, locks=locks, corpus_id="tiny", model_fingerprint=model, documents_digest=documents
+        corpus, locks=locks, model_fingerprint=model, documents_digest_of=lambda _: documents
     )
 
 
@@ -225,9 +227,7 @@ def test_index_of_another_corpus_is_refused(corpus: CorpusPaths, locks: Path) ->
     other = CorpusPaths(corpus.root.with_name("other"))
     shutil.copytree(corpus.root, other.root)
     with pytest.raises(IndexMismatchError, match="index of corpus other"):
-        open_index(
-            other, locks=locks, corpus_id="other", model_fingerprint=None, documents_digest=None
-        )
+        open_index(other, locks=locks)
 
 
 def test_tables_of_another_build_are_refused(corpus: CorpusPaths, locks: Path) -> None:
@@ -243,8 +243,8 @@ def test_width_comes_from_the_model(corpus: CorpusPaths, locks: Path) -> None:
     model = HashModel(phrase_encoder=HashPhraseEncoder(dim=5), retriever=HashRetriever(dim=7))
     build(corpus, locks=locks, model=model)
     with open_tiny(corpus, locks) as index:
-        assert (index.dim, index.manifest.search.dim) == (5, 7)
-        chunks = next(index.iter_rows(CHUNKS))
+        assert (index.vectors.dim, index.parts[0].manifest.search.dim) == (5, 7)
+        chunks = next(index.parts[0].iter_rows(CHUNKS))
         assert chunks.schema.field("vector").type.list_size == 7
 
 
@@ -271,13 +271,28 @@ def test_the_version_that_is_asked_for_is_opened_though_another_is_put_in_place_
         return place
 
     monkeypatch.setattr(reader, "find_version", find_and_build)
-    with open_index(
-        corpus,
-        locks=locks,
-        corpus_id="tiny",
-        model_fingerprint=None,
-        documents_digest=None,
-        digest=digest,
-    ) as index:
-        assert (index.manifest.digest, index.manifest.documents.num_indexed) == (digest, 40)
+    with open_index(corpus, locks=locks, digests={"tiny": digest}) as index:
+        assert (index.digest, index.num_documents) == (digest, 40)
     assert built not in ([], [digest])
+
+
+def test_a_local_index_opens_without_object_store_dvc_or_switching(
+    corpus: CorpusPaths, locks: Path
+) -> None:
+    build(corpus, locks=locks)
+    program = """
+import sys
+from pathlib import Path
+from cog.index.reader import open_index
+from cog.paths import CorpusPaths
+with open_index(CorpusPaths(Path(sys.argv[1])), locks=Path(sys.argv[2])) as index:
+    print(len(index.gather_chunks(index.chunk_documents()[:1]).word_flags) > 0)
+print(*sys.modules)
+"""
+    arguments = [sys.executable, "-c", program, str(corpus.root), str(locks)]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=True)
+    found, modules = done.stdout.splitlines()
+    assert found == "True"
+    above = {"remote", "recorded", "resolve", "activation", "active_model"}
+    assert not {f"cog.index.{name}" for name in above} & set(modules.split())
+    assert not [name for name in modules.split() if name.split(".")[0] in ("dvc", "torch")]

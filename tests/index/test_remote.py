@@ -209,20 +209,16 @@ def test_contexts_and_word_counts_are_fetched_once(
     call_json(there, "index", "pull", "village")
     found = []
     for paths in (here, there, there):
-        with open_index(
-            paths.corpus("village"),
-            locks=paths.locks,
-            corpus_id="village",
-            model_fingerprint=None,
-            documents_digest=None,
-        ) as index:
+        with open_index(paths.corpus("village"), locks=paths.locks) as index:
             chunks = index.gather_chunks(np.arange(index.num_chunks))
             places = index.find_places(chunks.token_ids[1:5], min_tokens=2, max_places=9)
             bits = index.get_word_bits(chunks.word_hashes)
             found.append(
-                (index.is_remote, places.num_tokens, places.chunk_ids.tolist(), bits.sum())
+                (index.parts[0].is_remote, places.num_tokens, places.chunk_ids.tolist(), bits.sum())
             )
-        (cached,) = (tmp_path / "cache" / "indexes").iterdir() if index.is_remote else [None]
+        (cached,) = (
+            (tmp_path / "cache" / "indexes").iterdir() if index.parts[0].is_remote else [None]
+        )
     assert [each[0] for each in found] == [False, True, True]
     assert found[0][1:] == found[1][1:] == found[2][1:]
     assert found[0][1] == 4

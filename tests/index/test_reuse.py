@@ -36,9 +36,7 @@ def change(documents: list[Document]) -> list[Document]:
 
 
 def verify(corpus: CorpusPaths, locks: Path) -> None:
-    with open_index(
-        corpus, locks=locks, corpus_id="tiny", model_fingerprint=None, documents_digest=None
-    ) as index:
+    with open_index(corpus, locks=locks) as index:
         verify_index(index, progress=SilentProgress())
 
 
@@ -118,9 +116,7 @@ def test_vectors_of_an_older_format_are_taken_over_unless_forced(
     assert new.digest == build_from_nothing(corpus, tmp_path).digest != old.digest
     assert [path.name for path in corpus.index.iterdir()] == [new.folder]
     verify(corpus, locks)
-    with open_index(
-        corpus, locks=locks, corpus_id="tiny", model_fingerprint=None, documents_digest=None
-    ) as index:
+    with open_index(corpus, locks=locks) as index:
         assert (index.gather_chunks(np.arange(9)).word_flags & SPECIFIC).any()
 
 

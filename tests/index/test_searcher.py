@@ -121,11 +121,9 @@ def test_index_above_the_threshold_has_lists(corpus: CorpusPaths, locks: Path) -
     assert search.num_rows > 100
     assert search.num_lists >= search.num_probes >= 1
     assert 0.3 <= search.recall <= 1
-    with open_index(
-        corpus, locks=locks, corpus_id="tiny", model_fingerprint=None, documents_digest=None
-    ) as index:
+    with open_index(corpus, locks=locks) as index:
         vectors = HashModel().retriever.encode_texts(["river house", "glass"])
-        exact = search_exactly(index.iter_vectors(), vectors, top_k=10)
+        exact = search_exactly(index.parts[0].iter_vectors(), vectors, top_k=10)
         found = index.search_chunks(vectors, top_k=10)
         assert len(set(found[0].tolist()) & set(exact.rows[0].tolist())) >= 1
         assert index.search_chunks(vectors, top_k=1000).shape == (2, index.num_chunks)

@@ -26,9 +26,7 @@ def built(corpus: CorpusPaths, locks: Path) -> Manifest:
 
 
 def verify(corpus: CorpusPaths, locks: Path) -> VerifyReport:
-    with open_index(
-        corpus, locks=locks, corpus_id="tiny", model_fingerprint=None, documents_digest=None
-    ) as index:
+    with open_index(corpus, locks=locks) as index:
         return verify_index(index, progress=SilentProgress())
 
 

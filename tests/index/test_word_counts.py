@@ -11,7 +11,6 @@ from cog.errors import IndexMismatchError
 from cog.index import word_counts
 from cog.index.chunking import hash_word, hash_words
 from cog.index.reader import PhraseIndex, open_index
-from cog.index.union_index import UnionIndex
 from cog.index.word_counts import WordBits, WordCounter, WordCounts, get_form, join_counts
 from cog.paths import CorpusPaths
 from cog.records import Document
@@ -32,13 +31,7 @@ def open_counted(folder: Path, corpus_id: str, texts: tuple[str, ...]) -> Phrase
     corpus = CorpusPaths(folder / "corpora" / corpus_id)
     write_corpus(corpus, [Document(f"d{i}", "", t, "", "MIT", "f") for i, t in enumerate(texts)])
     build(corpus, locks=folder / "locks")
-    return open_index(
-        corpus,
-        locks=folder / "locks",
-        corpus_id=corpus_id,
-        model_fingerprint=None,
-        documents_digest=None,
-    )
+    return open_index(corpus, locks=folder / "locks")
 
 
 def list_counts(counts: WordCounts) -> dict[int, tuple[int, int]]:
@@ -55,7 +48,7 @@ def test_counts_and_bits_are_those_of_a_counter(tmp_path: Path) -> None:
         open_counted(tmp_path, "first", TEXTS[:1]) as first,
         open_counted(tmp_path, "second", TEXTS[1:]) as second,
     ):
-        for index in (whole, UnionIndex([first, second])):
+        for index in (whole, PhraseIndex([*first.parts, *second.parts])):
             counts = index.load_word_counts()
             assert list_counts(counts) == expected
             assert (np.diff(counts.word_hashes.astype(object)) > 0).all()
@@ -103,7 +96,7 @@ def test_many_words_are_looked_up_at_once() -> None:
 
 
 def test_counts_that_cannot_be_read_are_refused(index: PhraseIndex) -> None:
-    path = index.folder / "word_counts.npy"
+    path = index.parts[0].folder / "word_counts.npy"
     for content in (path.read_bytes()[:-24], path.read_bytes()[:30], b""):
         path.write_bytes(content)
         with pytest.raises(IndexMismatchError, match="cog index build tiny --force"):

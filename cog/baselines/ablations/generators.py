@@ -14,7 +14,7 @@ from cog.decoding.distribution import NextChoice
 from cog.decoding.generator import CopyGenerator
 from cog.decoding.pool_source import PoolSource
 from cog.decoding.request import Request
-from cog.index.union_index import AnyIndex
+from cog.index.reader import PhraseIndex
 from cog.model.load import CogModel
 
 
@@ -31,7 +31,7 @@ class SettingsGenerator(CopyGenerator):
     def __init__(
         self,
         model: CogModel,
-        index: AnyIndex,
+        index: PhraseIndex,
         *,
         settings: Mapping[str, Any],
         allowed_chunks: NDArray[np.bool_] | None = None,

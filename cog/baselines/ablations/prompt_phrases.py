@@ -18,9 +18,10 @@ from cog.decoding.request import Request
 from cog.decoding.text import Copy, GrowingText
 from cog.errors import IndexMismatchError
 from cog.index.chunking import Chunk, chunk_document, hash_words
+from cog.index.gather import join_chunks
 from cog.index.quantise import StoredVectors, quantise
+from cog.index.reader import PhraseIndex
 from cog.index.records import GatheredChunks
-from cog.index.union_index import AnyIndex, join_chunks
 from cog.model.load import CogModel
 from cog.model.protocols import ChunkEncoder
 from cog.model.words import BARRED
@@ -42,7 +43,7 @@ class PromptPools(PoolSource):
     def __init__(
         self,
         model: CogModel,
-        index: AnyIndex,
+        index: PhraseIndex,
         *,
         phrase_encoder: ChunkEncoder,
         allowed_chunks: NDArray[np.bool_] | None,
@@ -87,7 +88,7 @@ class PromptPools(PoolSource):
         encoded = self._phrase_encoder.encode_chunks(
             [chunk.text for chunk in chunks], [chunk.word_spans() for chunk in chunks]
         )
-        dtype = self.index.manifest.vectors.dtype
+        dtype = self.index.vectors.dtype
         starts = quantise(np.concatenate([words.start for words in encoded]), dtype=dtype)
         ends = quantise(np.concatenate([words.end for words in encoded]), dtype=dtype)
         has_piece = np.concatenate([words.has_piece for words in encoded])
@@ -107,7 +108,7 @@ class PromptPhrasesGenerator(CopyGenerator):
     def __init__(
         self,
         model: CogModel,
-        index: AnyIndex,
+        index: PhraseIndex,
         *,
         phrase_encoder: ChunkEncoder,
         allowed_chunks: NDArray[np.bool_] | None = None,

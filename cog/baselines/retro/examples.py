@@ -17,7 +17,7 @@ from cog.assets import convert_cached
 from cog.baselines.retro.config import RetroConfig
 from cog.baselines.retro.neighbours import NeighbourSource, read_chunk
 from cog.errors import TrainingError
-from cog.index.union_index import AnyIndex
+from cog.index.reader import PhraseIndex
 from cog.model.load import CogModel
 from cog.progress import Progress
 from cog.training.sampler import split_documents
@@ -120,7 +120,7 @@ class RetroExamples:
 
 
 def load_examples(
-    index: AnyIndex,
+    index: PhraseIndex,
     model: CogModel,
     *,
     config: RetroConfig,
@@ -143,7 +143,7 @@ def load_examples(
     window_tokens = min(settings.window_tokens, model.prefix_encoder.max_positions)
     decisive = {
         "format": FORMAT_VERSION,
-        "index": index.manifest.digest,
+        "index": index.digest,
         "model": model.fingerprint,
         "window_tokens": window_tokens,
         **{
@@ -165,7 +165,7 @@ def load_examples(
         folder, *(np.load(folder / f"{name}.npy", mmap_mode="r") for name in _list_arrays())
     )
     if not len(examples.list_learnable()):
-        corpus_id = index.manifest.corpus
+        corpus_id = index.corpus
         num_left = len(np.unique(np.delete(examples.documents, examples.held_out)))
         raise TrainingError(
             "the adapter of RETRO needs two documents or more that are not held out, "
@@ -184,7 +184,7 @@ def _list_arrays() -> list[str]:
 class _Maker:
     # cuts windows and finds the neighbours of their chunks
     def __init__(
-        self, index: AnyIndex, model: CogModel, source: NeighbourSource, *, chunk_tokens: int
+        self, index: PhraseIndex, model: CogModel, source: NeighbourSource, *, chunk_tokens: int
     ) -> None:
         self._index, self._model, self._source = index, model, source
         self._size = chunk_tokens
@@ -232,7 +232,7 @@ class _Maker:
                     windows.append(window)
                     owners.append(ordinal)
         if not windows:
-            corpus_id = self._index.manifest.corpus
+            corpus_id = self._index.corpus
             raise TrainingError(
                 f"the adapter of RETRO needs documents of over {self._size} tokens",
                 found=f"none in {corpus_id}",
@@ -242,7 +242,7 @@ class _Maker:
         return windows, np.array(owners, dtype=np.int64)
 
     def _iter_texts(self) -> Iterator[tuple[int, str]]:
-        num_documents = self._index.manifest.documents.num_indexed
+        num_documents = self._index.num_documents
         for first in range(0, num_documents, DOCUMENTS_PER_READ):
             ordinals = range(first, min(first + DOCUMENTS_PER_READ, num_documents))
             for ordinal, document in sorted(self._index.get_documents(ordinals).items()):

@@ -12,7 +12,7 @@ from cog.baselines.retro.neighbours import NeighbourSource, lay_out, read_chunk
 from cog.baselines.token_loop import TokenLoop
 from cog.baselines.transformer import describe_tokens
 from cog.decoding.request import Request
-from cog.index.union_index import AnyIndex
+from cog.index.reader import PhraseIndex
 from cog.model.cache import PrefixCache
 from cog.model.load import CogModel
 from cog.records import Generation
@@ -189,7 +189,7 @@ class RetroGenerator:
     :param adapter: A trained adapter.
     """
 
-    def __init__(self, model: CogModel, index: AnyIndex, *, adapter: RetroAdapter) -> None:
+    def __init__(self, model: CogModel, index: PhraseIndex, *, adapter: RetroAdapter) -> None:
         source = NeighbourSource(index, model, config=adapter.config)
         self._loop = RetroLoop(model, adapter, source)
         self._index = index
@@ -213,13 +213,12 @@ class RetroGenerator:
             "gather": 0.0,
             "decode": round((seconds - retrieved) / len(texts), 4),
         }
-        manifest = self._index.manifest
         return [
             describe_tokens(
                 request,
                 text,
-                corpus_id=manifest.corpus,
-                index=manifest.digest,
+                corpus_id=self._index.corpus,
+                index=self._index.digest,
                 model=self._loop.model,
                 seconds=shared,
             )

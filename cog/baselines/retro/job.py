@@ -23,7 +23,7 @@ from cog.baselines.retro.folder import CONFIG_FILE, save_adapter
 from cog.baselines.retro.project import open_retro_index
 from cog.baselines.retro.trainee import RetroObjective, RetroTrainee, is_half_fast, measure
 from cog.index.activation import get_model_folder
-from cog.index.union_index import AnyIndex
+from cog.index.reader import PhraseIndex
 from cog.model.load import load_model
 from cog.params import Params, RetroParams
 from cog.paths import ProjectPaths
@@ -155,7 +155,7 @@ class _Run:
 def _open_run(
     job: RetroJob,
     model_folder: Path,
-    index: AnyIndex,
+    index: PhraseIndex,
     accelerator: Accelerator,
     progress: Progress,
 ) -> _Run:
@@ -189,7 +189,7 @@ def _open_run(
     )
     return _Run(
         job=job,
-        index=index.manifest.digest,
+        index=index.digest,
         model=model.fingerprint,
         trainee=trainee,
         examples=examples,

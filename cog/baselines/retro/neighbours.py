@@ -10,7 +10,7 @@ from torch import Tensor
 
 from cog.baselines.retro.config import RetroConfig
 from cog.errors import GenerationError, IndexMismatchError
-from cog.index.union_index import AnyIndex
+from cog.index.reader import PhraseIndex
 from cog.model.load import CogModel
 from cog.model.words import WordSplitter
 
@@ -93,7 +93,7 @@ class NeighbourSource:
     :raises IndexMismatchError: If the index was built with another model's retriever.
     """
 
-    def __init__(self, index: AnyIndex, model: CogModel, *, config: RetroConfig) -> None:
+    def __init__(self, index: PhraseIndex, model: CogModel, *, config: RetroConfig) -> None:
         self._index = index
         self._model = model
         self._config = config
@@ -102,12 +102,12 @@ class NeighbourSource:
         self._check()
 
     def _check(self) -> None:
-        manifest, config = self._index.manifest, self._config
-        corpus_id = manifest.corpus
-        if manifest.model != self._model.fingerprint:
+        index, config = self._index, self._config
+        corpus_id = index.corpus
+        if index.model != self._model.fingerprint:
             raise IndexMismatchError(
                 f"RETRO needs neighbours by the retriever of model {self._model.fingerprint:.16}",
-                found=f"an index of {corpus_id} by that of model {manifest.model:.16}",
+                found=f"an index of {corpus_id} by that of model {index.model:.16}",
                 run=f"cog index build {corpus_id}",
                 about=corpus_id,
             )

@@ -8,7 +8,8 @@ from cog.baselines.retro.folder import CONFIG_FILE, load_adapter
 from cog.baselines.retro.generator import RetroGenerator
 from cog.corpus.documents import find_documents_digest
 from cog.index.activation import get_model_folder
-from cog.index.union_index import AnyIndex, open_indexes
+from cog.index.reader import PhraseIndex, open_index
+from cog.index.unions import split_union
 from cog.model.fingerprint import fingerprint_model
 from cog.model.load import load_model
 from cog.params import Params
@@ -48,7 +49,7 @@ def open_retro(
 
 
 @contextmanager
-def open_retro_index(paths: ProjectPaths, params: Params, corpus_id: str) -> Iterator[AnyIndex]:
+def open_retro_index(paths: ProjectPaths, params: Params, corpus_id: str) -> Iterator[PhraseIndex]:
     """Open the index that neighbours come from, held against the model and the documents.
 
     :param paths: The project.
@@ -56,9 +57,9 @@ def open_retro_index(paths: ProjectPaths, params: Params, corpus_id: str) -> Ite
     :param corpus_id: A corpus id, or several joined with ``+``.
     :yields: The index.
     """
-    with open_indexes(
-        paths,
-        corpus_id,
+    with open_index(
+        *map(paths.corpus, split_union(corpus_id)),
+        locks=paths.locks,
         model_fingerprint=fingerprint_model(get_model_folder(paths, params)),
         documents_digest_of=find_documents_digest,
     ) as index:

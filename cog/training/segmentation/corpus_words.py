@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cog.index.chunking import MAX_BLOCK_CHARS, Splitter, iter_blocks
+from cog.index.part import IndexPart
 from cog.index.reader import PhraseIndex
 from cog.index.store import DOCUMENTS, WORDS
 from cog.model.words import UNKNOWN, flag_words
@@ -113,9 +114,10 @@ def collect_texts(texts: Iterable[str], *, splitter: Splitter, progress: Progres
 def collect_index(index: PhraseIndex, *, progress: Progress) -> CorpusWords:
     """Take the words of an index as they were indexed; run ``i`` is chunk ``i``."""
     collector = WordCollector()
-    chunks = _iter_chunks(index)
+    (part,) = index.parts
+    chunks = _iter_chunks(part)
     chunk = next(chunks, None)
-    for batch in index.iter_rows(DOCUMENTS, columns=["text"]):
+    for batch in part.iter_rows(DOCUMENTS, columns=["text"]):
         for text in batch.columns[0].to_pylist():
             collector.add_document()
             while chunk is not None and chunk[0] == collector.num_documents - 1:
@@ -126,10 +128,10 @@ def collect_index(index: PhraseIndex, *, progress: Progress) -> CorpusWords:
 
 
 def _iter_chunks(
-    index: PhraseIndex,
+    part: IndexPart,
 ) -> Iterator[tuple[int, NDArray[np.int32], NDArray[np.uint8]]]:
     columns = ["document_ordinal", "word_chars", "word_flags"]
-    for batch in index.iter_rows(WORDS, columns=columns):
+    for batch in part.iter_rows(WORDS, columns=columns):
         for ordinal, chars, flags in zip(*(c.to_pylist() for c in batch.columns), strict=True):
             yield ordinal, np.frombuffer(chars, np.int32), np.frombuffer(flags, np.uint8)
 

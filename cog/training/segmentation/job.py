@@ -172,18 +172,16 @@ def _match_neighbours(
             min_words=config.min_phrase_words,
             max_words=config.max_phrase_words,
         )
-        return _Matches(words, lengths, index.manifest.digest, seconds | _since(at, "match"))
+        return _Matches(words, lengths, index.digest, seconds | _since(at, "match"))
 
 
 def _open_index(paths: ProjectPaths, corpus_id: str, *, params: Params) -> PhraseIndex:
     """Open the index of a corpus if it is of the project's model and of the corpus's documents."""
-    corpus_paths = paths.corpus(corpus_id)
     return open_index(
-        corpus_paths,
+        paths.corpus(corpus_id),
         locks=paths.locks,
-        corpus_id=corpus_id,
         model_fingerprint=fingerprint_model(get_model_folder(paths, params)),
-        documents_digest=documents_digest(corpus_paths.documents),
+        documents_digest_of=lambda place: documents_digest(place.documents),
     )
 
 

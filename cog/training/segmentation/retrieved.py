@@ -25,14 +25,15 @@ def iter_neighbours(
 
     Differs from the authors' code: the chunk's whole document is left out, not the chunk alone.
 
-    :param index: The index; its chunk vectors are both what is looked for and what is found.
+    :param index: An index of one part; its chunk vectors are both what is looked for and what is
+        found.
     :param chunk_documents: Document of each chunk. *Shape:* ``(num_chunks,)``
     :param top_k: Number of chunks, at most.
     :yields: Per chunk, the nearest chunks, best first. *Shape:* ``(num_neighbours,)``
     """
     document_sizes = np.bincount(chunk_documents)[chunk_documents]
     num_done = 0
-    for vectors in index.iter_vectors():
+    for vectors in index.parts[0].iter_vectors():
         for first in range(0, len(vectors), SEARCH_CHUNKS):
             block = vectors[first : first + SEARCH_CHUNKS]
             own = np.arange(num_done, num_done + len(block))

@@ -208,6 +208,6 @@ def test_an_index_by_the_retriever_of_another_model_is_refused_and_both_are_name
     tiny_cog_model_alone: CogModel, village_index: PhraseIndex
 ) -> None:
     other = replace(tiny_cog_model_alone, fingerprint="f" * 64)
-    wanted = f"retriever of model ffff.*; found: .* of model {village_index.manifest.model:.16}"
+    wanted = f"retriever of model ffff.*; found: .* of model {village_index.model:.16}"
     with pytest.raises(IndexMismatchError, match=wanted):
         NeighbourSource(village_index, other, config=CONFIG)
