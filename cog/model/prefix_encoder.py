@@ -82,6 +82,8 @@ class PrefixEncoder:
 
         :param device: Where to.
         """
+        if device == self.device:
+            return  # joined matrices are not joined again
         self.model.to(device)  # type: ignore[arg-type]
         self._blocks = self._blocks and LlamaBlocks.find(self.model)
         if self._projection is not None:
