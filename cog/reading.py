@@ -41,18 +41,10 @@ class Rule(Protocol):
     """What a value must be, beside being of its type."""
 
     def allows(self, value: Any) -> bool:
-        """Whether a value of that type is right.
-
-        :param value: The value.
-        :returns: True if it is.
-        """
+        """Whether a value of that type is right."""
 
     def describe(self, noun: str) -> str:
-        """Say what is allowed.
-
-        :param noun: Names the type.
-        :returns: What a value must be.
-        """
+        """Say what is allowed; the noun names the type."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,19 +57,11 @@ class Range:
     below: float = inf
 
     def allows(self, value: float) -> bool:
-        """Whether a number lies in the range.
-
-        :param value: The value.
-        :returns: True if so.
-        """
+        """Whether a number lies in the range."""
         return self.at_least <= value <= self.at_most and self.above < value < self.below
 
     def describe(self, noun: str) -> str:
-        """Such as ``a number above 0 and up to 1``.
-
-        :param noun: Names the type.
-        :returns: What is allowed.
-        """
+        """Such as ``a number above 0 and up to 1``."""
         is_open = isfinite(self.above)
         low = f" above {self.above:g}" if is_open else ""
         low = f" from {self.at_least:g}" if isfinite(self.at_least) else low
@@ -94,20 +78,28 @@ class OneOf:
     choices: tuple[str, ...]
 
     def allows(self, value: str) -> bool:
-        """Whether it is one of them.
-
-        :param value: The value.
-        :returns: True if so.
-        """
+        """Whether it is one of them."""
         return value in self.choices
 
     def describe(self, noun: str) -> str:
-        """All of them.
-
-        :param noun: Names the type.
-        :returns: What is allowed.
-        """
+        """All of them."""
         return f"one of {', '.join(self.choices)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """Values that a function admits, and what to call them."""
+
+    wanted: str
+    test: Callable[[Any], object]
+
+    def allows(self, value: Any) -> bool:
+        """Whether the function admits it."""
+        return bool(self.test(value))
+
+    def describe(self, noun: str) -> str:
+        """What they are called."""
+        return self.wanted
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,10 +110,15 @@ class Short:
 
 
 @dataclass(frozen=True, slots=True)
+class OneOrMany:
+    """One value may stand in the place of a list of it, and null in that of an empty one."""
+
+
+@dataclass(frozen=True, slots=True)
 class Via:
     """The file has another record than the program; a function makes the one of the other."""
 
-    kind: type[Any]
+    kind: Any
     convert: Callable[[Any], Any]
 
 
@@ -130,6 +127,7 @@ Natural = Annotated[int, Range(at_least=0)]
 Factor = Annotated[float, Range(at_least=0)]
 PositiveFactor = Annotated[float, Range(above=0)]
 Share = Annotated[float, Range(at_least=0, at_most=1)]
+Text = Annotated[str, Form("a text that is not empty", str.strip)]
 
 
 class FieldError(ValueError):
@@ -142,7 +140,7 @@ class FieldError(ValueError):
     """
 
     def __init__(self, *keys: str, wanted: str, found: str = "", run: str = "") -> None:
-        super().__init__(f"{'.'.join(keys)} {wanted}")
+        super().__init__(f"{_join(keys)} {wanted}")
         self.keys = keys
         self.wanted = wanted
         self.found = found
@@ -156,6 +154,7 @@ def read_record(
     error: type[CogError],
     file: str = "",
     find_line: Callable[[Keys], int | None] = lambda _: None,
+    check: Callable[[Record], None] = lambda _: None,
     run: str = "",
 ) -> Record:
     """Read a mapping of plain values into a record.
@@ -165,66 +164,48 @@ def read_record(
     :param error: What is raised.
     :param file: Name of the file, for messages.
     :param find_line: Finds the line on which the value of some keys stands.
-    :param run: What mends the file, where the reader knows nothing better.
+    :param check: Raises ``FieldError`` where a record that stands in a file must be more than one
+        that the program makes.
+    :param run: What mends a file that no person writes.
     :returns: The record.
     :raises CogError: If a key is unknown or missing, or a value is of the wrong type or out of
         range; the first is told.
     """
     try:
         record: Record = _read(kind, content, ())
+        check(record)
     except FieldError as problem:
         line = find_line(problem.keys) if problem.keys else None
         place = f"{file}, line {line}" if line else file
-        dotted = ".".join(problem.keys)
+        dotted = _join(problem.keys)
         raise error(
             f"{': '.join(each for each in (place, dotted) if each)} {problem.wanted}",
             found=problem.found,
-            run=problem.run or run,
+            run=run or problem.run,
             about=dotted or file,
         ) from None
     return record
 
 
 def read_field(kind: Any, name: str, value: object) -> Any:
-    """Read one value as a record has it.
-
-    :param kind: The record.
-    :param name: The field.
-    :param value: What was given for it.
-    :returns: The value, checked.
-    :raises FieldError: If there is no such field, or the value is wrong.
-    """
+    """Read one value as a record has it; ``FieldError`` if it is wrong, or no such field is."""
     _check_known(kind, [name], ())
     return _read(_get_hints(kind)[name], value, (name,))
 
 
 def get_rule(kind: Any, name: str) -> Rule | None:
-    """What a record's field must be, beside being of its type.
-
-    :param kind: The record.
-    :param name: The field.
-    :returns: The first rule; None if anything goes.
-    """
+    """What a record's field must be, beside being of its type: the first rule, if there is one."""
     rules = _get_rules(_split(_get_hints(kind)[name])[1])
     return rules[0] if rules else None
 
 
 def find_nearest(word: object, known: Sequence[str]) -> str:
-    """The known word that is most like another.
-
-    :param word: What was given.
-    :param known: One word or more.
-    :returns: One of them.
-    """
+    """The known word that is most like another; one word or more are known."""
     return difflib.get_close_matches(str(word)[:80], known, n=1, cutoff=0.0)[0]
 
 
 def show(value: object) -> str:
-    """A value for messages: short, since a few bytes of YAML can be an endless one.
-
-    :param value: The value.
-    :returns: One line.
-    """
+    """A value for messages: one short line, since a few bytes of YAML can be an endless one."""
     return "null" if value is None else _SHOWN.repr(value)
 
 
@@ -255,19 +236,26 @@ def _read(kind: Any, content: Any, keys: Keys) -> Any:
                 return extra.convert(section)
         if isinstance(extra, Short) and isinstance(content, str):
             content = {extra.key: content}
+        if isinstance(extra, OneOrMany) and not isinstance(content, list | Mapping):
+            content = [] if content is None else [content]
     rules = _get_rules(extras)
     if content is False and any(isinstance(rule, OneOf) and rule.allows("off") for rule in rules):
         content = "off"  # which YAML 1.1 reads as a truth value
     value = _convert(base, content, keys)
-    if value is _WRONG or not all(rule.allows(value) for rule in rules):
-        is_unquoted = base is str and isinstance(content, int | float | date) and not rules
-        raise FieldError(
-            *keys,
-            wanted=f"must be {_describe(kind)}",
-            found=show(content),
-            run="put it in quotes" if is_unquoted else "",
-        )
+    if value is _WRONG:
+        # an id, a version or a title that YAML takes for a number, a truth value or a day
+        is_unquoted = base is str and isinstance(content, int | float | date)
+        run = "put it in quotes" if is_unquoted and not _lists_choices(rules) else ""
+        raise FieldError(*keys, wanted=f"must be {_describe(kind)}", found=show(content), run=run)
+    for rule in rules:
+        if not rule.allows(value):
+            wanted = f"must be {rule.describe(_get_noun(base))}"
+            raise FieldError(*keys, wanted=wanted, found=show(content))
     return value
+
+
+def _lists_choices(rules: list[Rule]) -> bool:
+    return any(isinstance(rule, OneOf) for rule in rules)
 
 
 def _convert(kind: Any, content: Any, keys: Keys) -> Any:
@@ -285,7 +273,7 @@ def _convert(kind: Any, content: Any, keys: Keys) -> Any:
         return read(kind, content, keys) if isinstance(content, Mapping) else _WRONG
     if outer in (list, tuple):
         (inner, *_), is_list = get_args(kind), isinstance(content, list)
-        if not is_list or any(_convert(inner, each, keys) is _WRONG for each in content):
+        if not is_list or any(_convert(_split(inner)[0], each, keys) is _WRONG for each in content):
             return _WRONG
         return outer(_read(inner, each, keys) for each in content)
     if kind is float:
@@ -303,6 +291,8 @@ def _choose(options: tuple[Any, ...], content: object) -> Any:
         plain = (each for each in options if each is not NoneType and not is_dataclass(each))
         return next(plain, None)
     records: list[Any] = [each for each in options if is_dataclass(each)]
+    if len(records) == 1:
+        return records[0]
     shared = [sum(name in content for name in _get_hints(each)) for each in records]
     return records[shared.index(max(shared))] if any(shared) else None
 
@@ -318,10 +308,12 @@ def _read_dict(kind: Any, content: Mapping[Any, Any], keys: Keys) -> dict[str, A
 
 def _read_dataclass(kind: Any, content: Mapping[Any, Any], keys: Keys) -> Any:
     _check_known(kind, content, keys)
+    hints = _get_hints(kind)
     for name in _list_needed(kind):
         if name not in content:
-            raise FieldError(*keys, name, wanted="is missing")
-    hints = _get_hints(kind)
+            is_nullable = NoneType in get_args(_split(hints[name])[0])
+            found = "no such key (null is allowed)" if is_nullable else ""
+            raise FieldError(*keys, name, wanted="is missing", found=found)
     values = {name: _read(hints[name], value, (*keys, name)) for name, value in content.items()}
     with _seen_from(keys):
         return kind(**values)
@@ -348,9 +340,18 @@ def _check_known(kind: Any, names: Iterable[Any], keys: Keys) -> None:
     known = list(_get_hints(kind))
     for name in names:
         if name not in known:
-            word = name if isinstance(name, str) and name.isprintable() else show(name)
+            word = name if isinstance(name, str) else show(name)
             run = f"did you mean {find_nearest(name, known)}?"
             raise FieldError(*keys, word, wanted="is no known key", run=run)
+
+
+def _join(keys: Keys) -> str:
+    is_plain = [key.isprintable() and len(key) <= 80 for key in keys]
+    return ".".join(key if fits else show(key) for key, fits in zip(keys, is_plain, strict=True))
+
+
+def _get_noun(kind: Any) -> str:
+    return _NOUNS.get(kind, ("a mapping", ""))[0]
 
 
 def _describe(kind: Any, *, is_option: bool = False) -> str:
@@ -366,7 +367,8 @@ def _describe(kind: Any, *, is_option: bool = False) -> str:
     if is_dataclass(base) and is_option:
         return f"{{{', '.join(each.name for each in fields(base))}}}"
     if outer in (list, tuple):
-        return f"a list of {_NOUNS.get(_split(inner[0])[0], ('', 'values'))[1]}"
-    noun = _NOUNS.get(base, ("a mapping", ""))[0]
+        single, plural = _NOUNS.get(_split(inner[0])[0], ("a value", "values"))
+        is_single = any(isinstance(each, OneOrMany) for each in extras)
+        return f"{single} or a list of {plural}" if is_single else f"a list of {plural}"
     rules = _get_rules(extras)
-    return rules[0].describe(noun) if rules else noun
+    return rules[0].describe(_get_noun(base)) if rules else _get_noun(base)

@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
-from cog.reading import Count, Factor, Natural, OneOf, Range, Share
+from cog.reading import Count, Factor, FieldError, Natural, OneOf, Range, Share, Text
 
 CORPUS = "corpus"
 VOCABULARY = "vocabulary"
@@ -16,70 +16,6 @@ ENTROPY = "entropy"
 GREEDY, NUCLEUS = METHODS = ("greedy", "nucleus")
 AUTO, FLOAT32, BFLOAT16, INT8 = PRECISIONS = ("auto", "float32", "bfloat16", "int8")
 VERIFY_RULES = (OFF, ABSOLUTE, RELATIVE, ENTROPY)
-
-
-@dataclass(frozen=True, slots=True)
-class Fields:
-    """Which columns or keys hold what; several names are joined.
-
-    :param id: Id of the document; empty: file and row number.
-    :param title: Title, joined with a comma.
-    :param text: Text, joined with a line break.
-    :param url: Address.
-    :param licence: Licence of the single document; empty: the card's.
-    """
-
-    id: tuple[str, ...]
-    title: tuple[str, ...]
-    text: tuple[str, ...]
-    url: tuple[str, ...]
-    licence: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class LocalFormat:
-    """How raw files are read; in a card, those given with ``--source`` that are of another kind.
-
-    :param kind: As ``format.kind``.
-    :param documents: As ``format.documents``.
-    :param heading: As ``format.heading``.
-    """
-
-    kind: str
-    documents: str
-    heading: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Format:
-    """How raw bytes become documents.
-
-    :param kind: ``text``, ``jsonl``, ``json``, ``csv``, ``parquet`` or ``sqlite``.
-    :param encoding: Encodings tried in order, file by file; the first that fits is taken; or
-        ``detect``.
-    :param fields: Names of columns or keys (all kinds but text).
-    :param query: SQL whose columns the fields name (sqlite).
-    :param documents: ``row``, ``file``, ``line``, ``blank-line`` or ``heading``.
-    :param heading: ``wikitext``, or a regular expression a whole heading line must match, with
-        optional groups ``title`` and ``id``.
-    :param url: Template of the address where no field has it; ``{id}`` and ``{title}`` are filled.
-    :param on_error: ``fail`` stops at the first malformed record, ``skip`` counts it.
-    :param local: How files given with ``--source`` are read when they are of another kind.
-    :param schema: Columns or keys and the type of each, in the order of the card: ``text``,
-        ``texts``, ``integer``, ``number`` or ``boolean``, with ``?`` where it may be null or
-        missing.
-    """
-
-    kind: str
-    encoding: tuple[str, ...]
-    fields: Fields
-    query: str | None
-    documents: str
-    heading: str | None
-    url: str | None
-    on_error: str
-    local: LocalFormat | None
-    schema: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,18 +70,15 @@ class Active:
         not say, and then that of params.yaml.
     """
 
-    corpus: str
-    index: str
-    model: str
-    switched_at: str
+    corpus: Text
+    index: Text
+    model: Text
+    switched_at: Text
     model_folder: str = ""
 
     @property
     def corpora(self) -> list[str]:
-        """The corpora it names: one, or the parts of a union.
-
-        :returns: Corpus ids in order.
-        """
+        """The corpora it names: one, or the parts of a union."""
         return self.corpus.split("+")
 
 
@@ -219,6 +152,13 @@ class Decoding:
         :returns: True if a rule is on and its threshold is above 0.
         """
         return self.verify != OFF and self.verify_threshold > 0.0
+
+
+def check_threshold(decoding: Decoding) -> None:
+    """Refuse, by ``FieldError``, a threshold that has no meaning under its rule."""
+    if decoding.verify != ENTROPY and decoding.verify_threshold > 1:
+        wanted = f"must be a number from 0 to 1 for {decoding.verify}"
+        raise FieldError("verify_threshold", wanted=wanted, found=str(decoding.verify_threshold))
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,8 @@
 import contextlib
 import fcntl
 from collections.abc import Iterator
-from dataclasses import asdict, fields
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,10 @@ from cog.atomic import write_text_atomically
 from cog.cards import Card, check_corpus_id, format_card, parse_card, resolve_card
 from cog.errors import CorpusNotFoundError, InvalidCardError, NothingActiveError, RegistryError
 from cog.paths import ProjectPaths
+from cog.reading import read_record
 from cog.records import Active
 from cog.switch_log import log_change
-from cog.yaml_file import YamlError, load_yaml, parse_yaml
+from cog.yaml_file import YamlError, find_line, parse_yaml, read_text
 
 MAX_PREVIOUS = 100
 ACTIVE_HEADER = "# What is switched on. Written by `cog switch` and `cog rollback`, newest first.\n"
@@ -41,7 +43,13 @@ def load_card(paths: ProjectPaths, corpus_id: str) -> Card:
             run="cog corpus list",
             about=corpus_id,
         )
-    card = parse_card(_read_yaml(path), path.name)
+    try:
+        text = read_text(path)
+        content = parse_yaml(text)
+    except YamlError as error:
+        wanted = f"{path.name} must be YAML"
+        raise InvalidCardError(wanted, found=str(error), about=path.name) from None
+    card = parse_card(content, path.name, find_line=partial(find_line, text))
     if card.id != corpus_id:
         raise InvalidCardError(
             f"{path.name}: id must be the name of the file", found=card.id, about="id"
@@ -252,53 +260,36 @@ def hold_lock(paths: ProjectPaths, name: str) -> Iterator[None]:
 def _load_history(paths: ProjectPaths) -> tuple[Active | None, list[Active]]:
     if not paths.active.is_file():
         return None, []
+    name = str(paths.active.relative_to(paths.root))
+    run = f"git checkout HEAD {name}, or rm {name} and cog switch --corpus ID"
     try:
-        content = _read_yaml(paths.active)
-        if content is None:
-            return None, []
-        if not isinstance(content, dict) or set(content) != {"active", "previous"}:
-            raise _ActiveShapeError("the keys active and previous are expected")
-        if not isinstance(content["previous"], list):
-            raise _ActiveShapeError("previous must be a list")
-        return _read_active(content["active"]), [_read_active(each) for each in content["previous"]]
-    except (InvalidCardError, _ActiveShapeError) as error:
-        name = paths.active.relative_to(paths.root)
-        raise RegistryError(
-            f"{name} must be as `cog switch` writes it",
-            found=str(error),
-            run=f"git checkout HEAD {name}, or rm {name} and cog switch --corpus ID",
-            about=str(name),
-        ) from error
+        text = read_text(paths.active)
+        content = parse_yaml(text)
+    except YamlError as error:
+        wanted = f"{name} must be as `cog switch` writes it"
+        raise RegistryError(wanted, found=str(error), run=run, about=name) from None
+    if content is None:
+        return None, []
+    history = read_record(
+        _History,
+        content,
+        error=RegistryError,
+        file=name,
+        find_line=partial(find_line, text),
+        run=run,
+    )
+    return history.active, list(history.previous)
 
 
-class _ActiveShapeError(Exception):
-    """active.yaml is YAML, but not of the right shape."""
-
-
-def _read_active(content: object) -> Active:
-    names = [field.name for field in fields(Active)]
-    if isinstance(content, dict):
-        content = {"model_folder": "", **content}  # older records do not say
-    if not isinstance(content, dict) or set(content) != set(names):
-        raise _ActiveShapeError(f"a record has the keys {', '.join(names)}")
-    for name, value in content.items():
-        if not isinstance(value, str) or not (value or name == "model_folder"):
-            raise _ActiveShapeError("every value of a record must be a text")
-    return Active(**content)
+@dataclass(frozen=True, slots=True)
+class _History:
+    active: Active
+    previous: tuple[Active, ...]
 
 
 def _save_history(paths: ProjectPaths, active: Active, previous: list[Active]) -> None:
     content = {"active": asdict(active), "previous": [asdict(each) for each in previous]}
     write_text_atomically(paths.active, ACTIVE_HEADER + _dump(content))
-
-
-def _read_yaml(path: Path) -> object:
-    try:
-        return load_yaml(path)
-    except YamlError as error:
-        raise InvalidCardError(
-            f"{path.name} must be YAML", found=str(error), about=path.name
-        ) from None
 
 
 def _dump(content: dict[str, Any]) -> str:

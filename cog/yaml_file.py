@@ -30,8 +30,13 @@ def load_yaml(path: Path) -> Any:  # noqa: ANN401
         more than ``MAX_REPEATED`` values.
     :raises OSError: If it cannot be read.
     """
+    return parse_yaml(read_text(path))
+
+
+def read_text(path: Path) -> str:
+    """Read a file as ``load_yaml`` does, for those who need its lines too."""
     try:
-        return parse_yaml(path.read_bytes().decode("utf-8-sig"))
+        return path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise YamlError(f"byte {error.start} is not UTF-8") from None
 

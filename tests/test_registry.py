@@ -70,7 +70,7 @@ def test_a_missing_card_is_named(project: ProjectPaths) -> None:
     [
         (b"id: [", r"village.yaml must be YAML; found: line \d: "),
         (b"title: caf\xe9\n", r"village.yaml must be YAML; found: byte 10 is not UTF-8"),
-        (b"", r"the card must be a mapping; found: NoneType"),
+        (b"", r"village.yaml must be a mapping; found: null"),
         (b"id: a\nid: b\n  c: d\n", r"village.yaml must be YAML; found: line 3"),
     ],
 )
@@ -155,7 +155,7 @@ def test_a_malformed_active_file_names_the_way_out(project: ProjectPaths, conten
     project.active.write_text(content, encoding="utf-8")
     with pytest.raises(RegistryError, match="next: git checkout HEAD registry/active.yaml"):
         load_active(project)
-    with pytest.raises(RegistryError, match="must be as `cog switch` writes it"):
+    with pytest.raises(RegistryError, match="next: git checkout HEAD registry/active.yaml"):
         switch_active(project, make_active(1))
     assert project.active.read_text(encoding="utf-8") == content
 

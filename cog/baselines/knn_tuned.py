@@ -6,9 +6,10 @@ from typing import Any
 
 from cog.baselines.knn_lm import KnnSettings
 from cog.baselines.manifest import MANIFEST_FILE
-from cog.decoding.tuning_file import check_types, load_choice, remove_choice, save_choice
+from cog.decoding.tuning_file import load_choice, remove_choice, save_choice
 from cog.params import DatastoreParams
 from cog.paths import CorpusPaths
+from cog.reading import Text
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +24,8 @@ class KnnTuning:
     """
 
     values: KnnSettings
-    datastore: str
-    model: str
+    datastore: Text
+    model: Text
     created_at: str
     record: dict[str, Any]
 
@@ -39,38 +40,18 @@ def describe_settings(values: KnnSettings) -> str:
 
 
 def save_knn_tuning(corpus_paths: CorpusPaths, tuning: KnnTuning) -> None:
-    """Keep what was chosen, beside the datastore.
-
-    :param corpus_paths: The corpus.
-    :param tuning: What was chosen.
-    """
+    """Keep what was chosen, beside the datastore."""
     save_choice(corpus_paths.knn_tuning, asdict(tuning))
 
 
 def load_knn_tuning(corpus_paths: CorpusPaths) -> KnnTuning | None:
-    """Read what was chosen.
-
-    :param corpus_paths: The corpus.
-    :returns: The tuning; None if there is none.
-    """
+    """Read what was chosen; None if nothing was."""
     reset = f"cog tune --system knn-lm --corpus {corpus_paths.root.name} --reset"
-    return load_choice(corpus_paths.knn_tuning, _parse, reset=reset)
-
-
-def _parse(content: dict[str, Any]) -> KnnTuning:
-    values = KnnSettings(**content.pop("values"))
-    tuning = KnnTuning(values=values, **content)
-    check_types(values)
-    check_types(tuning)
-    return tuning
+    return load_choice(corpus_paths.knn_tuning, KnnTuning, reset=reset)
 
 
 def remove_knn_tuning(corpus_paths: CorpusPaths) -> bool:
-    """Forget what was chosen.
-
-    :param corpus_paths: The corpus.
-    :returns: Whether there was anything.
-    """
+    """Forget what was chosen; tells whether there was anything."""
     return remove_choice(corpus_paths.knn_tuning)
 
 

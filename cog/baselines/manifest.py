@@ -4,7 +4,6 @@ Those of several corpora are joined to one, as the indexes of a union are.
 """
 
 import json
-import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,11 +12,14 @@ from cog.corpus.documents import documents_digest as read_documents_digest
 from cog.errors import IndexMismatchError, IndexNotBuiltError
 from cog.index.unions import JOIN, split_union
 from cog.paths import ProjectPaths
+from cog.reading import FieldError, Natural, Text, read_record
 
 KEYS_FILE = "keys.f16"
 TOKENS_FILE = "tokens.i32"
 MANIFEST_FILE = "manifest.json"
 FORMAT_VERSION = 1
+UNION = "union"
+SEARCH_KEYS = ("kind", "recall", "recall_at")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +39,20 @@ class DatastoreManifest:
     """
 
     format_version: int
-    corpus: str
-    digest: str
-    documents_digest: str
-    model: str
-    num_entries: int
-    dim: int
+    corpus: Text
+    digest: Text
+    documents_digest: Text
+    model: Text
+    num_entries: Natural
+    dim: Natural
     settings: dict[str, object]
     search: dict[str, object]
     seconds: dict[str, float]
+
+    def __post_init__(self) -> None:
+        for name in ("kind",) if self.search.get("kind") == UNION else SEARCH_KEYS:
+            if name not in self.search:
+                raise FieldError("search", name, wanted="is missing")
 
 
 def load_datastore_manifest(
@@ -74,9 +81,8 @@ def load_datastore_manifest(
     except (ValueError, OSError) as error:
         raise mismatch(corpus_id, "a readable manifest", str(error)) from error
     try:
-        manifest = DatastoreManifest(**content)
-        sizes = _list_sizes(manifest)
-    except (TypeError, ValueError) as error:
+        manifest = read_record(DatastoreManifest, content, error=IndexMismatchError)
+    except IndexMismatchError as error:
         raise mismatch(corpus_id, "a complete manifest", str(error)) from error
     checks = [
         (FORMAT_VERSION, manifest.format_version, "format version"),
@@ -87,30 +93,18 @@ def load_datastore_manifest(
     for wanted, found, what in checks:
         if wanted is not None and wanted != found:
             raise mismatch(corpus_id, f"one of {what} {wanted!s:.16}", f"{found!s:.16}")
+    num_entries = manifest.num_entries
+    sizes = {KEYS_FILE: num_entries * manifest.dim * 2, TOKENS_FILE: num_entries * 4}
     for name, wanted_size in sizes.items():
         size = (folder / name).stat().st_size if (folder / name).is_file() else 0
         if size != wanted_size:
-            wanted = f"one of {manifest.num_entries} entries"
+            wanted = f"one of {num_entries} entries"
             raise mismatch(corpus_id, wanted, f"{size} bytes of {name} instead of {wanted_size}")
     return manifest
 
 
-def _list_sizes(manifest: DatastoreManifest) -> dict[str, int]:
-    # bytes by file; what cannot be is refused
-    if missing := {"kind", "recall", "recall_at"} - set(manifest.search):
-        raise ValueError(f"search without {', '.join(sorted(missing))}")
-    num_entries = operator.index(manifest.num_entries)
-    return {KEYS_FILE: num_entries * operator.index(manifest.dim) * 2, TOKENS_FILE: num_entries * 4}
-
-
 def load_corpus_manifest(paths: ProjectPaths, corpus_id: str, *, model: str) -> DatastoreManifest:
-    """Read the manifest of a corpus's datastore, held against its documents and a model.
-
-    :param paths: The project.
-    :param corpus_id: The corpus.
-    :param model: Fingerprint of the model.
-    :returns: The manifest.
-    """
+    """Read the manifest of a corpus's datastore, held against its documents and a model."""
     corpus_paths = paths.corpus(corpus_id)
     digest = None
     if corpus_paths.documents.is_file():
@@ -150,19 +144,13 @@ def join_manifests(manifests: Sequence[DatastoreManifest]) -> DatastoreManifest:
         documents_digest=JOIN.join(each.documents_digest for each in manifests),
         num_entries=sum(each.num_entries for each in manifests),
         settings={},
-        search={"kind": "union", "parts": [each.search for each in manifests]},
+        search={"kind": UNION, "parts": [each.search for each in manifests]},
         seconds={},
     )
 
 
 def mismatch(corpus_id: str, wanted: str, found: str) -> IndexMismatchError:
-    """The error that refuses a datastore.
-
-    :param corpus_id: The corpus.
-    :param wanted: What the datastore must be.
-    :param found: What it is.
-    :returns: The error.
-    """
+    """The error that refuses a datastore, which says what it must be and what it is."""
     return IndexMismatchError(
         f"the datastore of {corpus_id} must be {wanted}",
         found=found,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from cog.checked_mapping import DETECT
+from cog.cards import DETECT
 from cog.corpus.detection import (
     MIN_CONFIDENCE,
     SAMPLE_BYTES,

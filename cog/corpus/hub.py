@@ -29,7 +29,7 @@ def save_hub_splits(
     if not (project / source.dataset).is_dir():
         _check_reach(source)
     names = []
-    for split in source.split or ():
+    for split in source.split:
         try:
             with contextlib.chdir(project):  # where the library looks for a folder of that name
                 rows = datasets.load_dataset(

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from cog.cards import Format
 from cog.corpus.decoding import RawFile, is_text
 from cog.corpus.sources import (
     SOURCE_FILE,
@@ -17,7 +18,6 @@ from cog.corpus.sources import (
 )
 from cog.errors import CorpusError
 from cog.paths import is_member
-from cog.records import Format
 
 _UNUSABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 
@@ -47,11 +47,11 @@ def copy_files(survey: Survey, raw: Path) -> None:
             raise _unreadable(name, error) from None
 
 
-def survey_files(path: Path, *, members: Sequence[str] | None, kinds: Sequence[str]) -> Survey:
+def survey_files(path: Path, *, members: Sequence[str], kinds: Sequence[str]) -> Survey:
     """Choose the files that a local source gives.
 
     :param path: A file, which is taken whatever its ending, or a folder.
-    :param members: Glob patterns of names in the folder; None for the endings of the kind, and for
+    :param members: Glob patterns of names in the folder; empty for the endings of the kind, and for
         text also files without an ending that look like text.
     :param kinds: The kind that is wanted, then what will do where there is none of it.
     :returns: What is taken, and what is not.
@@ -80,7 +80,7 @@ def list_kinds(card_format: Format) -> list[str]:
     return [card_format.kind, *([card_format.local.kind] if card_format.local else [])]
 
 
-def _survey_folder(folder: Path, *, members: Sequence[str] | None, kinds: Sequence[str]) -> Survey:
+def _survey_folder(folder: Path, *, members: Sequence[str], kinds: Sequence[str]) -> Survey:
     names = sorted(iter_file_names(folder))
     left: dict[str, str] = {}
     for kind in kinds:
@@ -100,9 +100,9 @@ def _survey_folder(folder: Path, *, members: Sequence[str] | None, kinds: Sequen
     )
 
 
-def _find_reason(folder: Path, name: str, *, members: Sequence[str] | None, kind: str) -> str:
+def _find_reason(folder: Path, name: str, *, members: Sequence[str], kind: str) -> str:
     # why a file is not taken; empty if it is
-    if members is not None:
+    if members:
         return "" if is_member(name, members) else "no members"
     found = tell_kind(folder, name)
     if found == kind:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cog.cards import Card, parse_card
+from cog.cards import Card, check_corpus_id, parse_card
 from cog.corpus.local_files import iter_file_names, tell_kind
 from cog.corpus.sources import SUFFIXES, find_kind, is_html
 from cog.errors import CorpusError
@@ -94,9 +94,10 @@ def build_card(new: NewCorpus, *, project: Path, folder: Path) -> Card:
     :raises CorpusError: If the place is neither a path nor a hub name, or its kind is unclear.
     :raises InvalidCardError: If an option does not fit the schema.
     """
+    check_corpus_id(new.corpus_id)
     path = folder / new.place
     if path.exists():
-        members = list(new.members) or None
+        members = list(new.members)
         source = {"type": "files", "path": _write_path(path, project), "members": members}
         kind = new.kind or _guess_kind(path, members)
     else:
@@ -177,12 +178,12 @@ def _read_hub_name(new: NewCorpus) -> dict[str, Any]:
     }
 
 
-def _guess_kind(path: Path, members: Sequence[str] | None) -> str:
+def _guess_kind(path: Path, members: Sequence[str]) -> str:
     if path.is_file():
         names, folder = [path.name], path.parent
     else:
         names, folder = list(iter_file_names(path)), path
-    if members is not None:
+    if members:
         names = [name for name in names if is_member(name, members)]
     counts = Counter(tell_kind(folder, name) for name in names)
     kinds = [kind for kind in counts if kind in SUFFIXES]

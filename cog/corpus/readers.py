@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from cog.cards import Card
+from cog.cards import Card, Fields, Format, LocalFormat
 from cog.corpus.decoding import BYTE_ORDER_MARK, Line, RawFile, choose_encoding, iter_lines
 from cog.corpus.pages import read_page
 from cog.corpus.parts import iter_parts, name_part
@@ -14,7 +14,7 @@ from cog.corpus.rows import Row, iter_rows
 from cog.corpus.schema import get_value, list_nullable
 from cog.corpus.sources import is_html
 from cog.corpus.tally import Tally
-from cog.records import Document, Fields, Format, LocalFormat
+from cog.records import Document
 
 MAX_ID_CHARACTERS = 512
 CUT = "documents that are too long for one are cut into parts"

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from cog.cards import Format
 from cog.corpus.decoding import (
     MAX_LINE_CHARACTERS,
     RawFile,
@@ -23,7 +24,6 @@ from cog.corpus.schema import (
 )
 from cog.corpus.tally import Tally
 from cog.errors import CorpusError
-from cog.records import Format
 
 TOO_LONG = f"over {MAX_LINE_CHARACTERS} characters"
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from cog.records import Fields, Format
+from cog.cards import Fields, Format
 
 NULLABLE = "?"
 
@@ -68,7 +68,7 @@ def list_read(card_format: Format) -> list[str]:
     :param card_format: The card's format.
     :returns: Names without repetition.
     """
-    declared = (name for name, _ in card_format.schema)
+    declared = (name for name in card_format.schema)
     return list(dict.fromkeys((*list_columns(card_format.fields), *declared)))
 
 
@@ -78,7 +78,7 @@ def list_nullable(card_format: Format) -> frozenset[str]:
     :param card_format: The card's format.
     :returns: Names that the schema marks with ``?``.
     """
-    return frozenset(name for name, kind in card_format.schema if kind.endswith(NULLABLE))
+    return frozenset(name for name, kind in card_format.schema.items() if kind.endswith(NULLABLE))
 
 
 def find_missing(card_format: Format, found: Iterable[str]) -> str | None:
@@ -119,7 +119,7 @@ def find_mismatch(values: Mapping[str, Any], card_format: Format, *, is_typed: b
             if name.split(".")[0] in values.repeated:
                 return f"the key {name!r} stands twice"
     checks = _TYPED if is_typed else _SPELLED
-    for name, kind in card_format.schema:
+    for name, kind in card_format.schema.items():
         try:
             value = get_value(values, name)
         except KeyError:

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePosixPath
 
-from cog.cards import Card
+from cog.cards import Card, Format, LocalFormat
 from cog.corpus.decoding import PACKINGS, RawFile
 from cog.errors import CorpusError
 from cog.paths import is_below
-from cog.records import Format, LocalFormat
+from cog.reading import read_record
 
 SOURCE_FILE = "SOURCE.json"
 MAX_NAMED = 3  # files that are named for each reason why files are not taken
@@ -164,13 +164,15 @@ def load_source_record(folder: Path) -> SourceRecord:
     corpus_id = folder.parent.name
     path = folder / SOURCE_FILE
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        files = tuple(RawEntry(**entry) for entry in content.pop("files"))
-        record = SourceRecord(files=files, **content)
+        content = json.loads(path.read_bytes())
     except FileNotFoundError:
         raise _broken(corpus_id, f"no {folder.name}/{SOURCE_FILE}") from None
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except ValueError as error:
         raise _broken(corpus_id, f"{SOURCE_FILE}: {error}") from None
+    try:
+        record = read_record(SourceRecord, content, error=CorpusError, file=SOURCE_FILE)
+    except CorpusError as error:
+        raise _broken(corpus_id, str(error)) from None
     for entry in record.files:
         if not is_below(entry.name):
             raise _broken(corpus_id, f"{SOURCE_FILE} names {entry.name}, outside its folder")

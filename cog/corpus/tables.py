@@ -8,11 +8,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from cog.cards import Format
 from cog.corpus.decoding import RawFile
 from cog.corpus.rows import Row, check_columns
 from cog.corpus.schema import list_read
 from cog.errors import CorpusError
-from cog.records import Format
 
 ROWS_PER_BATCH = 64
 READ_BYTES = 1 << 22  # read ahead in a column, which may be larger than memory

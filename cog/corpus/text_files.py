@@ -120,7 +120,7 @@ def list_text_files(paths: Sequence[Path]) -> tuple[list[Path], list[str]]:
         if not path.is_dir():
             files.append(_check_file(path))
             continue
-        survey = survey_files(path, members=None, kinds=("text",))
+        survey = survey_files(path, members=(), kinds=("text",))
         files += [path / name for name in survey.taken]
         if survey.left:
             notes.append(f"{path}: {describe_files(len(survey.taken), survey.left)}")

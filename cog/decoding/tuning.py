@@ -4,15 +4,20 @@ Neither torch nor a store is loaded here.
 """
 
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Annotated, Any
 
-from cog.decoding.tuning_file import check_types, load_choice, remove_choice, save_choice
+from cog.decoding.tuning_file import load_choice, remove_choice, save_choice
 from cog.errors import CogError
 from cog.index.manifest import load_manifest
 from cog.paths import CorpusPaths
-from cog.records import ABSOLUTE, ENTROPY, OFF, RELATIVE, VERIFY_RULES, Active, Decoding
+from cog.reading import OneOf, Text, Via, read_field
+from cog.records import ABSOLUTE, ENTROPY, METHODS, OFF, RELATIVE, Active, Decoding
 
 USUAL_THRESHOLDS = {OFF: 0.0, ABSOLUTE: 0.0003, RELATIVE: 0.001, ENTROPY: 0.0003}
+
+
+def _read_values(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: read_field(Decoding, name, value) for name, value in values.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +32,10 @@ class Tuning:
     :param record: How they were chosen, as plain values: prompts, reference and trials.
     """
 
-    values: dict[str, Any]
-    index: str
-    model: str
-    method: str
+    values: Annotated[dict[str, Any], Via(dict[str, Any], _read_values)]
+    index: Text
+    model: Text
+    method: Annotated[str, OneOf(METHODS)]
     created_at: str
     record: dict[str, Any]
 
@@ -53,10 +58,7 @@ class TuningState:
         return f"{chosen} (left out: {self.problem})" if self.problem else chosen
 
     def to_json(self) -> dict[str, Any]:
-        """The state as the command line writes it.
-
-        :returns: A JSON-ready object.
-        """
+        """The state as the command line writes it."""
         tuning = self.tuning
         content: dict[str, Any] = {"used": not self.problem, "problem": self.problem or None}
         if tuning is None:
@@ -82,42 +84,18 @@ def describe_values(values: dict[str, Any]) -> str:
 
 
 def save_tuning(corpus_paths: CorpusPaths, tuning: Tuning) -> None:
-    """Keep what was chosen, beside the index.
-
-    :param corpus_paths: The corpus.
-    :param tuning: What was chosen.
-    """
+    """Keep what was chosen, beside the index."""
     save_choice(corpus_paths.tuning, asdict(tuning))
 
 
 def load_tuning(corpus_paths: CorpusPaths) -> Tuning | None:
-    """Read what was chosen.
-
-    :param corpus_paths: The corpus.
-    :returns: The tuning; None if there is none.
-    """
+    """Read what was chosen; None if nothing was."""
     reset = f"cog tune --corpus {corpus_paths.root.name} --reset"
-    return load_choice(corpus_paths.tuning, _parse, reset=reset)
-
-
-def _parse(content: dict[str, Any]) -> Tuning:
-    tuning = Tuning(**content)
-    check_types(tuning)
-    check_types(replace(_ANY, **tuning.values))
-    if tuning.values.get("verify", OFF) not in VERIFY_RULES:
-        raise ValueError(f"verify is {tuning.values['verify']!r}")
-    return tuning
-
-
-_ANY = Decoding("greedy", 1.0, 0, 1, 1, 0.0)
+    return load_choice(corpus_paths.tuning, Tuning, reset=reset)
 
 
 def remove_tuning(corpus_paths: CorpusPaths) -> bool:
-    """Forget what was chosen.
-
-    :param corpus_paths: The corpus.
-    :returns: Whether there was anything.
-    """
+    """Forget what was chosen; tells whether there was anything."""
     return remove_choice(corpus_paths.tuning)
 
 

@@ -1,14 +1,13 @@
 """The file of tuned settings: plain values go in, checked values come out, whatever was tuned."""
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import fields
-from math import isfinite
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar, get_origin, get_type_hints
+from typing import Any, TypeVar
 
 from cog.atomic import write_text_atomically
 from cog.errors import GenerationError, advise_on_writing
+from cog.reading import read_record
 
 FORMAT_VERSION = 1
 
@@ -16,12 +15,7 @@ Kept = TypeVar("Kept")
 
 
 def save_choice(path: Path, content: Mapping[str, Any]) -> None:
-    """Keep what was chosen.
-
-    :param path: The file.
-    :param content: Plain values.
-    :raises GenerationError: If it cannot be written.
-    """
+    """Keep what was chosen, as plain values."""
     whole = {"format_version": FORMAT_VERSION, **content}
     try:
         write_text_atomically(path, json.dumps(whole, ensure_ascii=False, indent=1) + "\n")
@@ -35,54 +29,34 @@ def save_choice(path: Path, content: Mapping[str, Any]) -> None:
         ) from error
 
 
-def load_choice(path: Path, parse: Callable[[dict[str, Any]], Kept], *, reset: str) -> Kept | None:
+def load_choice(path: Path, kind: type[Kept], *, reset: str) -> Kept | None:
     """Read what was chosen.
 
     :param path: The file.
-    :param parse: Makes of its values what is wanted; may raise what wrong values raise.
+    :param kind: Its record.
     :param reset: The command that forgets it.
-    :returns: What ``parse`` made; None if there is no file.
+    :returns: The record; None if there is no file.
     :raises GenerationError: If the file is damaged or of another version.
     """
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        if content.pop("format_version") != FORMAT_VERSION:
-            raise ValueError("another format_version")
-        return parse(content)
+        content = json.loads(path.read_bytes())
+        version = content.pop("format_version", None) if isinstance(content, dict) else None
+        if version != FORMAT_VERSION:
+            raise ValueError(f"format_version {version!r}")
     except FileNotFoundError:
         return None
-    except (OSError, KeyError, TypeError, ValueError, AttributeError) as error:
+    except (OSError, ValueError) as error:
         raise GenerationError(
             f"{path.name} must be what cog tune wrote",
             found=f"{type(error).__name__}: {error}",
             run=reset,
             about=str(path),
         ) from error
-
-
-def check_types(record: Any) -> None:  # noqa: ANN401
-    """Refuse a record whose values, as a file had them, are not of its types.
-
-    :param record: A dataclass of plain values and records.
-    :raises ValueError: If one is not, or is a number that is not finite; the field is named.
-    """
-    hints = get_type_hints(type(record))
-    for field in fields(record):
-        value, wanted = getattr(record, field.name), hints[field.name]
-        kind = get_origin(wanted) or wanted
-        is_right = isinstance(value, (int, float) if kind is float else kind)
-        if kind in (int, float):
-            is_right = is_right and not isinstance(value, bool) and isfinite(value)
-        if not is_right:
-            raise ValueError(f"{field.name} is {value!r}")
+    return read_record(kind, content, error=GenerationError, file=path.name, run=reset)
 
 
 def remove_choice(path: Path) -> bool:
-    """Forget what was chosen.
-
-    :param path: The file.
-    :returns: Whether there was anything.
-    """
+    """Forget what was chosen; tells whether there was anything."""
     is_there = path.is_file()
     path.unlink(missing_ok=True)
     return is_there

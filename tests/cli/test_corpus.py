@@ -387,7 +387,7 @@ def test_add_writes_what_it_is_told_of_dirty_files(project: ProjectPaths, tmp_pa
     card = load_card(project, "rows")
     assert card.format is not None
     assert card.filters is not None
-    assert (card.format.schema, card.filters.near_threshold) == ((("a.body", "text"),), 0.9)
+    assert (card.format.schema, card.filters.near_threshold) == ({"a.body": "text"}, 0.9)
     assert "given as NAME=TYPE" in fail(project, "add", "other", path, "--schema", "a")
     message = fail(project, "add", "other", path, *words, "--schema", "b=string")
     assert "format.schema.b must be one of text" in message

@@ -3,6 +3,7 @@
 import os
 import sqlite3
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,7 +16,7 @@ from tests.corpus.building import make_card, prepare
 from tests.corpus.test_cases import make_row_card, pack, read_texts
 
 
-def survey(path: Path, kind: str = "text", members: list[str] | None = None) -> Survey:
+def survey(path: Path, kind: str = "text", members: Sequence[str] = ()) -> Survey:
     return survey_files(path, members=members, kinds=[kind])
 
 

@@ -236,7 +236,7 @@ def test_tuning_with_a_wrong_value_names_it(
     content = json.loads(corpus_paths.tuning.read_text(encoding="utf-8"))
     (content["values"] if name in content["values"] else content)[name] = value
     corpus_paths.tuning.write_text(json.dumps(content), encoding="utf-8")
-    with pytest.raises(GenerationError, match=f"found: ValueError: {name} is .*--reset"):
+    with pytest.raises(GenerationError, match=rf"tuning.json: [a-z.]*{name} must be .*--reset"):
         apply_tuning(params.generate.decoding, corpus_paths, method="nucleus", active=None)
 
 
