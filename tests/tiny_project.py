@@ -29,6 +29,7 @@ TINY_PARAMS: dict[str, Any] = {
     "generate": {
         "num_prompts": 2,
         "batch_size": 2,
+        "precision": "float32",  # what another kind of processor computes alike
         "decoding": "nucleus",
         "top_p": 0.95,
         "max_new_tokens": 12,

@@ -21,6 +21,16 @@ def has_int8_dot_products() -> bool:
     return any(capabilities.get(name) for name in ("avx512_vnni", "avx_vnni", "amx_int8"))
 
 
+def round_rows(matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """Keep a float matrix as int8 rows with a scale each.
+
+    :param matrix: *Shape:* ``(num_rows, dim)`` float32
+    :returns: *Shape:* ``(num_rows, dim)`` int8 and ``(num_rows,)`` float32
+    """
+    scales = (matrix.abs().amax(dim=1) / 127.0).clamp_min(torch.finfo(torch.float32).tiny)
+    return torch.round(matrix / scales.unsqueeze(1)).to(torch.int8), scales
+
+
 def split_digits(vectors: Tensor, *, num_digits: int = MAX_DIGITS) -> tuple[Tensor, Tensor]:
     """Write float vectors as sums of int8 vectors: ``vector = sum(scale_k * digit_k)``.
 

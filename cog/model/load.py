@@ -221,11 +221,10 @@ def _load_prefix_encoder(
         scale=config.lora_scale,
         may_lack=tied_names(causal),
     )
-    encoder = PrefixEncoder(
+    return PrefixEncoder(
         causal,
         query_projection=weights.get("qproj.weight"),
         begin_token_id=config.begin_token_id,
         precision=chosen,
+        device=target,
     )
-    encoder.to(target)
-    return encoder

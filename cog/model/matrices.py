@@ -13,10 +13,11 @@ from torch.nn import functional
 from transformers.pytorch_utils import Conv1D
 
 from cog.errors import CheckpointError
-from cog.model.integers import MAX_DIGITS, multiply_rows
+from cog.model.integers import has_int8_dot_products, multiply_rows, round_rows
 from cog.records import AUTO, BFLOAT16, FLOAT32, INT8
 
 INPUT_DIGITS = 2  # with one, inputs lose three times as much as weights do
+NUM_EXACT = 256  # tokens whose logits are computed again in float32
 
 
 class Matrix(nn.Module):
@@ -25,36 +26,24 @@ class Matrix(nn.Module):
     :param weight: float32, bfloat16 or int8. *Shape:* ``(num_out, num_in)``
     :param bias: *Shape:* ``(num_out,)`` float32
     :param scales: What each row of an int8 weight is multiplied with. *Shape:* ``(num_out,)``
-    :param num_digits: Number of int8 vectors that an input is written as where the weight is int8.
     """
 
     weight: Tensor
     bias: Tensor | None
     scales: Tensor | None
 
-    def __init__(
-        self,
-        weight: Tensor,
-        bias: Tensor | None,
-        scales: Tensor | None,
-        *,
-        num_digits: int = INPUT_DIGITS,
-    ) -> None:
+    def __init__(self, weight: Tensor, bias: Tensor | None, scales: Tensor | None) -> None:
         super().__init__()
         self.register_buffer("weight", weight)
         self.register_buffer("bias", bias)
         self.register_buffer("scales", scales)
-        self._num_digits = num_digits
 
     @classmethod
-    def lower(
-        cls, layer: nn.Linear | Conv1D, precision: str, *, num_digits: int = INPUT_DIGITS
-    ) -> "Matrix":
+    def lower(cls, layer: nn.Linear | Conv1D, precision: str) -> "Matrix":
         """Keep a layer in fewer bits.
 
         :param layer: The layer, in float32.
         :param precision: ``bfloat16`` or ``int8``.
-        :param num_digits: Number of int8 vectors that an input is written as.
         :returns: The lighter layer.
         """
         weight = layer.weight.detach()
@@ -63,9 +52,8 @@ class Matrix(nn.Module):
         bias = None if layer.bias is None else cast(Tensor, layer.bias).detach()
         if precision == BFLOAT16:
             return cls(weight.bfloat16(), bias, None)
-        scales = (weight.abs().amax(dim=1) / 127.0).clamp_min(torch.finfo(torch.float32).tiny)
-        rows = torch.round(weight / scales.unsqueeze(1)).to(torch.int8)
-        return cls(rows, bias, scales, num_digits=num_digits)
+        rows, scales = round_rows(weight)
+        return cls(rows, bias, scales)
 
     @classmethod
     def join(cls, layers: "Sequence[nn.Linear | Matrix]") -> "Matrix":
@@ -108,31 +96,62 @@ class Matrix(nn.Module):
                 states.reshape(-1, states.shape[-1]),
                 self.weight,
                 self.scales,
-                num_digits=self._num_digits,
+                num_digits=INPUT_DIGITS,
             ).view(*states.shape[:-1], -1)
         return output if self.bias is None else output + self.bias
+
+
+class Head(nn.Module):
+    """A vocabulary's matrix in int8, whose best tokens are scored again in float32.
+
+    The first pass reads a quarter of the bytes, and what it loses on the tokens that carry nearly
+    all of the probability is made good by the second.
+
+    :param head: The matrix, in float32; its weight is shared, not copied.
+    """
+
+    def __init__(self, head: nn.Linear) -> None:
+        super().__init__()
+        self.weight = head.weight  # (vocab_size, dim)
+        self.bias = head.bias
+        rows, scales = round_rows(head.weight.detach())
+        self.register_buffer("rows", rows)
+        self.register_buffer("scales", scales)
+
+    def forward(self, states: Tensor) -> Tensor:
+        """Score the vocabulary.
+
+        :param states: *Shape:* ``(batch, dim)`` float32
+        :returns: *Shape:* ``(batch, vocab_size)`` float32
+        """
+        rows, scales = self.get_buffer("rows"), self.get_buffer("scales")
+        logits = multiply_rows(states, rows, scales, num_digits=INPUT_DIGITS)
+        best = logits.topk(min(NUM_EXACT, len(rows)), dim=1, sorted=False).indices
+        exact = torch.bmm(self.weight[best], states.unsqueeze(2)).squeeze(2)  # (batch, NUM_EXACT)
+        logits.scatter_(1, best, exact)
+        return logits if self.bias is None else logits + self.bias
 
 
 def choose_precision(wanted: str, device: torch.device) -> str:
     """Say in which precision a prefix encoder is loaded.
 
-    ``auto`` is bfloat16 on a GPU that has it and float32 elsewhere: on no processor were the
-    lighter ones measured to be faster yet, and int8 moves the distribution of the next token by
-    more than the hundredth that would be nothing.
+    ``auto`` is bfloat16 where the device multiplies it fast, and float32 elsewhere; never int8,
+    which is no faster than bfloat16 where both are fast, and moves the distribution of the next
+    token by more than the hundredth that would be nothing.
 
     :param wanted: ``auto``, ``float32``, ``bfloat16`` or ``int8``.
     :param device: Where it will run.
-    :returns: One of the first three.
+    :returns: One of the last three.
     :raises CheckpointError: If the device cannot do what is wanted.
     """
     is_gpu = device.type == "cuda"
     if wanted == AUTO:
-        return BFLOAT16 if is_gpu and _has_bfloat16() else FLOAT32
+        return BFLOAT16 if is_bfloat16_fast(device) else FLOAT32
     if wanted == INT8 and is_gpu:
         raise CheckpointError(
             "--precision int8 needs a CPU", found=str(device), run="use --precision bfloat16"
         )
-    if wanted == BFLOAT16 and is_gpu and not _has_bfloat16():
+    if wanted == BFLOAT16 and is_gpu and not is_bfloat16_fast(device):
         raise CheckpointError(
             "--precision bfloat16 needs a GPU that has it",
             found=torch.cuda.get_device_name(device),
@@ -141,8 +160,12 @@ def choose_precision(wanted: str, device: torch.device) -> str:
     return wanted
 
 
-def _has_bfloat16() -> bool:
-    return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+def is_bfloat16_fast(device: torch.device) -> bool:
+    """Whether a device multiplies bfloat16 faster than float32: a CPU only with instructions."""
+    if device.type == "cuda":
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+    capabilities = torch.cpu.get_capabilities()
+    return any(capabilities.get(name) for name in ("avx512_bf16", "amx_bf16"))
 
 
 def lower_precision(model: nn.Module, precision: str) -> None:
@@ -159,14 +182,13 @@ def lower_precision(model: nn.Module, precision: str) -> None:
                 setattr(module, name, Matrix.lower(layer, precision))
 
 
-def lower_head(head: nn.Linear, precision: str) -> nn.Module:
-    """Keep the vocabulary's matrix in fewer bits.
-
-    Choices hang on differences of logits much smaller than the logits, so states are never rounded
-    to fewer bits than float32 holds.
+def lower_head(head: nn.Linear, precision: str, device: torch.device) -> nn.Module:
+    """Read the vocabulary's matrix in fewer bits where that is faster.
 
     :param head: The matrix, in float32.
-    :param precision: As of the network; only ``int8`` makes it lighter.
-    :returns: The layer.
+    :param precision: As of the network.
+    :param device: Where it will run.
+    :returns: The layer: the same one in float32, on a GPU, and without fast products of int8.
     """
-    return Matrix.lower(head, INT8, num_digits=MAX_DIGITS) if precision == INT8 else head
+    is_lighter = precision != FLOAT32 and device.type == "cpu" and has_int8_dot_products()
+    return Head(head) if is_lighter else head

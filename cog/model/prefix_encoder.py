@@ -28,6 +28,7 @@ class PrefixEncoder:
     :param query_projection: ``W_q`` of *Shape:* ``(dim, dim)``; None for the identity.
     :param begin_token_id: Token put before every prefix; None for none.
     :param precision: Of its linear layers: ``float32``, ``bfloat16`` or ``int8``.
+    :param device: Where it runs.
     """
 
     def __init__(
@@ -37,7 +38,9 @@ class PrefixEncoder:
         query_projection: Tensor | None,
         begin_token_id: int | None,
         precision: str = FLOAT32,
+        device: torch.device | None = None,
     ) -> None:
+        device = device or torch.device("cpu")
         AttentionInterface.register(ATTENTION_NAME, packed_attention)
         model.requires_grad_(False).train(mode=False)
         model.set_attn_implementation(ATTENTION_NAME)
@@ -46,11 +49,13 @@ class PrefixEncoder:
         self._body: nn.Module = model.base_model
         self._embed: nn.Embedding = model.get_input_embeddings()  # type: ignore[assignment]
         lower_precision(self._body, precision)
-        head = lower_head(model.get_output_embeddings(), precision)  # type: ignore[no-untyped-call]
+        plain_head = model.get_output_embeddings()  # type: ignore[no-untyped-call]
+        head = lower_head(plain_head, precision, device)
         model.set_output_embeddings(head)  # type: ignore[no-untyped-call]
         self._head = head
         self.precision = precision
-        self._projection = query_projection
+        model.to(device)  # type: ignore[arg-type]
+        self._projection = None if query_projection is None else query_projection.to(device)
         self._blocks = LlamaBlocks.find(model)
 
     @property
@@ -76,18 +81,6 @@ class PrefixEncoder:
         :returns: The count.
         """
         return int(self.model.config.max_position_embeddings)
-
-    def to(self, device: torch.device) -> None:
-        """Move the weights.
-
-        :param device: Where to.
-        """
-        if device == self.device:
-            return  # joined matrices are not joined again
-        self.model.to(device)  # type: ignore[arg-type]
-        self._blocks = self._blocks and LlamaBlocks.find(self.model)
-        if self._projection is not None:
-            self._projection = self._projection.to(device)
 
     def run_modules(self) -> None:
         """Run the model's own modules from now on, for what is hooked to them."""

@@ -8,7 +8,7 @@ from torch import nn
 from transformers import AutoModelForCausalLM
 
 from cog.errors import CheckpointError
-from cog.model.matrices import Matrix, choose_precision
+from cog.model.matrices import Head, Matrix, choose_precision, lower_head
 from cog.model.prefix_encoder import PrefixEncoder
 from cog.records import AUTO, BFLOAT16, FLOAT32, INT8, PRECISIONS
 from tests.model_fixtures import WIDTH, make_tiny_model
@@ -23,7 +23,7 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return make_tiny_model(tmp_path_factory.mktemp("model"), architecture=request.param)
 
 
-def make_encoder(folder: Path, precision: str) -> PrefixEncoder:
+def make_encoder(folder: Path, precision: str, device: torch.device = CPU) -> PrefixEncoder:
     """An encoder whose weights are large enough for choices that are far from even."""
     model = AutoModelForCausalLM.from_pretrained(folder / "prefix")
     with torch.no_grad():
@@ -32,7 +32,11 @@ def make_encoder(folder: Path, precision: str) -> PrefixEncoder:
                 parameter.mul_(15)
     projection = torch.randn(WIDTH, WIDTH, generator=torch.Generator().manual_seed(3))
     return PrefixEncoder(
-        model, query_projection=projection, begin_token_id=None, precision=precision
+        model,
+        query_projection=projection,
+        begin_token_id=None,
+        precision=precision,
+        device=device,
     )
 
 
@@ -77,8 +81,7 @@ def test_matrices_are_light_and_held_once(folder: Path, precision: str) -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize(("precision", "tolerance"), [(FLOAT32, 1e-3), (BFLOAT16, 0.04)])
 def test_a_gpu_chooses_as_a_processor_does(folder: Path, precision: str, tolerance: float) -> None:
-    plain, encoder = make_encoder(folder, FLOAT32), make_encoder(folder, precision)
-    encoder.to(GPU)
+    plain, encoder = make_encoder(folder, FLOAT32), make_encoder(folder, precision, GPU)
     exact = plain.token_logits(read_all(plain)).softmax(1)
     found = encoder.token_logits(read_all(encoder)).softmax(1).cpu()
     assert 0.5 * (found - exact).abs().sum(1).mean() < tolerance
@@ -116,8 +119,61 @@ def test_extreme_weights_and_inputs_are_multiplied_right() -> None:
     torch.testing.assert_close(output, torch.tensor([[[64 * 5e4, -64 * 5e-6, 0.0]]]))
 
 
-def test_auto_is_float32_on_any_processor() -> None:
-    assert choose_precision(AUTO, CPU) == FLOAT32
+@pytest.mark.parametrize("name", ["avx512_bf16", "amx_bf16", "avx512_vnni"])
+def test_auto_is_bfloat16_where_a_processor_has_instructions_for_it(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {name: True})
+    assert choose_precision(AUTO, CPU) == (BFLOAT16 if name.endswith("bf16") else FLOAT32)
+
+
+def make_head(*, bias: bool) -> nn.Linear:
+    torch.manual_seed(0)
+    head = nn.Linear(64, 5000, bias=bias)
+    with torch.no_grad():
+        head.weight.normal_(std=0.5)
+    return head
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_head_in_two_passes_scores_the_best_tokens_in_float32(bias: bool) -> None:
+    plain = make_head(bias=bias)
+    states = torch.randn(6, 64)
+    with torch.inference_mode():
+        exact, found = plain(states), Head(plain)(states)
+    best = exact.topk(100, dim=1).indices  # rounding moves none of them out of the 256
+    torch.testing.assert_close(found.gather(1, best), exact.gather(1, best))
+    variation = 0.5 * (found.softmax(1) - exact.softmax(1)).abs().sum(1)
+    assert 0 < variation.max() < 0.005
+
+
+def test_a_head_of_few_tokens_is_scored_in_float32() -> None:
+    plain = nn.Linear(16, 40, bias=False)
+    states = torch.randn(3, 16)
+    with torch.inference_mode():
+        torch.testing.assert_close(Head(plain)(states), plain(states))
+
+
+@pytest.mark.parametrize(
+    ("precision", "device", "has_dot_products", "expected"),
+    [
+        (BFLOAT16, CPU, True, Head),
+        (INT8, CPU, True, Head),
+        (FLOAT32, CPU, True, nn.Linear),
+        (BFLOAT16, CPU, False, nn.Linear),
+        (BFLOAT16, GPU, True, nn.Linear),
+    ],
+)
+def test_the_head_is_lighter_where_that_is_faster(
+    precision: str,
+    device: torch.device,
+    has_dot_products: bool,
+    expected: type[nn.Module],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    capabilities = {"avx512_vnni": has_dot_products}
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
+    assert type(lower_head(make_head(bias=False), precision, device)) is expected
 
 
 def test_what_is_asked_for_is_taken_on_any_processor() -> None:

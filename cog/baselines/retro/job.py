@@ -21,13 +21,15 @@ from cog.baselines.retro.config import make_config
 from cog.baselines.retro.examples import ExampleSettings, RetroExamples, load_examples
 from cog.baselines.retro.folder import CONFIG_FILE, save_adapter
 from cog.baselines.retro.project import open_retro_index
-from cog.baselines.retro.trainee import RetroObjective, RetroTrainee, is_half_fast, measure
+from cog.baselines.retro.trainee import RetroObjective, RetroTrainee, measure
 from cog.index.activation import get_model_folder
 from cog.index.reader import PhraseIndex
 from cog.model.load import load_model
+from cog.model.matrices import choose_precision
 from cog.params import Params, RetroParams
 from cog.paths import ProjectPaths
 from cog.progress import Progress, SilentProgress
+from cog.records import BFLOAT16
 from cog.training.checkpoint import RunIdentity
 from cog.training.loop import LoopFiles, LoopReports, Outcome, TrainingLoop, Validate
 from cog.training.peak_flops import get_peak_flops
@@ -168,7 +170,7 @@ def _open_run(
     windows = examples.list_learnable()
     set_seed(settings.seed)  # here: what was done before depends on what was kept from other runs
     adapter = make_adapter(config, seed=settings.seed)
-    is_half = is_half_fast(settings.precision, device=accelerator.device)
+    is_half = choose_precision(settings.precision, accelerator.device) == BFLOAT16
     trainee = RetroTrainee(model, adapter, is_half=is_half)
     objective = RetroObjective(
         trainee, learning_rate=settings.learning_rate, gate_rate=settings.gate_rate

@@ -206,15 +206,3 @@ def measure(
         for kind, given in kinds.items()
     }
     return found if alone is None else {**found, "loss_without": alone}
-
-
-def is_half_fast(precision: str, *, device: torch.device) -> bool:
-    """Decide whether to compute in bf16.
-
-    :param precision: ``float32``, ``bfloat16`` or ``auto``.
-    :param device: Where.
-    :returns: Whether to; for ``auto``, whether the device has matrix units for it.
-    """
-    if precision == "auto":
-        return device.type == "cuda" or bool(torch.cpu.get_capabilities().get("amx_bf16", False))
-    return precision == "bfloat16"
