@@ -1,0 +1,21 @@
+// The key of the server: asked for once, kept as a cookie that scripts cannot read.
+
+import { logIn } from "./api.js";
+import { makeError } from "./dom.js";
+
+const form = document.getElementById("login");
+const key = document.getElementById("key");
+
+form.addEventListener("submit", async (event) => {
+  event.preventDefault();
+  try {
+    await logIn(key.value);
+    // only a path of this server: nothing that leads elsewhere
+    const next = new URL(form.dataset.next || "/", location.origin);
+    location.replace(next.origin === location.origin ? next.href : "/");
+  } catch (error) {
+    key.value = "";
+    key.focus();
+    document.getElementById("error").replaceChildren(makeError(error));
+  }
+});
