@@ -1,3 +1,31 @@
-"""CoG, the Copy-Generator: text written by copying phrases out of a switchable text collection."""
+"""CoG, the Copy-Generator: text written by copying phrases out of a switchable text collection.
 
-__version__ = "0.1.0"
+>>> import cog
+>>> project = cog.open(".")
+>>> with project.generator("wiki-mini") as generator:
+...     text = generator.generate("The Baltic Sea is")
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cog.errors import CogError
+from cog.version import __version__
+
+if TYPE_CHECKING:
+    from cog.api.project import Project
+
+
+__all__ = ["CogError", "__version__", "open"]
+
+
+def open(folder: str | Path = ".") -> "Project":  # noqa: A001  # cog.open, as files are opened
+    """Open a project.
+
+    :param folder: Its folder, or one below it.
+    :returns: The project.
+    :raises ProjectError: If there is none.
+    """
+    from cog.api.project import open_project  # `import cog` alone loads nothing of it
+
+    return open_project(folder)

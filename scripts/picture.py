@@ -16,12 +16,12 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from cog import __version__
 from cog.cli.main import cli
 from cog.cli.render import Screen, render_generation
 from cog.evaluation.records import parse_generation
 from cog.params import load_params
 from cog.records import Generation
+from cog.version import __version__
 
 PREFIXES = {
     "wiki-mini": "The Baltic Sea is",

@@ -173,6 +173,7 @@ def iter_public(tree: ast.Module) -> list[ast.FunctionDef]:
         for body in bodies
         for node in body
         if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")
+        if not any(ast.unparse(each) == "overload" for each in node.decorator_list)
     ]
 
 

@@ -22,9 +22,9 @@ from cog.cli.corpus_duplicates import show_duplicates
 from cog.cli.corpus_stats import echo_nested, show_stats
 from cog.cli.corpus_versions import diff, versions
 from cog.cli.main import get_project
-from cog.errors import CogError, CorpusError, RegistryError
+from cog.errors import CorpusError, RegistryError
 from cog.paths import ProjectPaths
-from cog.registry import iter_corpus_ids, load_active, load_card, load_resolved_card
+from cog.registry import iter_corpus_ids, load_resolved_card
 
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON to stdout.")
 
@@ -44,43 +44,16 @@ command.add_command(list_documents)
 @click.pass_context
 def list_corpora(ctx: click.Context, as_json: bool) -> None:
     """List the corpora that have a card."""
-    paths = get_project(ctx)
-    active = load_active(paths)
-    active_ids = active.corpora if active else []
-    rows = [_describe_row(paths, each, active_ids) for each in iter_corpus_ids(paths)]
+    from cog.corpus.listing import list_corpora as list_all
+
+    found = list_all(get_project(ctx))
     if as_json:
-        _echo_json(rows)
+        _echo_json([asdict(each) for each in found])
         return
-    width = max((len(row["id"]) for row in rows), default=2)
-    for row in rows:
-        mark = "*" if row["is_active"] else " "
-        state = "indexed" if row["is_indexed"] else "prepared" if row["is_prepared"] else "-"
-        click.echo(f"{mark} {row['id']:<{width}}  {state:<8}  {row['error'] or row['title']}")
-
-
-def _describe_row(paths: ProjectPaths, corpus_id: str, active_ids: list[str]) -> dict[str, Any]:
-    corpus_paths = paths.corpus(corpus_id)
-    row: dict[str, Any] = dict.fromkeys(("title", "language", "licence", "extends", "source"))
-    error = None
-    try:
-        card = load_card(paths, corpus_id)
-        row = {
-            "title": card.title,
-            "language": card.language,
-            "licence": card.licence.id,
-            "extends": card.extends,
-            "source": card.source.type if card.source else None,
-        }
-    except CogError as broken:
-        error = str(broken)
-    return {
-        "id": corpus_id,
-        **row,
-        "is_active": corpus_id in active_ids,
-        "is_prepared": corpus_paths.documents.exists(),
-        "is_indexed": corpus_paths.manifest.exists(),
-        "error": error,
-    }
+    width = max((len(each.id) for each in found), default=2)
+    for each in found:
+        mark = "*" if each.is_active else " "
+        click.echo(f"{mark} {each.id:<{width}}  {each.state:<8}  {each.error or each.title}")
 
 
 @command.command("show")

@@ -1,19 +1,11 @@
 """``cog corpus stats``: a corpus id goes in; counts of its documents and its index come out."""
 
 import json
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from cog.cli.main import get_project
-from cog.errors import AssetError, CheckpointError, IndexingError, IndexNotBuiltError
-from cog.paths import ProjectPaths
-from cog.registry import load_resolved_card
-
-if TYPE_CHECKING:
-    from cog.corpus.suitability import CountPieces
-    from cog.index.information import Information
 
 STATED = {
     "frequent_words": "most frequent words",
@@ -28,16 +20,15 @@ STATED = {
 @click.pass_context
 def show_stats(ctx: click.Context, corpus_id: str, as_json: bool) -> None:
     """Count a prepared corpus: documents, words, what was skipped; and words of its index."""
-    from cog.corpus.stats import measure_corpus
+    from cog.index.corpus_stats import measure_stats
 
-    paths = get_project(ctx)
-    card = load_resolved_card(paths, corpus_id)
-    figures = measure_corpus(paths, card, count_pieces=_load_piece_counter(paths))
-    information = _measure_information(paths, corpus_id)
+    found = measure_stats(get_project(ctx), corpus_id)
+    for note in found.notes:
+        click.echo(note, err=True)
     if as_json:
-        told = asdict(information) if information else None
-        click.echo(json.dumps(figures | {"information": told}, ensure_ascii=False, indent=2))
+        click.echo(json.dumps(found.to_json(), ensure_ascii=False, indent=2))
         return
+    figures, information = found.figures, found.information
     echo_nested(figures)
     for name in ("frequent_words", "most", "least") if information else ():
         click.echo(f"{STATED[name]}:")
@@ -45,33 +36,6 @@ def show_stats(ctx: click.Context, corpus_id: str, as_json: bool) -> None:
             click.echo(f"  {phrase.bits:5.1f} bits  {phrase.count:6} x  {phrase.text}")
     for each in figures["suitability"]["warnings"]:
         click.echo(f"warning: {each}", err=True)
-
-
-def _measure_information(paths: ProjectPaths, corpus_id: str) -> "Information | None":
-    # of the index in place, whatever documents it was built from
-    from cog.index.information import measure_information
-    from cog.index.reader import open_index
-
-    try:
-        with open_index(paths.corpus(corpus_id), locks=paths.locks) as index:
-            return measure_information(index)
-    except IndexNotBuiltError:
-        return None
-    except IndexingError as error:
-        click.echo(f"words of the index are not counted: {error}", err=True)
-        return None
-
-
-def _load_piece_counter(paths: ProjectPaths) -> "CountPieces | None":
-    # Counts are worth having without the model too.
-    from cog.model.piece_counts import load_cutter
-    from cog.params import load_params
-
-    try:
-        return load_cutter(paths.root / load_params(paths.params).model).count
-    except (AssetError, CheckpointError) as error:
-        click.echo(f"tokens are not counted: {error}", err=True)
-        return None
 
 
 def echo_nested(values: dict[str, Any], indent: str = "") -> None:

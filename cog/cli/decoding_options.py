@@ -2,22 +2,22 @@
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from cog.cli.numbers import FiniteRange, make_type
 from cog.reading import FieldError, read_field
-from cog.records import ABSOLUTE, OFF, PRECISIONS, Decoding
+from cog.records import PRECISIONS, Decoding
 
 if TYPE_CHECKING:
-    from cog.params import DatastoreParams, Params
+    from cog.params import DatastoreParams
     from cog.paths import CorpusPaths
     from cog.records import Active
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 NAMES = (
+    "decoding",
     "top_p",
     "max_new_tokens",
     "seed",
@@ -25,6 +25,7 @@ NAMES = (
     "phrase_bias",
     "verify",
     "verify_threshold",
+    "min_token_probability",
     "temperature",
     "max_verbatim_words",
 )
@@ -86,43 +87,37 @@ def with_decoding_options(function: Function) -> Function:
     return function
 
 
-def take_defaults(
+def take_settings(
     settings: Decoding,
     corpus_paths: "CorpusPaths",
     given: dict[str, Any],
     *,
     active: "Active | None" = None,
 ) -> Decoding:
-    """The settings before the command line: params.yaml, or what was tuned for the index.
+    """The settings of a text: the command line's, else what was tuned for the index, else others.
 
     What was tuned, or why it is left out, is said on standard error.
 
     :param settings: Section ``generate`` of params.yaml.
     :param corpus_paths: The corpus that is copied from.
-    :param given: What the command line gives.
+    :param given: What the command line gives; an option may be missing.
     :param active: What is copied from; None for the index in place.
     :returns: The settings.
+    :raises click.UsageError: If two options contradict each other.
     """
-    if given["untuned"]:
-        return settings
-    from cog.decoding.tuning import apply_tuning
+    from cog.decoding.settings import choose_settings
 
-    method = given["decoding"] or settings.method
-    settings, word = apply_tuning(settings, corpus_paths, method=method, active=active)
+    changes = {name: given[name] for name in NAMES if given.get(name) is not None}
+    changes |= dict(_read_setting(text) for text in given.get("others", ()))
+    try:
+        chosen, word = choose_settings(
+            settings, corpus_paths, changes, is_untuned=given["untuned"], active=active
+        )
+    except FieldError as error:
+        raise click.UsageError(_describe(error)) from None
     if word:
         click.echo(f"cog: {word}", err=True)
-    return settings
-
-
-def take_precision(params: "Params", given: dict[str, Any]) -> "Params":
-    """Put the precision that the command line gives in the place of that of params.yaml.
-
-    :param params: The project's parameters.
-    :param given: What the command line gives.
-    :returns: The parameters.
-    """
-    precision = given["precision"] or params.generate.precision
-    return replace(params, generate=replace(params.generate, precision=precision))
+    return chosen
 
 
 def take_knn_defaults(
@@ -142,34 +137,6 @@ def take_knn_defaults(
     return settings
 
 
-def take_given(settings: Decoding, given: dict[str, Any]) -> Decoding:
-    """Put what the command line gives in the place of the defaults.
-
-    :param settings: The defaults.
-    :param given: What the command line gives; an option may be missing.
-    :returns: The settings.
-    :raises click.UsageError: If two options contradict each other.
-    """
-    changes = {name: given[name] for name in NAMES if given.get(name) is not None}
-    if given.get("decoding") is not None:
-        changes["method"] = given["decoding"]
-    changes |= dict(_read_setting(text) for text in given.get("others", ()))
-    least = given.get("min_token_probability")
-    if least is not None:
-        if "verify" in changes or "verify_threshold" in changes:
-            raise click.UsageError("give --min-token-probability or --verify, not both")
-        changes["verify"], changes["verify_threshold"] = (ABSOLUTE if least else OFF), least
-    rule = changes.get("verify", settings.verify)
-    threshold = changes.get("verify_threshold")
-    if threshold is None and rule != settings.verify:
-        from cog.decoding.tuning import USUAL_THRESHOLDS
-
-        changes["verify_threshold"] = USUAL_THRESHOLDS[rule]
-    elif threshold and rule == OFF:
-        raise click.UsageError("--verify-threshold needs --verify absolute, relative or entropy")
-    return replace(settings, **changes)
-
-
 def _read_setting(text: str) -> tuple[str, Any]:
     name, _, written = text.partition("=")
     value: Any = written
@@ -180,5 +147,9 @@ def _read_setting(text: str) -> tuple[str, Any]:
     try:
         return name, read_field(Decoding, name, value)
     except FieldError as error:
-        found = f", found {error.found}" if error.found else f"; {error.run}"
-        raise click.BadParameter(f"{error}{found}", param_hint="--set") from None
+        raise click.BadParameter(_describe(error), param_hint="--set") from None
+
+
+def _describe(error: FieldError) -> str:
+    found = f", found {error.found}" if error.found else f"; {error.run}" if error.run else ""
+    return f"{error}{found}"

@@ -8,14 +8,13 @@ import click
 
 from cog.baselines.names import KNN_LM, SYSTEMS
 from cog.cli.decoding_options import (
-    take_defaults,
-    take_given,
     take_knn_defaults,
-    take_precision,
+    take_settings,
     with_decoding_options,
 )
 from cog.cli.main import get_project
 from cog.cli.numbers import make_type
+from cog.decoding.settings import set_precision
 from cog.evaluation.protocol import DEFAULT, GROUPS, PRESETS, Protocol, make_protocol
 from cog.params import load_params
 from cog.records import Decoding
@@ -74,7 +73,7 @@ def command(ctx: click.Context, /, corpus_id: str, **given: Any) -> None:  # noq
     sections `evaluate` and `generate` of params.yaml, or from what `cog tune` chose.
     """
     paths = get_project(ctx)
-    params = take_precision(load_params(paths.params), given)
+    params = set_precision(load_params(paths.params), given["precision"])
     from cog.evaluation.runner import evaluate
     from cog.evaluation.tracking import Tracker, choose_uri
     from cog.index.unions import check_cards
@@ -85,8 +84,8 @@ def command(ctx: click.Context, /, corpus_id: str, **given: Any) -> None:  # noq
         raise click.UsageError("a union holds out no prompts of its own: give --prompts-of ID")
     prompt_corpus_id = load_card(paths, given["prompt_corpus_id"] or corpus_id).id
     if (given["protocol_name"] or params.evaluate.protocol) == DEFAULT:
-        defaults = take_defaults(params.generate.decoding, paths.corpus(corpus_id), given)
-        generate = replace(params.generate, decoding=take_given(defaults, given))
+        decoding = take_settings(params.generate.decoding, paths.corpus(corpus_id), given)
+        generate = replace(params.generate, decoding=decoding)
         params = replace(params, generate=generate)
         if given["system"] == KNN_LM and not given["untuned"]:
             knn = take_knn_defaults(params.datastore, paths.corpus(corpus_id))

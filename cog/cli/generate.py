@@ -7,20 +7,16 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from cog.cli.decoding_options import (
-    take_defaults,
-    take_given,
-    take_precision,
-    with_decoding_options,
-)
+from cog.cli.decoding_options import take_settings, with_decoding_options
 from cog.cli.main import get_project
 from cog.cli.numbers import make_type
+from cog.decoding.settings import set_precision
 from cog.errors import GenerationError
 from cog.index.activation import choose_corpus
 from cog.params import load_params
@@ -157,7 +153,7 @@ def command(
             "give either --prefix TEXT or --input FILE.jsonl (- for standard input)"
         )
     paths = get_project(ctx)
-    params = take_precision(load_params(paths.params), given)
+    params = set_precision(load_params(paths.params), given["precision"])
     options = Options(
         given["num_return"],
         given["batch_size"] or params.generate.batch_size,
@@ -170,8 +166,8 @@ def command(
     from cog.decoding.licences import CopyRule
     from cog.decoding.session import open_generator
 
-    defaults = take_defaults(params.generate.decoding, paths.corpus(chosen), given, active=active)
-    decoding = take_given(defaults, given)
+    settings = params.generate.decoding
+    decoding = take_settings(settings, paths.corpus(chosen), given, active=active)
     names = ("allow_licence", "deny_licence", "exclude_document")
     rule = CopyRule(*(frozenset(given[name]) for name in names))
     with open_generator(
@@ -218,12 +214,12 @@ def _run(
     options: Options,
 ) -> None:
     from cog.decoding.batches import iter_batches
-    from cog.decoding.request import Request
+    from cog.decoding.request import Request, repeat_request
 
     wanted = (
-        (Request(prefix, replace(decoding, seed=decoding.seed + extra)), line_id)
+        (request, line_id)
         for prefix, line_id in prefixes
-        for extra in range(options.num_return)
+        for request in repeat_request(Request(prefix, decoding), options.num_return)
     )
     for batch in iter_batches(wanted, 1 if options.is_stream else options.batch_size):
         _write_batch(

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import click
 
-from cog import __version__
 from cog.errors import CogError
 from cog.paths import ProjectPaths, find_project
+from cog.version import __version__
 
 # command -> (module below cog.cli, what it does)
 COMMANDS = {

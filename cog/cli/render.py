@@ -15,8 +15,8 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
-from cog.cli.ranking import SourceKey, get_key, rank_documents, weigh_copies
 from cog.cli.source_line import join_numbers, render_source, shorten
+from cog.decoding.ranking import SourceKey, get_key, rank_documents, weigh_copies
 from cog.records import CORPUS, Generation, Segment
 
 # of the 256 that terminals agree on: told apart, and read on black and on white

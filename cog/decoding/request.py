@@ -1,6 +1,6 @@
 """Requests: what is asked for goes in, and is held against what the model can do."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from cog.errors import GenerationError
 from cog.model.load import CogModel
@@ -19,6 +19,20 @@ class Request:
 
     prefix: str
     decoding: Decoding
+
+
+def repeat_request(request: Request, num_texts: int) -> list[Request]:
+    """Ask for several texts, with seeds that count up.
+
+    :param request: The first.
+    :param num_texts: How many.
+    :returns: The requests.
+    """
+    first = request.decoding
+    return [
+        replace(request, decoding=replace(first, seed=first.seed + extra))
+        for extra in range(num_texts)
+    ]
 
 
 def encode_prefix(request: Request, model: CogModel) -> list[int]:

@@ -49,8 +49,7 @@ def format_html(sources: Sequence[Source]) -> str:
     :returns: A section with an ordered list.
     """
     items = [
-        f"    <li>{_join(source, _link_html(source.title, source.url), _link_html, html.escape)}"
-        "</li>"
+        f"    <li>{_join(source, link_html(source.title, source.url), link_html, html.escape)}</li>"
         for source in sources
     ]
     body = ["  <ol>", *items, "  </ol>"] if items else ["  <p>Nothing was copied.</p>"]
@@ -115,7 +114,13 @@ def _escape_markdown(text: str) -> str:
     return _MARKDOWN.sub(r"\\\1", " ".join(text.split()))
 
 
-def _link_html(text: str, url: str) -> str:
+def link_html(text: str, url: str) -> str:
+    """Write a text as a link, where its address is one of the web.
+
+    :param text: The text.
+    :param url: Its address; may be empty.
+    :returns: HTML.
+    """
     shown = html.escape(text)
     is_safe = _WEB.fullmatch(url) is not None
     return f'<a href="{html.escape(url)}">{shown}</a>' if is_safe else shown

@@ -20,10 +20,10 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from cog import __version__
 from cog.errors import TrackingError
 from cog.evaluation.records import EvaluationResult, SeedResult
 from cog.paths import ProjectPaths
+from cog.version import __version__
 
 URI_VARIABLE = "MLFLOW_TRACKING_URI"
 MAX_PARAM_CHARACTERS = 250  # longer values become artifacts

@@ -12,7 +12,6 @@ from typing import Protocol
 
 import numpy as np
 
-from cog import __version__
 from cog.corpus.report import PrepareReport
 from cog.errors import IndexingError
 from cog.index.chunking import ChunkLimits, Splitter, hash_content
@@ -43,6 +42,7 @@ from cog.params import IndexParams
 from cog.paths import CorpusPaths
 from cog.progress import Progress
 from cog.records import Document
+from cog.version import __version__
 
 MAX_ALONE = 48  # chunks of a window that are encoded one by one
 MAX_ANEW_SHARE = 0.1  # of the chunks; above, what storage costs is measured again

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from cog import __version__
 from cog.cli.main import COMMANDS, cli
+from cog.version import __version__
 
 
 def run_cog(*words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:

@@ -7,9 +7,9 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from cog.cli.ranking import rank_documents
 from cog.cli.render import COLOURS, Screen, SegmentWriter, describe, render_generation
 from cog.cli.source_line import join_numbers, render_source, shorten
+from cog.decoding.ranking import rank_documents
 from cog.evaluation.records import parse_generation
 from cog.records import CORPUS, VOCABULARY, Decoding, Generation, Segment
 

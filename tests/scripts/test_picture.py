@@ -4,11 +4,11 @@ import json
 import shlex
 from pathlib import Path
 
-from cog import __version__
 from cog.cli.generate import command
 from cog.model.fingerprint import fingerprint_model
 from cog.params import load_params
 from cog.paths import ProjectPaths
+from cog.version import __version__
 from scripts.picture import BEGIN, END, make_examples, read_settings
 
 

@@ -1,0 +1,95 @@
+"""A corpus of a project: an id goes in; its documents, prompts, counts and versions come out."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from cog.cards import format_card
+from cog.index.resolve import Version, list_versions
+from cog.paths import ProjectPaths
+from cog.records import Document, Prompt
+from cog.registry import load_card, load_resolved_card
+
+
+class Corpus:
+    """One corpus; whatever is asked is read anew.
+
+    :param paths: The project.
+    :param corpus_id: Corpus id.
+    """
+
+    def __init__(self, paths: ProjectPaths, corpus_id: str) -> None:
+        self._paths = paths
+        self._files = paths.corpus(corpus_id)
+        self.id = corpus_id
+
+    def __repr__(self) -> str:
+        state = "indexed" if self.is_indexed else "prepared" if self.is_prepared else "not built"
+        return f"<cog corpus {self.id}: {state}>"
+
+    @property
+    def title(self) -> str:
+        """What a person calls it."""
+        return load_card(self._paths, self.id).title
+
+    @property
+    def card(self) -> dict[str, Any]:
+        """Its card with everything filled in, as plain values."""
+        return format_card(load_resolved_card(self._paths, self.id))
+
+    @property
+    def is_prepared(self) -> bool:
+        """Whether its documents are there."""
+        return self._files.documents.exists()
+
+    @property
+    def is_indexed(self) -> bool:
+        """Whether an index is in place."""
+        return self._files.manifest.exists()
+
+    def documents(self) -> Iterator[Document]:
+        """Stream the documents, in order; those that give prompts are not among them.
+
+        :returns: The documents.
+        :raises CorpusError: If the corpus is not prepared.
+        """
+        from cog.corpus.documents import DocumentStore
+
+        return DocumentStore(self._files.documents).iter_documents()
+
+    def document(self, document_id: str) -> Document:
+        """Find a document; a copy is ``document.text[segment.char_start:segment.char_end]``.
+
+        :param document_id: Its id.
+        :returns: The document.
+        :raises CorpusError: If there is none of this id.
+        """
+        from cog.corpus.documents import DocumentStore
+
+        return DocumentStore(self._files.documents).get_document(document_id)
+
+    def prompts(self) -> list[Prompt]:
+        """The held-out prompts, each with the text that follows it.
+
+        :returns: The prompts, in order.
+        :raises CorpusError: If the corpus is not prepared.
+        """
+        from cog.corpus.documents import load_prompts
+
+        return load_prompts(self._files.prompts)
+
+    def stats(self) -> dict[str, Any]:
+        """Count documents and words, what was skipped, and the words of the index.
+
+        :returns: What ``cog corpus stats --json`` writes.
+        :raises CorpusError: If the corpus is not prepared.
+        """
+        from cog.index.corpus_stats import measure_stats
+
+        return measure_stats(self._paths, self.id).to_json()
+
+    def versions(self) -> list[Version]:
+        """The built versions of its index: the one in place, those kept, those that DVC knows.
+
+        :returns: The versions, newest first.
+        """
+        return list_versions(self._paths, self.id)

@@ -1,0 +1,131 @@
+"""A project: its folder goes in; corpora, what is switched on, and generators come out."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cog.api.corpus import Corpus
+from cog.corpus.listing import list_corpora
+from cog.index.activation import (
+    Change,
+    Status,
+    choose_corpus,
+    get_status,
+    rollback_corpus,
+    switch_corpus,
+)
+from cog.paths import ProjectPaths, find_project
+from cog.records import Active
+from cog.registry import load_active, load_card
+
+if TYPE_CHECKING:
+    from cog.api.generator import Generator
+
+
+def open_project(folder: str | Path = ".") -> "Project":
+    """Open a project.
+
+    :param folder: Its folder, or one below it.
+    :returns: The project.
+    :raises ProjectError: If there is none.
+    """
+    return Project(find_project(Path(folder)))
+
+
+class Project:
+    """A project: corpora, and which of them is switched on.
+
+    :param paths: Where its files lie.
+    """
+
+    def __init__(self, paths: ProjectPaths) -> None:
+        self._paths = paths
+
+    def __repr__(self) -> str:
+        return f"<cog project {self._paths.root}>"
+
+    @property
+    def folder(self) -> Path:
+        """Where it lies."""
+        return self._paths.root
+
+    @property
+    def corpora(self) -> list[Corpus]:
+        """The corpora that have a card, in the order of their ids."""
+        return [Corpus(self._paths, each.id) for each in list_corpora(self._paths)]
+
+    def corpus(self, corpus_id: str) -> Corpus:
+        """One corpus.
+
+        :param corpus_id: Its id.
+        :returns: The corpus.
+        :raises RegistryError: If it has no card, or the card breaks the schema.
+        """
+        return Corpus(self._paths, load_card(self._paths, corpus_id).id)
+
+    @property
+    def active(self) -> Active | None:
+        """What is switched on: corpus, index and model; None if nothing is."""
+        return load_active(self._paths)
+
+    @property
+    def status(self) -> Status:
+        """What is switched on, whether it is intact, and what to run if not."""
+        return get_status(self._paths)
+
+    def switch(self, corpus_id: str, *, index: str | None = None) -> Change:
+        """Make a corpus and its index the active ones, atomically.
+
+        :param corpus_id: The corpus, or several joined with ``+``.
+        :param index: Digest of a version of its index, or the beginning of one; None for the one
+            in place.
+        :returns: What changed.
+        :raises IndexingError: If there is no such index, or it does not match.
+        """
+        return switch_corpus(self._paths, corpus_id, index=index)
+
+    def rollback(self) -> Change:
+        """Go back to what was active before the last switch.
+
+        :returns: What changed.
+        :raises NothingActiveError: If there is nothing to go back to.
+        """
+        return rollback_corpus(self._paths)
+
+    def generator(
+        self,
+        corpus_id: str | None = None,
+        *,
+        device: str = "auto",
+        precision: str | None = None,
+        untuned: bool = False,
+        allow_licences: Sequence[str] = (),
+        deny_licences: Sequence[str] = (),
+        exclude_documents: Sequence[str] = (),
+    ) -> "Generator":
+        """Load the model and open an index; close it after use, or use it in a ``with`` block.
+
+        :param corpus_id: The corpus to copy from, or several joined with ``+``; None for what is
+            active.
+        :param device: ``auto``, ``cpu`` or ``cuda``.
+        :param precision: Of the prefix encoder's matrices; None for that of params.yaml.
+        :param untuned: Whether what ``cog tune`` chose for the index is left out.
+        :param allow_licences: Copy only from documents of these licences; none for all.
+        :param deny_licences: Never copy from documents of these licences.
+        :param exclude_documents: Ids of documents that are never copied from.
+        :returns: The generator.
+        :raises CogError: If the corpus has no index, or something does not match.
+        """
+        choose_corpus(self._paths, corpus_id)  # before anything slow is loaded
+        from cog.api.generator import Generator
+        from cog.decoding.licences import CopyRule
+
+        names = allow_licences, deny_licences, exclude_documents
+        return Generator(
+            self._paths,
+            corpus_id,
+            device=device,
+            precision=precision,
+            is_untuned=untuned,
+            rule=CopyRule(*map(frozenset, names)),
+        )

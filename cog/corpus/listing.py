@@ -1,0 +1,78 @@
+"""Corpora at a glance: a project goes in, a line on each corpus that has a card comes out."""
+
+from dataclasses import dataclass
+
+from cog.errors import CogError
+from cog.paths import ProjectPaths
+from cog.registry import iter_corpus_ids, load_active, load_card
+
+
+@dataclass(frozen=True, slots=True)
+class ListedCorpus:
+    """What a card says of a corpus, and what is built of it.
+
+    :param id: Corpus id.
+    :param title: What a person calls it; None, as what follows, if the card cannot be read.
+    :param language: BCP 47 tag.
+    :param licence: SPDX id or name of its licence.
+    :param extends: The corpus that it is a part of, if it is one.
+    :param source: Type of its source; None of a part.
+    :param is_active: Whether it is switched on, alone or in a union.
+    :param is_prepared: Whether its documents are there.
+    :param is_indexed: Whether an index is in place.
+    :param error: What is wrong with the card; None if nothing is.
+    """
+
+    id: str
+    title: str | None
+    language: str | None
+    licence: str | None
+    extends: str | None
+    source: str | None
+    is_active: bool
+    is_prepared: bool
+    is_indexed: bool
+    error: str | None
+
+    @property
+    def state(self) -> str:
+        """How far it is built.
+
+        :returns: ``indexed``, ``prepared``, or ``-`` for neither.
+        """
+        return "indexed" if self.is_indexed else "prepared" if self.is_prepared else "-"
+
+
+def list_corpora(paths: ProjectPaths) -> list[ListedCorpus]:
+    """List the corpora that have a card.
+
+    :param paths: The project.
+    :returns: One each, in the order of their ids.
+    :raises RegistryError: If active.yaml is malformed.
+    """
+    active = load_active(paths)
+    active_ids = active.corpora if active else []
+    return [_describe(paths, each, is_active=each in active_ids) for each in iter_corpus_ids(paths)]
+
+
+def _describe(paths: ProjectPaths, corpus_id: str, *, is_active: bool) -> ListedCorpus:
+    title = language = licence = extends = source = error = None
+    try:
+        card = load_card(paths, corpus_id)
+        title, language, licence, extends = card.title, card.language, card.licence.id, card.extends
+        source = card.source.type if card.source else None
+    except CogError as broken:
+        error = str(broken)
+    corpus = paths.corpus(corpus_id)
+    return ListedCorpus(
+        corpus_id,
+        title,
+        language,
+        licence,
+        extends,
+        source,
+        is_active=is_active,
+        is_prepared=corpus.documents.exists(),
+        is_indexed=corpus.manifest.exists(),
+        error=error,
+    )
