@@ -20,7 +20,9 @@
     ├── TrainingError           training text, batches and the loop
     ├── EvaluationError         prompts, metrics and stored results
     │   └── ProtocolError       scores that may not be put side by side
-    └── TrackingError           MLflow
+    ├── TrackingError           MLflow
+    └── ServeError              the server cannot start
+        └── RequestError        a request to it cannot be used
 """
 
 import errno
@@ -127,3 +129,11 @@ class ProtocolError(EvaluationError):
 
 class TrackingError(CogError):
     """MLflow refused or is out of reach."""
+
+
+class ServeError(CogError):
+    """The server cannot start, or not as it was asked to."""
+
+
+class RequestError(ServeError):
+    """A request to the server cannot be used."""

@@ -25,6 +25,7 @@ COMMANDS = {
     "index": "The phrase index of a corpus: build, info, verify.",
     "retro": "The baseline RETRO: train.",
     "rollback": "Go back to what was active before the last switch.",
+    "serve": "Serve a page and an API that OpenAI clients speak, on this machine.",
     "segment": "Find the phrases of a corpus that can be copied from its other documents.",
     "status": "What is active, and whether it is intact.",
     "study": "Studies over several evaluations: ablations, blind, domain, index-size, paper.",

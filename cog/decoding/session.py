@@ -81,14 +81,22 @@ def open_generator(
         documents_digest_of=find_documents_digest if active is None else None,
         digests=split_active(active) if active is not None else None,
     ) as index:
-        allowed = _allowed_chunks(index, rule, corpus_id=chosen)
+        allowed = find_allowed_chunks(index, rule, corpus_id=chosen)
         model = load_model(folder, device=device, precision=params.generate.precision)
         yield make(model, index, allowed_chunks=allowed)
 
 
-def _allowed_chunks(
+def find_allowed_chunks(
     index: PhraseIndex, rule: CopyRule, *, corpus_id: str
 ) -> NDArray[np.bool_] | None:
+    """Find the chunks that a rule admits.
+
+    :param index: The open index.
+    :param rule: Which documents may be copied from.
+    :param corpus_id: The corpus, for messages.
+    :returns: Which may be copied from; None for all. *Shape:* ``(num_chunks,)``
+    :raises GenerationError: If the rule names what is not there, or leaves nothing.
+    """
     if rule.is_open:
         return None
     licences, document_ids = index.document_licences(), index.document_ids()

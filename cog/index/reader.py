@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from cog.errors import IndexMismatchError
@@ -287,6 +288,21 @@ class PhraseIndex:
             for ordinal, row in zip(positions.tolist(), rows.to_pylist(), strict=True):
                 documents[ordinal] = Document(**{name: row[name] for name in names})
         return documents
+
+    def find_document(self, document_id: str) -> Document | None:
+        """Find a document by its id; of several parts that have it, in the first.
+
+        :param document_id: The id.
+        :returns: The document; None if there is none.
+        """
+        wanted, ordinal = pa.scalar(document_id, pa.string()), 0
+        for part in self.parts:
+            for batch in part.iter_rows(DOCUMENTS, columns=["document_id"]):
+                position = batch.column(0).index(wanted).as_py()
+                if position >= 0:
+                    return self.get_documents([ordinal + position])[ordinal + position]
+                ordinal += batch.num_rows
+        return None
 
     def get_corpus_id(self, ordinal: int) -> str:
         """The corpus that a document belongs to.

@@ -1,0 +1,81 @@
+"""Answers: values, failures and pages go in, HTTP responses come out."""
+
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, TemplateNotFound
+from starlette.datastructures import Headers
+from starlette.responses import Response
+from starlette.types import Scope
+
+from cog.serve.encoding import write_json
+from cog.serve.errors import ApiError
+from cog.version import __version__
+
+HTML = "text/html"
+
+
+def answer_json(content: object, *, status: int = 200) -> Response:
+    """Answer with JSON.
+
+    :param content: A JSON-ready value.
+    :param status: HTTP status.
+    :returns: The answer.
+    """
+    return Response(write_json(content), status, media_type="application/json")
+
+
+def answer_error(scope: Scope, error: ApiError) -> Response:
+    """Answer with a failure: as a page where a browser goes to an address, else as JSON.
+
+    :param scope: The request.
+    :param error: The failure.
+    :returns: The answer.
+    """
+    if wants_page(scope):
+        context = {"status": error.status, "message": error.message, "run": error.run or ""}
+        name = "login" if error.status == 401 else "error"
+        page = render(name, {**context, "next": scope["path"], "needs_key": error.status == 401})
+        if page is not None:
+            return Response(page, error.status, error.headers, media_type=HTML)
+    return Response(write_json(error.to_json()), error.status, error.headers, "application/json")
+
+
+def wants_page(scope: Scope) -> bool:
+    """Whether a browser goes to an address that is one of a page.
+
+    :param scope: The request.
+    :returns: True if so.
+    """
+    is_data = scope["path"].startswith(("/v1/", "/api/", "/static/", "/documents/", "/generate"))
+    return not is_data and HTML in Headers(scope=scope).get("accept", "")
+
+
+def render(name: str, context: dict[str, Any]) -> str | None:
+    """Fill a template; everything is escaped.
+
+    :param name: Name of the page.
+    :param context: What it shows.
+    :returns: HTML; None if there is no such template.
+    """
+    shown = {"page": name, "version": __version__, "problem": "", "run": "", **context}
+    try:
+        return _get_templates().get_template(f"{name}.html").render(shown)
+    except TemplateNotFound:
+        return None
+
+
+@lru_cache(maxsize=1)
+def load_static() -> dict[str, bytes]:
+    """Read the files that pages need.
+
+    :returns: Content by name.
+    """
+    folder = files("cog.serve") / "pages" / "static"
+    return {file.name: file.read_bytes() for file in folder.iterdir() if file.is_file()}
+
+
+@lru_cache(maxsize=1)
+def _get_templates() -> Environment:
+    return Environment(loader=PackageLoader("cog.serve", "pages/templates"), autoescape=True)

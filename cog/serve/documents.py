@@ -1,0 +1,113 @@
+"""``/documents``: a corpus, a version and an id go in; the document comes out, or a part of it."""
+
+from dataclasses import asdict
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+
+from cog.corpus.documents import DocumentStore
+from cog.decoding.licences import CopyRule
+from cog.errors import CorpusError, RequestError
+from cog.index.unions import split_union
+from cog.records import Document
+from cog.registry import load_card
+from cog.serve.answers import answer_json
+from cog.serve.engine import Engine
+from cog.serve.indexes import Version
+
+
+async def show_document(request: Request) -> Response:
+    """Answer ``GET /documents/{corpus}/{document_id}``.
+
+    :param request: The request.
+    :returns: The document.
+    """
+    engine: Engine = request.app.state.engine
+    names = request.path_params
+    part = [read_number(request, name) for name in ("start", "end")]
+    digest = request.query_params.get("index")
+    document = await run_in_threadpool(
+        find_document, engine, names["corpus"], names["document_id"], digest=digest
+    )
+    return answer_json(_cut(document, names["corpus"], digest, *part))
+
+
+def read_number(request: Request, name: str) -> int | None:
+    """Read a whole number from 0 on out of an address.
+
+    :param request: The request.
+    :param name: Name of the number.
+    :returns: The number; None if there is none.
+    :raises RequestError: If it is something else.
+    """
+    text = request.query_params.get(name)
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdecimal() and len(text) < 16):
+        wanted = f"{name} must be a whole number from 0"
+        raise RequestError(wanted, found=repr(text[:80]), about=name)
+    return int(text)
+
+
+def find_document(
+    engine: Engine, corpus_id: str, document_id: str, *, digest: str | None
+) -> Document:
+    """Find a document of a corpus.
+
+    :param engine: The engine.
+    :param corpus_id: The corpus, or a union that holds it.
+    :param document_id: Id of the document.
+    :param digest: Digest of the version that was copied from, or its beginning; None for the
+        documents as they are prepared now.
+    :returns: The document.
+    :raises CogError: If there is no such corpus, version or document.
+    """
+    parts = split_union(corpus_id)
+    for part in parts:
+        load_card(engine.paths, part)
+    if digest is None:
+        problem: CorpusError | None = None
+        for part in parts:
+            try:
+                return DocumentStore(engine.paths.corpus(part).documents).get_document(document_id)
+            except CorpusError as error:
+                problem = problem or error
+        assert problem is not None
+        raise problem
+    version = engine.indexes.resolve(corpus_id, digest)
+    found = _find_in_index(engine, version, document_id)
+    if found is None:
+        raise CorpusError(
+            f"index {digest[:16]} of {corpus_id} must hold the document asked for",
+            found=f"no document {document_id[:80]!r}",
+            run="take document_id, corpus and index from one text",
+            about=document_id,
+        )
+    return found
+
+
+def _find_in_index(engine: Engine, version: Version, document_id: str) -> Document | None:
+    generator = engine.indexes.open(version, CopyRule())
+    try:
+        return generator.index.find_document(document_id)
+    finally:
+        engine.indexes.release(version)
+
+
+def _cut(
+    document: Document, corpus_id: str, digest: str | None, start: int | None, end: int | None
+) -> dict[str, Any]:
+    num_characters = len(document.text)
+    first = min(start or 0, num_characters)
+    last = num_characters if end is None else max(first, min(end, num_characters))
+    return {
+        "corpus": corpus_id,
+        "index": digest,
+        **asdict(document),
+        "text": document.text[first:last],
+        "char_start": first,
+        "char_end": last,
+        "num_characters": num_characters,
+    }

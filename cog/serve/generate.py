@@ -1,0 +1,69 @@
+"""``POST /generate``: prefixes go in; the JSON of ``cog generate`` comes out, streamed if asked."""
+
+import secrets
+from collections.abc import AsyncIterator
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from cog.serve.answers import answer_json
+from cog.serve.arriving import read_request
+from cog.serve.bodies import GenerateBody, read_body
+from cog.serve.encoding import write_event
+from cog.serve.engine import Engine
+from cog.serve.errors import state_error
+from cog.serve.writing import (
+    EventStream,
+    Texts,
+    describe_start,
+    number_generations,
+    prepare,
+    to_answer,
+    wait_unless_gone,
+)
+
+WAITING = b": wait\n\n"
+
+
+async def generate(request: Request) -> Response:
+    """Answer ``POST /generate``.
+
+    :param request: The request.
+    :returns: Texts, or a stream of what becomes of them.
+    """
+    engine: Engine = request.app.state.engine
+    body = read_body(GenerateBody, await read_request(request))
+    name = f"gen-{secrets.token_hex(12)}"
+    prepared = await prepare(engine, body)
+    texts = Texts(engine, prepared, is_streamed=body.stream)
+    if body.stream:
+        return EventStream(texts, _iter_events(texts, name))
+    try:
+        generations = await wait_unless_gone(request, texts.collect())
+    finally:
+        texts.cancel()
+    return answer_json({"id": name, "generations": number_generations(generations, prepared)})
+
+
+async def _iter_events(texts: Texts, name: str) -> AsyncIterator[bytes]:
+    yield write_event(describe_start(texts, name), name="begin")
+    starts = [0] * len(texts.prepared.requests)
+    try:
+        async for told in texts.iter_events():
+            if told is None:
+                yield WAITING
+                continue
+            number, event = told
+            for segment in event.segments:
+                content = {"number": number, "start": starts[number], "segment": segment.to_json()}
+                starts[number] += len(segment.text)
+                yield write_event(content, name="segment")
+            if event.error is not None:
+                content = {"number": number, **state_error(event.error).to_json()}
+                yield write_event(content, name="error")
+            if event.generation is not None:
+                written = to_answer(event.generation, number, texts.prepared)
+                yield write_event({"number": number, "generation": written}, name="generation")
+    except Exception as error:
+        yield write_event({"number": None, **state_error(error).to_json()}, name="error")
+    yield write_event({}, name="done")

@@ -1,0 +1,107 @@
+"""``/v1/models``: a project goes in, the corpora that can be written from come out."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import datetime
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+
+from cog.errors import CogError
+from cog.index.manifest import load_manifest
+from cog.index.records import Manifest
+from cog.index.unions import JOIN, split_active
+from cog.paths import ProjectPaths
+from cog.records import Active
+from cog.registry import iter_corpus_ids, load_active, load_card
+from cog.serve.answers import answer_json
+from cog.serve.engine import Engine
+from cog.serve.errors import ApiError
+
+
+async def list_models(request: Request) -> Response:
+    """Answer ``GET /v1/models``.
+
+    :param request: The request.
+    :returns: Every corpus, or union that is switched on, that can be written from.
+    """
+    found = await run_in_threadpool(lambda: list(iter_models(request.app.state.engine)))
+    return answer_json({"object": "list", "data": found})
+
+
+async def show_model(request: Request) -> Response:
+    """Answer ``GET /v1/models/{model}``.
+
+    :param request: The request.
+    :returns: One of them.
+    """
+    wanted = request.path_params["model"]
+    found = await run_in_threadpool(lambda: list(iter_models(request.app.state.engine)))
+    for each in found:
+        if each["id"] == wanted:
+            return answer_json(each)
+    raise ApiError(
+        404,
+        f"the model must be a corpus that can be written from; found: {wanted[:80]!r}; next: GET "
+        "/v1/models lists them",
+        code="model_not_found",
+    )
+
+
+def iter_models(engine: Engine) -> Iterator[dict[str, Any]]:
+    """Describe what can be written from.
+
+    :param engine: The engine.
+    :yields: A JSON-ready object each.
+    """
+    paths, model = engine.paths, engine.model.fingerprint
+    active = None
+    with suppress(CogError):
+        active = load_active(paths)
+    if active is not None and len(active.corpora) > 1 and active.model == model:
+        with suppress(CogError):
+            yield _describe_union(paths, active)
+    for corpus_id in iter_corpus_ids(paths):
+        with suppress(CogError):  # no index, or one that cannot be read
+            manifest = load_manifest(paths.corpus(corpus_id))
+            if manifest.model == model:
+                yield _describe(paths, manifest, is_active=_is_active(active, corpus_id))
+
+
+def _is_active(active: Active | None, corpus_id: str) -> bool:
+    return active is not None and active.corpus == corpus_id
+
+
+def _describe(paths: ProjectPaths, manifest: Manifest, *, is_active: bool) -> dict[str, Any]:
+    card = load_card(paths, manifest.corpus)
+    return {
+        "id": card.id,
+        "object": "model",
+        "created": int(datetime.fromisoformat(manifest.built_at).timestamp()),
+        "owned_by": "cog",
+        "title": card.title,
+        "licence": card.licence.id,
+        "language": card.language,
+        "words": manifest.num_words,
+        "documents": manifest.documents.num_indexed,
+        "index": manifest.digest,
+        "model": manifest.model,
+        "is_active": is_active,
+    }
+
+
+def _describe_union(paths: ProjectPaths, active: Active) -> dict[str, Any]:
+    parts = [
+        _describe(paths, load_manifest(paths.corpus(part)), is_active=True)
+        for part in split_active(active)
+    ]
+    joined = {
+        name: JOIN.join(dict.fromkeys(each[name] for each in parts))
+        for name in ("title", "licence", "language")
+    }
+    sums = {name: sum(each[name] for each in parts) for name in ("words", "documents")}
+    created = max(each["created"] for each in parts)
+    own = {"id": active.corpus, "created": created, "index": active.index}
+    return {**parts[0], **own, **joined, **sums}

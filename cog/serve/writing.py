@@ -1,0 +1,292 @@
+"""Writing for a request: a body goes in, events of its texts come out as they become known."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, TypeVar
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request as HttpRequest
+from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from cog.decoding.generator import CopyGenerator
+from cog.decoding.request import Request, check_request
+from cog.records import Decoding, Generation
+from cog.serve.bodies import GenerateBody, check_body, check_length, choose_decoding
+from cog.serve.engine import Engine, Job
+from cog.serve.errors import ApiError
+from cog.serve.indexes import Version
+from cog.serve.simple_queue import Event
+
+WAIT_SECONDS = 5.0  # after which a stream says that it is still there
+Result = TypeVar("Result")
+logger = logging.getLogger("cog.serve")
+
+
+class GoneError(Exception):
+    """The client went away: there is nobody to answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What is about to be written.
+
+    :param version: What is copied from; open.
+    :param generator: The generator on it.
+    :param requests: The texts.
+    :param decoding: The settings in force, with the first seed.
+    :param tuned: What was tuned, in one line; empty if nothing was.
+    :param num_tokens: Number of tokens of each prefix that are read.
+    :param num_unread: Number of its first tokens that are beyond the context.
+    """
+
+    version: Version
+    generator: CopyGenerator
+    requests: list[Request]
+    decoding: Decoding
+    tuned: str
+    num_tokens: list[int]
+    num_unread: list[int]
+
+    def describe(self) -> dict[str, str]:
+        """What the texts are written with."""
+        return {
+            "corpus": self.version.corpus,
+            "index": self.version.index,
+            "model": self.generator.model.fingerprint,
+            "precision": self.generator.model.prefix_encoder.precision,
+        }
+
+
+async def prepare(
+    engine: Engine, body: GenerateBody, *, names: dict[str, str] | None = None
+) -> Prepared:
+    """Check a request, choose its settings and open what it copies from.
+
+    :param engine: The engine.
+    :param body: What is asked for.
+    :param names: What fields are called in the request, where that is something else.
+    :returns: What is about to be written; its version is open once for it.
+    :raises CogError: If it cannot be.
+    """
+    check_body(body, engine.settings, names=names or {})
+    return await run_in_threadpool(_prepare, engine, body, names or {})
+
+
+def _prepare(engine: Engine, body: GenerateBody, names: dict[str, str]) -> Prepared:
+    version = engine.indexes.resolve(body.corpus, body.index)
+    decoding, tuned = choose_decoding(
+        engine.paths,
+        engine.params,
+        body,
+        version,
+        model=engine.model.fingerprint,
+        names=names,
+    )
+    check_length(decoding, engine.settings, names=names)
+    requests = [
+        Request(prefix, replace(decoding, seed=decoding.seed + extra))
+        for prefix in body.prefix
+        for extra in range(body.num_return)
+    ]
+    for request in requests[:: body.num_return]:
+        check_request(request, engine.model.prefix_encoder)
+    generator = engine.indexes.open(version, body.rule)
+    try:
+        firsts = requests[:: body.num_return]
+        counts = [
+            (len(generator.prefix_ids(request)), generator.num_unread_tokens(request))
+            for request in firsts
+            for _ in range(body.num_return)
+        ]
+    except BaseException:
+        engine.indexes.release(version)
+        raise
+    return Prepared(
+        version,
+        generator,
+        requests,
+        decoding,
+        tuned,
+        [num_read for num_read, _ in counts],
+        [num_unread for _, num_unread in counts],
+    )
+
+
+class Texts:
+    """The texts of one request, which are being written from the moment this is made.
+
+    :param engine: The engine.
+    :param prepared: What is written.
+    :param is_streamed: Whether segments are told as they come.
+    :raises CogError: If there is no place in the queue.
+    """
+
+    def __init__(self, engine: Engine, prepared: Prepared, *, is_streamed: bool) -> None:
+        self.prepared = prepared
+        self.num_before = engine.num_waiting
+        self._engine = engine
+        self._events: asyncio.Queue[tuple[int, Event]] = asyncio.Queue()
+        loop = asyncio.get_running_loop()
+
+        def deliver(number: int, event: Event) -> None:
+            try:
+                loop.call_soon_threadsafe(self._events.put_nowait, (number, event))
+            except RuntimeError:  # the loop has ended, and with it everybody who listens
+                logger.debug("an event came too late")
+
+        self._job: Job = engine.submit(
+            prepared.version,
+            prepared.generator,
+            prepared.requests,
+            is_streamed=is_streamed,
+            deliver=deliver,
+        )
+
+    async def iter_events(self) -> AsyncIterator[tuple[int, Event] | None]:
+        """Wait for what becomes known.
+
+        :yields: The number of a text and an event; None every few seconds in which nothing does.
+        :raises ApiError: If it takes too long.
+        """
+        loop = asyncio.get_running_loop()
+        end = loop.time() + self._engine.settings.max_seconds
+        num_left = len(self.prepared.requests)
+        while num_left:
+            try:
+                async with asyncio.timeout(min(WAIT_SECONDS, max(0.0, end - loop.time()))):
+                    number, event = await self._events.get()
+            except TimeoutError:
+                if loop.time() >= end:
+                    self.cancel(outcome="late")
+                    raise ApiError(
+                        504,
+                        f"a request must be done in {self._engine.settings.max_seconds:g} seconds",
+                        code="timeout",
+                    ) from None
+                yield None
+                continue
+            num_left -= event.generation is not None or event.error is not None
+            yield number, event
+
+    async def collect(self) -> list[Generation]:
+        """Wait for all texts.
+
+        :returns: Them, in the order asked.
+        :raises CogError: What ended one of them.
+        """
+        found: dict[int, Generation] = {}
+        async for told in self.iter_events():
+            if told is None:
+                continue
+            number, event = told
+            if event.error is not None:
+                raise event.error
+            if event.generation is not None:
+                found[number] = event.generation
+        return [found[number] for number in sorted(found)]
+
+    def cancel(self, *, outcome: str = "left") -> None:
+        """Give up what is left; nothing happens if nothing is."""
+        self._engine.cancel(self._job, outcome=outcome)
+
+
+class EventStream(StreamingResponse):
+    """Server-sent events of texts, which are given up when the client goes away.
+
+    :param texts: The texts.
+    :param events: Their events.
+    """
+
+    def __init__(self, texts: Texts, events: AsyncIterator[bytes]) -> None:
+        super().__init__(events, media_type="text/event-stream")
+        self._texts = texts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the events.
+
+        :param scope: The request.
+        :param receive: Tells that the client went away.
+        :param send: Takes them.
+        """
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._texts.cancel()
+
+
+async def wait_unless_gone(request: HttpRequest, work: Awaitable[Result]) -> Result:
+    """Wait for something as long as the client does.
+
+    :param request: The request, whose body was read.
+    :param work: What is waited for; it is cancelled if the client goes away.
+    :returns: Its result.
+    :raises GoneError: If the client went away first.
+    """
+
+    async def listen() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+
+    task, listener = asyncio.ensure_future(work), asyncio.create_task(listen())
+    try:
+        await asyncio.wait({task, listener}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise GoneError
+        return task.result()
+    finally:
+        for each in (task, listener):
+            each.cancel()
+
+
+def number_generations(
+    generations: Sequence[Generation], prepared: Prepared
+) -> list[dict[str, Any]]:
+    """Texts as they are answered.
+
+    :param generations: The texts.
+    :param prepared: What was asked for.
+    :returns: JSON-ready objects.
+    """
+    return [to_answer(each, number, prepared) for number, each in enumerate(generations)]
+
+
+def to_answer(generation: Generation, number: int, prepared: Prepared) -> dict[str, Any]:
+    """A text as it is answered: as ``cog generate --json`` writes it, with two more keys.
+
+    :param generation: The text.
+    :param number: Its number in the request.
+    :param prepared: What was asked for.
+    :returns: A JSON-ready object.
+    """
+    more = {"number": number, "unread_tokens": prepared.num_unread[number]}
+    return {**generation.to_json(), **more}
+
+
+def describe_start(texts: Texts, name: str) -> dict[str, Any]:
+    """What a stream begins with.
+
+    :param texts: The texts.
+    :param name: Id of the request.
+    :returns: A JSON-ready object.
+    """
+    prepared = texts.prepared
+    return {
+        "id": name,
+        **prepared.describe(),
+        "num_texts": len(prepared.requests),
+        "waiting": texts.num_before,
+        "texts": [
+            {
+                "number": number,
+                "prefix": request.prefix,
+                "seed": request.decoding.seed,
+                "unread_tokens": prepared.num_unread[number],
+            }
+            for number, request in enumerate(prepared.requests)
+        ],
+        "decoding": asdict(prepared.decoding),
+        "tuned": prepared.tuned,
+    }

@@ -1,0 +1,136 @@
+"""``POST /generate`` on the tiny project: the JSON of ``cog generate``, whole and streamed."""
+
+from typing import Any
+
+import pytest
+
+from cog.corpus.documents import DocumentStore
+from cog.index.activation import switch_corpus
+from tests.serve.serving import RunningServer
+
+COPYING = {"phrase_bias": 3.0}
+
+
+def check_citations(server: RunningServer, text: dict[str, Any]) -> int:
+    assert text["text"] == "".join(segment["text"] for segment in text["segments"])
+    copies = [segment for segment in text["segments"] if segment["from"] == "corpus"]
+    for copy in copies:
+        store = DocumentStore(server.paths.corpus(copy["corpus"]).documents)
+        source = store.get_document(copy["document_id"]).text
+        assert source[copy["char_start"] : copy["char_end"]] == copy["text"]
+        assert copy["corpus"] in text["corpus"].split("+")
+    return len(copies)
+
+
+def test_texts_are_those_of_the_command_line(server: RunningServer) -> None:
+    body = {"prefix": ["The old mill", "A"], "num_return": 2, "decoding": {"seed": 5, **COPYING}}
+    found = server.post("/generate", body)
+    assert found.status == 200
+    texts = found.json["generations"]
+    assert [(each["number"], each["prefix"]) for each in texts] == [
+        (0, "The old mill"),
+        (1, "The old mill"),
+        (2, "A"),
+        (3, "A"),
+    ]
+    assert [each["decoding"]["seed"] for each in texts] == [5, 6, 5, 6]
+    assert sum(check_citations(server, each) for each in texts)
+    assert all(each["unread_tokens"] == 0 and each["num_tokens"] == 12 for each in texts)
+
+
+def test_a_stream_tells_every_segment_once_and_then_the_whole(server: RunningServer) -> None:
+    body = {"prefix": ["The old mill", "The"], "stream": True, "decoding": COPYING}
+    events = server.post("/generate", body).events
+    names = [name for name, _ in events]
+    assert names[0] == "begin"
+    assert names[-1] == "done"
+    begin = events[0][1]
+    assert begin["corpus"] == "village"
+    assert [each["prefix"] for each in begin["texts"]] == body["prefix"]
+    assert begin["decoding"]["phrase_bias"] == 3.0
+    for number in range(2):
+        told = [data for name, data in events if name == "segment" and data["number"] == number]
+        (whole,) = [
+            d["generation"] for n, d in events if n == "generation" if d["number"] == number
+        ]
+        assert [each["segment"] for each in told] == whole["segments"]
+        text = "".join(each["segment"]["text"] for each in told)
+        assert text == whole["text"]
+        for each in told:
+            piece = each["segment"]["text"]
+            assert text[each["start"] : each["start"] + len(piece)] == piece
+        check_citations(server, whole)
+
+
+def test_what_is_switched_on_outside_shows_in_the_next_request(server: RunningServer) -> None:
+    body = {"prefix": "The old mill", "decoding": COPYING}
+    try:
+        for corpus_id in ("other", "village", "village+other"):
+            after = switch_corpus(server.paths, corpus_id).after
+            (text,) = server.post("/generate", body).json["generations"]
+            assert (text["corpus"], text["index"]) == (corpus_id, after.index)
+            check_citations(server, text)
+    finally:
+        switch_corpus(server.paths, "village")
+
+
+def test_rules_of_what_may_be_copied_hold(server: RunningServer) -> None:
+    body = {"prefix": "The old mill", "corpus": "village+other", "decoding": COPYING}
+    allowed = server.post("/generate", {**body, "allow_licences": ["MIT"]}).json
+    copies = [each for each in allowed["generations"][0]["segments"] if each["from"] == "corpus"]
+    assert {each["licence"] for each in copies} == {"MIT"}
+    refused = server.post("/generate", {**body, "deny_licences": ["none such"]})
+    assert refused.status == 400
+    assert "none such" in refused.error["message"]
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "param", "message"),
+    [
+        ({}, 400, "prefix", "prefix is missing"),
+        ({"prefix": 3}, 400, "prefix", "must be a list of texts"),
+        ({"prefix": []}, 400, "prefix", "must hold a text"),
+        ({"prefix": "a", "stream": "yes"}, 400, "stream", "must be true or false"),
+        ({"prefix": "a", "num_return": -1}, 400, "num_return", "from 1"),
+        ({"prefix": "a", "num_return": 65}, 400, "num_return", "64 texts at most"),
+        ({"prefix": ["a"] * 65}, 400, "prefix", "64 texts at most"),
+        ({"prefix": "a" * 100_001}, 400, "prefix", "100000 characters at most"),
+        ({"prefix": "\ud800"}, 400, None, "Unicode text"),
+        ({"prefix": "a", "colour": 1}, 400, "colour", "is no known key"),
+        ({"prefix": "a", "decoding": {"top_q": 1}}, 400, "decoding.top_q", "did you mean top_"),
+        ({"prefix": "a", "decoding": {"top_p": 0}}, 400, "decoding.top_p", "above 0"),
+        (
+            {"prefix": "a", "decoding": {"max_new_tokens": 10**6}},
+            400,
+            "decoding.max_new_tokens",
+            "",
+        ),
+        ({"prefix": "a", "corpus": "nowhere"}, 404, None, "nowhere"),
+        ({"prefix": "a", "corpus": "../village"}, 404, None, "corpus id"),
+        ({"prefix": "a", "corpus": "hamlet"}, 409, None, "must have an index"),
+        ({"prefix": "a", "corpus": "village", "index": "00"}, 409, None, "needs one index"),
+    ],
+)
+def test_what_cannot_be_used_is_named(
+    server: RunningServer, body: object, status: int, param: str | None, message: str
+) -> None:
+    found = server.post("/generate", body)
+    assert found.status == status
+    assert found.error["param"] == param
+    assert message in found.error["message"]
+
+
+def test_an_index_that_is_not_built_comes_with_the_command(server: RunningServer) -> None:
+    error = server.post("/generate", {"prefix": "a", "corpus": "hamlet"}).error
+    assert error["type"] == "conflict_error"
+    assert error["run"].endswith("cog index build hamlet")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"{", b"\xff", b'{"prefix": NaN}', b"[1]", b"[" * 100_000, b'{"prefix": Infinity}', b"3"],
+)
+def test_what_is_no_json_object_is_refused(server: RunningServer, body: bytes) -> None:
+    found = server.post("/generate", body)
+    assert found.status == 400
+    assert found.error["code"] == "no_json"
