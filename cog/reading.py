@@ -278,9 +278,16 @@ def _convert(kind: Any, content: Any, keys: Keys) -> Any:
         return outer(_read(inner, each, keys) for each in content)
     if kind is float:
         if type(content) is int or (isinstance(content, str) and _EXPONENT.fullmatch(content)):
-            content = float(content)
+            content = _to_float(content)
         return content if type(content) is float and isfinite(content) else _WRONG
     return content if type(content) is kind else _WRONG
+
+
+def _to_float(content: int | str) -> float:
+    try:
+        return float(content)
+    except OverflowError:  # a whole number of hundreds of digits
+        return inf
 
 
 def _choose(options: tuple[Any, ...], content: object) -> Any:

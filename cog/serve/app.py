@@ -15,13 +15,28 @@ from cog.errors import CogError
 from cog.registry import load_active
 from cog.serve.answers import answer_error, answer_json
 from cog.serve.completions import complete
+from cog.serve.corpora import (
+    answer_with,
+    tell_corpus,
+    tell_diff,
+    tell_findings,
+    tell_history,
+    tell_registry,
+    tell_samples,
+    tell_versions,
+)
+from cog.serve.defaults import show_settings
 from cog.serve.documents import show_document
 from cog.serve.engine import Engine
 from cog.serve.errors import ApiError, state_error
 from cog.serve.generate import generate
+from cog.serve.login import log_in, log_out
 from cog.serve.models import list_models, show_model
+from cog.serve.openapi import describe_api
 from cog.serve.security import Security
 from cog.serve.settings import ServeSettings
+from cog.serve.shown import make_page, show_openapi, show_static
+from cog.serve.switching import roll_back, switch
 from cog.serve.writing import GoneError
 from cog.version import __version__
 
@@ -45,6 +60,7 @@ def make_app(engine: Engine, settings: ServeSettings) -> ASGIApp:
     app = Starlette(routes=list_routes(), lifespan=live)
     app.state.engine = engine
     app.state.settings = settings
+    app.state.openapi = describe_api([(path, methods, text) for path, methods, _, text in API])
     secured = Security(app, settings)
     app.state.keys = secured.keys
     return secured
@@ -52,14 +68,20 @@ def make_app(engine: Engine, settings: ServeSettings) -> ASGIApp:
 
 def list_routes() -> list[BaseRoute]:
     """All routes, in the order in which they are tried."""
+    pages = {
+        "/": "write",
+        "/compare": "compare",
+        "/corpora": "corpora",
+        "/corpora/{corpus_id}": "corpus",
+        "/results": "results",
+        "/study": "study",
+        "/docs": "docs",
+    }
     return [
-        _route("/v1/completions", complete, methods=("POST",)),
-        _route("/v1/models", list_models),
-        _route("/v1/models/{model}", show_model),
-        _route("/generate", generate, methods=("POST",)),
-        _route("/documents/{corpus}/{document_id:path}", show_document),
-        _route("/healthz", show_health),
-        _route("/metrics", show_metrics),
+        *(_route(path, answer, methods=methods) for path, methods, answer, _ in API),
+        *(_route(path, make_page(name)) for path, name in pages.items()),
+        _route("/openapi.json", show_openapi),
+        _route("/static/{name}", show_static),
         _route("/{path:path}", refuse, methods=("GET", "POST")),
     ]
 
@@ -109,6 +131,37 @@ async def show_metrics(request: Request) -> Response:
 async def refuse(request: Request) -> Response:
     """Answer what nothing else answers: with a failure."""
     raise ApiError(404, f"no such address: {request.url.path[:80]!r}", code="no_route")
+
+
+GET, POST = ("GET",), ("POST",)
+API: tuple[tuple[str, tuple[str, ...], Answer, str], ...] = (
+    ("/v1/completions", POST, complete, "Continue prompts, as OpenAI's API does."),
+    ("/v1/models", GET, list_models, "The corpora that can be written from."),
+    ("/v1/models/{model}", GET, show_model, "One of them."),
+    ("/generate", POST, generate, "Continue prefixes, as cog generate --json does."),
+    ("/documents/{corpus}/{document_id:path}", GET, show_document, "A document, or a part of it."),
+    ("/healthz", GET, show_health, "Whether the server goes on, and what is active."),
+    ("/metrics", GET, show_metrics, "Counts for Prometheus."),
+    ("/api/settings", GET, show_settings, "Settings with their defaults and meanings."),
+    ("/api/corpora", GET, answer_with(tell_registry), "The registry."),
+    ("/api/corpora/{corpus_id}", GET, answer_with(tell_corpus), "One corpus."),
+    ("/api/corpora/{corpus_id}/samples", GET, answer_with(tell_samples), "A few documents."),
+    ("/api/corpora/{corpus_id}/versions", GET, answer_with(tell_versions), "Its built versions."),
+    ("/api/corpora/{corpus_id}/diff", GET, answer_with(tell_diff), "What differs between two."),
+    ("/api/corpora/{corpus_id}/history", GET, answer_with(tell_history), "Its switches."),
+    (
+        "/api/corpora/{corpus_id}/findings",
+        GET,
+        answer_with(tell_findings),
+        "What is wrong.",
+    ),
+    ("/api/history", GET, answer_with(tell_history), "Who switched on what when."),
+    ("/api/findings", GET, answer_with(tell_findings), "What is wrong with the project."),
+    ("/api/switch", POST, switch, "Make a corpus the active one."),
+    ("/api/rollback", POST, roll_back, "Go back to what was active before."),
+    ("/api/login", POST, log_in, "Begin a session of a browser with the key."),
+    ("/api/logout", POST, log_out, "End it."),
+)
 
 
 def _route(path: str, answer: Answer, *, methods: Sequence[str] = ("GET",)) -> Route:

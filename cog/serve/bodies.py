@@ -8,7 +8,7 @@ from cog.decoding.settings import METHOD, choose_settings
 from cog.errors import RequestError
 from cog.params import Params
 from cog.paths import ProjectPaths
-from cog.reading import Count, FieldError, Natural, OneOf, Range, read_record
+from cog.reading import Count, FieldError, Natural, OneOf, OneOrMany, Range, read_record
 from cog.records import GREEDY, Active, Decoding
 from cog.serve.indexes import Version
 from cog.serve.settings import ServeSettings
@@ -21,7 +21,7 @@ Body = TypeVar("Body")
 class GenerateBody:
     """What ``POST /generate`` takes.
 
-    :param prefix: The text to continue, or several.
+    :param prefix: The text to continue, or several; may be empty.
     :param corpus: Corpus id, or several joined with ``+``; null for what is active.
     :param index: Digest of a version of the index, or its beginning; null for the one in place, or
         the one that was switched on.
@@ -34,7 +34,7 @@ class GenerateBody:
     :param exclude_documents: Never copy from these documents.
     """
 
-    prefix: tuple[str, ...]
+    prefix: Annotated[tuple[str, ...], OneOrMany()]
     corpus: str | None = None
     index: str | None = None
     num_return: Count = 1
@@ -89,7 +89,7 @@ class CompletionBody:
     :param frequency_penalty: Must be 0.
     """
 
-    prompt: tuple[str, ...]
+    prompt: Annotated[tuple[str, ...], OneOrMany()]
     model: str = ACTIVE
     max_tokens: Count | None = None
     temperature: Annotated[float, Range(at_least=0, at_most=100)] | None = None
@@ -223,9 +223,6 @@ def read_body(kind: type[Body], content: dict[str, Any]) -> Body:
     :returns: The record.
     :raises RequestError: If a field is unknown, missing or wrong.
     """
-    for name in ("prefix", "prompt"):
-        if isinstance(content.get(name), str):
-            content = {**content, name: [content[name]]}
     return read_record(kind, content, error=RequestError)
 
 

@@ -1,5 +1,7 @@
 """``/v1`` as OpenAI's own client sees it."""
 
+from collections.abc import Iterator
+
 import openai
 import pytest
 
@@ -9,8 +11,9 @@ EXTRA = {"decoding": {"phrase_bias": 3.0}}
 
 
 @pytest.fixture
-def client(server: RunningServer) -> openai.OpenAI:
-    return openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0)
+def client(server: RunningServer) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0) as client:
+        yield client
 
 
 def test_a_completion_cites_every_copy_in_text_and_source(
@@ -86,7 +89,7 @@ def test_models_are_the_corpora_that_can_be_written_from(client: openai.OpenAI) 
         ({"logprobs": 3}, openai.BadRequestError, "logprobs is not supported"),
         ({"stop": ["."]}, openai.BadRequestError, "stop is not supported"),
         ({"best_of": 4}, openai.BadRequestError, "best_of must be n"),
-        ({"prompt": [1, 2]}, openai.BadRequestError, "prompt must be a list of texts"),
+        ({"prompt": [1, 2]}, openai.BadRequestError, "prompt must be a text or a list of texts"),
         ({"temperature": -1}, openai.BadRequestError, "temperature"),
         ({"temperature": 0.001}, openai.BadRequestError, "temperature must be a number from 0.01"),
         ({"max_tokens": 0}, openai.BadRequestError, "max_tokens must be a whole number from 1"),

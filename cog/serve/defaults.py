@@ -1,0 +1,77 @@
+"""``/api/settings``: a corpus goes in, every setting with its default and its meaning comes out."""
+
+from dataclasses import asdict
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+
+from cog.records import Decoding
+from cog.serve.answers import answer_json
+from cog.serve.bodies import GenerateBody, choose_decoding
+from cog.serve.engine import Engine
+from cog.serve.schema import make_schema
+
+# in order of display; the others are advanced
+FIRST = ("max_new_tokens", "method", "top_p", "temperature", "seed", "phrase_bias")
+
+
+async def show_settings(request: Request) -> Response:
+    """Answer ``GET /api/settings``.
+
+    :param request: The request.
+    :returns: Settings, and limits of a request.
+    """
+    corpus_id = request.query_params.get("corpus") or None
+    found = await run_in_threadpool(_describe, request.app.state.engine, corpus_id)
+    return answer_json(found)
+
+
+def _describe(engine: Engine, corpus_id: str | None) -> dict[str, Any]:
+    version = engine.indexes.resolve(corpus_id)
+    decoding, tuned = choose_decoding(
+        engine.paths,
+        engine.params,
+        GenerateBody(()),
+        version,
+        model=engine.model.fingerprint,
+        names={},
+    )
+    values, schemas = asdict(decoding), make_schema(Decoding)["properties"]
+    names = [*FIRST, *(name for name in values if name not in FIRST)]
+    limits = engine.settings
+    encoder = engine.model.prefix_encoder
+    max_tokens = min(limits.max_tokens, encoder.max_positions // 2)
+    settings = [_describe_setting(name, values[name], schemas[name]) for name in names]
+    settings[0]["maximum"] = max_tokens
+    return {
+        "corpus": version.corpus,
+        "settings": settings,
+        "tuned": tuned,
+        "limits": {
+            "max_prompts": limits.max_texts,
+            "max_texts": limits.max_texts,
+            "max_tokens": max_tokens,
+            "max_prefix_characters": limits.max_prefix_characters,
+            "max_body_bytes": limits.max_body_bytes,
+        },
+        "model": engine.model.fingerprint,
+        "precision": encoder.precision,
+    }
+
+
+def _describe_setting(name: str, value: object, schema: dict[str, Any]) -> dict[str, Any]:
+    choices = schema.get("enum")
+    low = schema.get("minimum", schema.get("exclusiveMinimum"))
+    return {
+        "name": name,
+        "type": "choice" if choices else schema["type"],
+        "default": value,
+        "choices": choices,
+        "minimum": low,
+        "maximum": schema.get("maximum"),
+        "is_minimum_open": "exclusiveMinimum" in schema,
+        "meaning": schema.get("description", ""),
+        "is_advanced": name not in FIRST,
+    }
