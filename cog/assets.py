@@ -121,21 +121,24 @@ def extract_members(wheel: Path, patterns: Sequence[str]) -> Iterator[tuple[str,
 
 
 def fetch_hub_model(name: str, revision: str) -> Path:
-    """Fetch a model from a hub.
+    """Fetch a model from a hub; what a branch or a tag once stood for here, it stands for later.
 
     :param name: Name on the hub.
     :param revision: Branch, tag or commit.
-    :returns: A folder with the model's files.
+    :returns: A folder with the model's files, named by the commit.
     :raises AssetError: If the hub is out of reach or has no such model, and the cache neither.
     """
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
+    cache = get_cache_folder() / "hub"
+    known = cache / f"models--{name.replace('/', '--')}" / "refs" / revision
     try:
+        commit = known.read_text(encoding="utf-8").strip() if known.is_file() else revision
         folder = snapshot_download(
             name,
-            revision=revision,
-            cache_dir=get_cache_folder() / "hub",
+            revision=commit,
+            cache_dir=cache,
             allow_patterns=["*.json", "*.safetensors", "*.txt", "*.model"],
         )
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ValueError) as error:

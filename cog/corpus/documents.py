@@ -184,7 +184,7 @@ class DocumentStore:
         :raises CorpusError: If the file holds none.
         """
         metadata = self._file.metadata.metadata or {}
-        return parse_report(metadata.get(REPORT_KEY, b"null"), self.path.name)
+        return parse_report(metadata.get(REPORT_KEY, b"null"), self.path)
 
 
 def load_report(path: Path) -> PrepareReport:

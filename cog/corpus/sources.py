@@ -51,16 +51,19 @@ class SourceRecord:
     :param layout: ``format`` or ``local``: which part of the card says how the files are read.
     :param files: The files in order.
     :param left: Files of the source that were not taken, and why.
+    :param commit: What a hub's branch or tag stood for; empty where nothing had to be found out.
     """
 
     origin: str
     layout: str
     files: tuple[RawEntry, ...]
     left: dict[str, str] = field(default_factory=dict)
+    commit: str = ""
 
     def describe(self) -> str:
         """Say what was taken and what was left."""
-        return describe_files(len(self.files), self.left)
+        commit = f", commit {self.commit}" if self.commit else ""
+        return f"{describe_files(len(self.files), self.left)}{commit}"
 
 
 def describe_files(num_taken: int, left: Mapping[str, str]) -> str:
@@ -150,7 +153,10 @@ def save_source_record(folder: Path, record: SourceRecord) -> None:
     :param folder: ``raw/``.
     :param record: What lies in it.
     """
-    text = json.dumps(asdict(record), indent=1, ensure_ascii=False)
+    content = asdict(record)
+    if not record.commit:
+        del content["commit"]  # the bytes of what is no data set of a hub stay what they were
+    text = json.dumps(content, indent=1, ensure_ascii=False)
     (folder / SOURCE_FILE).write_text(text + "\n", encoding="utf-8")
 
 

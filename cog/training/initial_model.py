@@ -11,7 +11,7 @@ import torch
 
 from cog.atomic import share
 from cog.errors import TrainingError
-from cog.model.base import get_base_folder
+from cog.model.base import get_base_folder, pin_base
 from cog.model.config import FORMAT_VERSION, ModelConfig, load_config
 from cog.model.load import hush_transformers, load_bidirectional, load_causal
 from cog.model.random_base import make_random_base
@@ -105,7 +105,7 @@ def _make_config(recipe: Recipe, out: Path, *, text: TrainingText, seed: int) ->
             if base not in made:
                 made[base] = _make_base(base, out, role, text=text, seed=seed)
             base = made[base]
-        bases[f"{role}_base"] = base
+        bases[f"{role}_base"] = pin_base(base, model_folder=out)
     return ModelConfig(
         format_version=FORMAT_VERSION,
         name=out.name,
@@ -153,6 +153,8 @@ def _copy_bases(config: ModelConfig, source: Path, out: Path) -> ModelConfig:
                 share(unfinished)
                 unfinished.replace(folder)
             changed[f"{role}_base"] = HubBase(f"{BASES_FOLDER}/{name}", base.revision)
+        else:
+            changed[f"{role}_base"] = pin_base(base, model_folder=source)
     return replace(config, **changed)  # type: ignore[arg-type]
 
 

@@ -6,6 +6,7 @@ import zipfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -182,6 +183,36 @@ def test_a_hub_column_that_is_missing_is_named(tmp_path: Path) -> None:
     pq.write_table(pa.Table.from_pylist([{"id": 1}]), folder / "train.parquet")
     with pytest.raises(CorpusError, match="must have the column 'text'; found: id"):
         fetch(tmp_path, make_hub_card(str(folder)))
+
+
+@pytest.mark.usefixtures("hub_cache")
+def test_what_a_branch_of_a_hub_stood_for_is_fetched_and_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import datasets
+    import huggingface_hub
+
+    commit, asked = "0123456789abcdef0123456789abcdef01234567", []
+    folder = tmp_path / "hub" / "data"
+    folder.mkdir(parents=True)
+    pq.write_table(pa.Table.from_pylist([{"id": 1, "text": "a"}]), folder / "train.parquet")
+    load = datasets.load_dataset
+
+    def find(_: object, name: str, *, revision: str | None, timeout: float) -> SimpleNamespace:
+        assert (name, revision) == ("owner/name", None)
+        return SimpleNamespace(sha=commit)
+
+    def read(name: str, config: str | None, *, split: str, revision: str | None) -> object:
+        asked.append((name, revision))
+        return load(str(folder.parent), config, split=split)
+
+    monkeypatch.setattr(huggingface_hub.HfApi, "dataset_info", find)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(datasets, "load_dataset", read)
+    record, paths = fetch(tmp_path, make_hub_card("owner/name"))
+    assert asked == [("owner/name", commit)]
+    assert record.commit == load_source_record(paths.raw).commit == commit
+    assert record.describe() == f"1 of 1 files taken, commit {commit}"
 
 
 def test_a_hub_out_of_reach_names_the_local_way(

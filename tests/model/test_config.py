@@ -9,7 +9,8 @@ import torch
 import yaml
 from safetensors.torch import load_file, save_file
 
-from cog.errors import CheckpointError
+from cog.errors import AssetError, CheckpointError
+from cog.model.base import pin_base
 from cog.model.config import load_config
 from cog.model.fingerprint import fingerprint_model
 from cog.model.load import load_causal, load_model, resolve_device
@@ -82,6 +83,29 @@ def test_fingerprint_is_stable_and_follows_weights_config_and_bases(copied_model
     config.write_text(config.read_text() + " ")
     seen.add(fingerprint_model(copied_model))
     assert len(seen) == 4
+
+
+def test_fingerprint_follows_what_a_branch_of_a_hub_stands_for(
+    copied_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COG_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    hub = tmp_path / "cache" / "hub" / "models--owner--base"
+    base = {"name": "owner/base", "revision": "main"}
+    edit_config(copied_model, prefix_base=base)
+    with pytest.raises(AssetError, match="model owner/base must come from a hub once"):
+        fingerprint_model(copied_model)
+    commits = [f"{number}" * 40 for number in range(2)]
+    seen = []
+    for commit in commits:
+        (hub / "snapshots" / commit).mkdir(parents=True)
+        (hub / "refs").mkdir(exist_ok=True)
+        (hub / "refs" / "main").write_text(commit)
+        assert pin_base(HubBase(**base), model_folder=copied_model).revision == commit
+        seen.append(fingerprint_model(copied_model))
+        assert seen[-1] == fingerprint_model(copied_model)
+    edit_config(copied_model, prefix_base=base | {"revision": commits[0]})
+    assert len({*seen, fingerprint_model(copied_model)}) == 3
 
 
 @pytest.mark.parametrize("kind", ["pickle", "code"])
