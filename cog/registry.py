@@ -124,7 +124,10 @@ def remove_card(paths: ProjectPaths, corpus_id: str) -> None:
     path = paths.card(check_corpus_id(corpus_id))
     if not path.is_file():
         raise CorpusNotFoundError(
-            f"corpus {corpus_id!r} needs a card to be removed", found="none", about=corpus_id
+            f"corpus {corpus_id!r} needs a card to be removed",
+            found="none",
+            run="cog corpus list",
+            about=corpus_id,
         )
     check_childless(paths, corpus_id)
     path.unlink()
@@ -220,7 +223,7 @@ def rollback_active(paths: ProjectPaths, *, command: str = "") -> tuple[Active, 
             raise NothingActiveError(
                 "rollback needs an earlier switch",
                 found="nothing before this" if old else "nothing was ever switched on",
-                run="cog switch --corpus ID",
+                run="cog status",
             )
         _save_history(paths, previous[0], previous[1:])
         log_change(paths, old, previous[0], command=command)

@@ -28,7 +28,7 @@ def command(ctx: click.Context, as_json: bool) -> None:
     if not is_same(asdict(active) if active else None, last):
         click.echo("what is active now was not switched on by cog; see cog status", err=True)
     if not entries:
-        click.echo("nothing was ever switched on; next: cog switch --corpus ID")
+        click.echo("nothing was ever switched on; next: cog status")
     for entry in reversed(entries):
         before, after = (_name(each) for each in (entry.before, entry.after))
         click.echo(f"{entry.time}  {entry.who}\n  {before} -> {after}\n  {entry.command}")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from cog.errors import CogError
+from cog.errors import CogError, ProjectError
 from cog.paths import ProjectPaths, find_project
 from cog.version import __version__
 
@@ -91,7 +91,14 @@ def get_project(ctx: click.Context) -> ProjectPaths:
     :returns: The project's paths.
     :raises ProjectError: If there is no project.
     """
-    return find_project(ctx.find_object(Path) or Path())
+    paths = find_project(ctx.find_object(Path) or Path())
+    if "?" in str(paths.root.resolve()):
+        raise ProjectError(
+            "the path of a project must have no '?', where LanceDB ends a path",
+            found=str(paths.root.resolve()),
+            run="move or rename that folder",
+        )
+    return paths
 
 
 def get_project_of(ctx: click.Context, corpus_id: str) -> ProjectPaths:

@@ -2,11 +2,14 @@
 
 import codecs
 from dataclasses import dataclass
+from typing import Any
 
 MIN_CONFIDENCE = 0.75  # below it, `encoding: detect` refuses
 SAMPLE_BYTES = 1 << 15
 
 _CLOSE = 0.02  # readings that are as plausible as the best one
+_NEAR = 0.08  # readings among which the language decides
+_CLEARLY = 1.08  # ratio of log-likelihoods from which one language is likelier than another
 _WINDOWS = ("cp125", "iso8859", "latin")  # not the code pages of DOS and the Mac
 _RARE = ("mac", "cp4", "cp7", "cp8", "hp")  # told too often where they are not
 _FEW_BYTES = 8  # with fewer telling bytes, statistics of languages say nothing
@@ -135,6 +138,16 @@ def _guess_western(sample: bytes) -> str:
     return "cp1252" if any(0x80 <= byte < 0xA0 for byte in sample) else "latin-1"
 
 
+def _is_windows(match: Any) -> bool:  # noqa: ANN401
+    return bool(match.encoding.startswith(_WINDOWS))
+
+
+def _rate_language(text: str) -> float:
+    import py3langid
+
+    return float(py3langid.classify(text)[1])  # log-likelihood under the likeliest language
+
+
 def _guess_by_language(sample: bytes, *, trust: float) -> Guess:
     import charset_normalizer
 
@@ -146,10 +159,17 @@ def _guess_by_language(sample: bytes, *, trust: float) -> Guess:
     usual = _guess_western(sample)
     text = sample.decode("cp1252", errors="replace")
     is_western = all(name.startswith(_WINDOWS) for name in rivals.values())
-    if len(rivals) > 1 and text in rivals and is_western:
+    best = next(match for match in matches if match.chaos <= least + _CLOSE)
+    if _is_windows(best):
+        # Letters of the North read French as well; as words of a language they are less likely.
+        near = [m for m in matches if m.chaos <= least + _NEAR and _is_windows(m)]
+        best = max(near, key=lambda match: _rate_language(str(match)))
+        limit = _CLEARLY * _rate_language(str(best))
+        western = (m for m in near if str(m) == text and _rate_language(text) >= limit)
+        best = next(western, best)
+    if len(rivals) > 1 and str(best) == text and text in rivals and is_western:
         # cp1250 and others read it as well, but hardly any text is theirs.
         return Guess(usual, round(trust * (1.0 - least) * 0.9, 2))
-    best = next(match for match in matches if match.chaos <= least + _CLOSE)
     name = usual if str(best) == text else best.encoding.replace("_", "-")
     if best.encoding.startswith(_RARE):
         trust *= 0.7

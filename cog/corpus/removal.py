@@ -72,7 +72,10 @@ def remove_corpus(
     gone = traces.describe(paths.root)
     if not gone:
         raise CorpusNotFoundError(
-            f"corpus {corpus_id!r} needs a card to be removed", found="none", about=corpus_id
+            f"corpus {corpus_id!r} needs a card to be removed",
+            found="none",
+            run="cog corpus list",
+            about=corpus_id,
         )
     if is_trial:
         return gone

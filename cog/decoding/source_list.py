@@ -66,7 +66,7 @@ def format_bibtex(sources: Sequence[Source]) -> str:
     keys: set[str] = set()
     for source in sources:
         key = _make_key(source, keys)
-        keys.add(key)
+        keys.add(key.lower())
         terms = f"Licence: {source.licence}" if source.licence else ""
         terms += f" ({source.licence_url})" if source.licence_url else ""
         note = f"{terms}. {describe_changes(source)}" if terms else describe_changes(source)
@@ -133,7 +133,7 @@ def _escape_bibtex(text: str) -> str:
 def _make_key(source: Source, taken: set[str]) -> str:
     key = re.sub(r"[^A-Za-z0-9.:-]+", "-", f"{source.corpus}:{source.document_id}").strip("-")
     number, candidate = 1, key
-    while candidate in taken:
+    while candidate.lower() in taken:  # BibTeX takes keys that differ in case only for one
         number += 1
         candidate = f"{key}-{number}"
     return candidate

@@ -18,6 +18,7 @@ from cog.doctor.corpora import (
     find_strays,
 )
 from cog.doctor.records import Finding, from_error
+from cog.doctor.runs import find_schema_problem
 from cog.dvc_lock import is_readable, load_outs
 from cog.errors import CogError
 from cog.index.activation import get_model_folder, get_status
@@ -171,14 +172,19 @@ def check_mlflow(paths: ProjectPaths) -> Iterator[Finding]:
         with contextlib.closing(sqlite3.connect(uri, uri=True)) as database:
             (state,) = database.execute("PRAGMA quick_check(1)").fetchone()
             tables = {row[0] for row in database.execute("SELECT name FROM sqlite_master")}
+            problem, run = "", ""
+            if "alembic_version" in tables:
+                problem, run = find_schema_problem(database, name)
     except sqlite3.Error as error:
-        state, tables = str(error), {"runs"}
+        state, tables, problem = str(error), {"runs"}, ""
     if state != "ok":
         run = f"mv {name} {name}.broken, then cog evaluate logs to a new one"
         yield Finding("mlflow", name, f"the database of runs is damaged: {state}", run)
     elif "runs" not in tables:
         run = f"mlflow db upgrade sqlite:///{name}"
         yield Finding("mlflow", name, "the database has no table of runs", run)
+    elif problem:
+        yield Finding("mlflow", name, problem, run)
 
 
 def check_disk(paths: ProjectPaths, corpus_ids: list[str]) -> Iterator[Finding]:

@@ -278,8 +278,10 @@ def score_contamination(shares: Shares, *, limit: float) -> list[MetricValue]:
 
     :param shares: What was found.
     :param limit: Share of n-grams above which the score carries a warning.
-    :returns: Two scores.
+    :returns: Two scores; none where no reference is long enough to tell.
     """
+    if not shares.num_texts:
+        return []
     name = f"contamination/{GRAM_ORDER}-gram"
     grams = _describe(f"{name}-share", [shares.of_grams], shares.num_texts)
     if shares.of_grams > limit:

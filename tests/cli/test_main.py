@@ -8,6 +8,8 @@ from click.testing import CliRunner
 
 from cog.cli.main import COMMANDS, cli
 from cog.version import __version__
+from tests.calling import refusal
+from tests.tiny_project import make_project
 
 
 def run_cog(*words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -90,3 +92,10 @@ def test_what_a_library_prints_is_no_result() -> None:
         main.main()"""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("caf\u00e9\n", "talk\n")
+
+
+def test_a_path_that_lancedb_would_cut_is_refused(tmp_path: Path) -> None:
+    paths = make_project(tmp_path / "what?")
+    said = str(refusal(paths, "corpus", "list"))
+    assert said.startswith("the path of a project must have no '?'")
+    assert said.endswith("next: move or rename that folder")

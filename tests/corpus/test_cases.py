@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from cog.cards import Card
+from cog.corpus.detection import MIN_CONFIDENCE, guess_encoding
 from cog.errors import CorpusError
 from tests.corpus.building import make_card, prepare
 
@@ -72,6 +73,15 @@ def test_a_detected_encoding_is_said_with_its_confidence(tmp_path: Path, encodin
     report, documents, _ = prepare(tmp_path, {"a.txt": TEXT.encode(encoding)}, card)
     assert [document.text for document in documents] == TEXT.splitlines()
     assert any("detected: " in note and "confidence" in note for note in report.notes)
+
+
+def test_a_little_french_is_not_taken_for_a_language_of_the_north() -> None:
+    text = "Les élèves français étaient déjà arrivés à l'école où la maîtresse les attendait."
+    guess = guess_encoding(text.encode("latin-1"))
+    assert (guess.encoding, guess.confidence >= MIN_CONFIDENCE) == ("latin-1", True)
+    text = "Ąžuolas auga prie ežero, o žuvys plaukioja šaltame vandenyje. Šiandien gražus oras."
+    guess = guess_encoding(text.encode("cp1257"))
+    assert guess.encoding == "cp1257" or guess.confidence < MIN_CONFIDENCE
 
 
 def test_what_cannot_be_detected_for_certain_is_refused(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Lists of sources: merged, with attribution, licence and changes, and nothing that breaks out."""
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -90,6 +91,13 @@ def test_bibtex() -> None:
     assert "  url = {https://example.org/mill?a=1&b=2},\n" in text
     assert "  note = {Licence: CC-BY-SA-4.0 (https://example.org/by-sa). Changes: 3" in text
     assert "@misc{gone:weir," in text
+
+
+def test_keys_of_bibtex_differ_in_more_than_case() -> None:
+    lines = [line(copy("x", name)) for name in ("Mill", "mill", "MILL")]
+    text = FORMATS["bibtex"](collect_sources(lines, card_of=card_of, where="x"))
+    keys = re.findall(r"@misc\{(.*),", text)
+    assert len({key.lower() for key in keys}) == 3
 
 
 @pytest.mark.parametrize("kind", FORMATS)

@@ -1,10 +1,14 @@
 """``cog doctor``: each thing is broken for real, named, and mended by the command it prints."""
 
+import contextlib
 import hashlib
 import json
+import os
 import shlex
 import shutil
+import sqlite3
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +21,7 @@ from click.testing import CliRunner, Result
 
 from cog.cli.main import cli
 from cog.doctor import project
+from cog.doctor.project import check_mlflow
 from cog.index import store
 from cog.index.project import build_corpus_index
 from cog.params import load_params
@@ -283,6 +288,32 @@ def test_what_is_broken_is_named_and_mended(
             mend(sick, findings[0]["run"])
             findings = examine(sick)
     assert findings == [] or not is_mended
+
+
+def test_a_database_of_another_mlflow_is_named_and_mended(
+    project: ProjectPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from alembic import command
+    from mlflow.store.db.utils import _get_alembic_config
+    from mlflow.store.tracking.dbmodels.initial_models import Base
+    from sqlalchemy import create_engine
+
+    uri = f"sqlite:///{project.runs_database}"
+    engine = create_engine(uri)
+    Base.metadata.create_all(engine)  # as MLflow begins a database
+    command.upgrade(_get_alembic_config(uri), "head-1")
+    engine.dispose()
+    (found,) = check_mlflow(project)
+    assert "of an older MLflow" in found.problem
+    folder = str(Path(sys.executable).parent)
+    monkeypatch.setenv("PATH", folder, prepend=os.pathsep)
+    subprocess.run(found.run, shell=True, cwd=project.root, check=True)
+    assert list(check_mlflow(project)) == []
+    assert (project.root / "mlflow.db.old").is_file()
+    with contextlib.closing(sqlite3.connect(project.runs_database)) as database, database:
+        database.execute("UPDATE alembic_version SET version_num = 'ffffffffffff'")
+    (found,) = check_mlflow(project)
+    assert (found.run, "does not know" in found.problem) == ("pip install --upgrade mlflow", True)
 
 
 def test_vectors_that_are_not_finite_are_named(sick: ProjectPaths) -> None:

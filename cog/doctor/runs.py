@@ -1,0 +1,40 @@
+"""The schema of MLflow's database: a file goes in, what is wrong with its version comes out."""
+
+import importlib.util
+import re
+import sqlite3
+from pathlib import Path
+
+_REVISION = re.compile(r'^revision = "(\w+)"', re.MULTILINE)
+_BEFORE = re.compile(r'^down_revision = "(\w+)"', re.MULTILINE)
+
+
+def find_schema_problem(database: sqlite3.Connection, name: str) -> tuple[str, str]:
+    """Hold the version of a database against the migrations that the installed MLflow brings.
+
+    :param database: The database, open for reading.
+    :param name: Name of its file.
+    :returns: What is wrong, and the command that mends it; both empty if nothing is.
+    """
+    row = database.execute("SELECT version_num FROM alembic_version").fetchone()
+    version = row[0] if row else "none"
+    texts = [path.read_text(encoding="utf-8") for path in _list_migrations()]
+    known = {match[1] for text in texts if (match := _REVISION.search(text))}
+    latest = known - {match[1] for text in texts if (match := _BEFORE.search(text))}
+    if not latest or version in latest:
+        return "", ""
+    if version in known:
+        problem = f"the database has schema {version} of an older MLflow"
+        return problem, f"cp {name} {name}.old && mlflow db upgrade sqlite:///{name}"
+    return f"the database has schema {version}, which this MLflow does not know", (
+        "pip install --upgrade mlflow"
+    )
+
+
+def _list_migrations() -> list[Path]:
+    # found, not imported: MLflow takes seconds to load
+    spec = importlib.util.find_spec("mlflow")
+    folders = spec.submodule_search_locations or [] if spec is not None else []
+    return [
+        path for each in folders for path in Path(each).glob("store/db_migrations/versions/*.py")
+    ]
