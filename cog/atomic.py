@@ -46,11 +46,7 @@ def share(path: Path) -> None:
 
 
 def is_running(process_id: str) -> bool:
-    """Tell whether a process runs on this machine.
-
-    :param process_id: Its number, as text.
-    :returns: True if it does.
-    """
+    """Tell whether a process runs on this machine."""
     try:
         os.kill(int(process_id), 0)
     except (ValueError, ProcessLookupError, OverflowError):

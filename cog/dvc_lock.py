@@ -29,8 +29,7 @@ def read_outs(text: str) -> dict[str, str]:
 def load_outs(path: Path) -> dict[str, str]:
     """Read what the stages of a project wrote.
 
-    :param path: dvc.lock.
-    :returns: Checksums by path; none if there is no such file.
+    Gives checksums by path; none if there is no such file.
     """
     try:
         return read_outs(path.read_text(encoding="utf-8"))
@@ -39,11 +38,7 @@ def load_outs(path: Path) -> dict[str, str]:
 
 
 def is_readable(path: Path) -> bool:
-    """Tell whether DVC can read its lock.
-
-    :param path: dvc.lock.
-    :returns: Whether it holds stages, or is not there.
-    """
+    """Tell whether DVC can read its lock."""
     try:
         content = _parse(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

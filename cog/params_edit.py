@@ -58,10 +58,8 @@ def add_corpus_entry(path: Path, corpus_id: str, root: str, source: str) -> bool
 def remove_corpus_entries(path: Path, corpus_id: str) -> list[str]:
     """Let the pipeline build a corpus, and what else it makes of it, no longer.
 
-    :param path: params.yaml.
-    :param corpus_id: The corpus.
-    :returns: The entries that went, as ``find_corpus_entries`` names them.
-    :raises ParamsError: If the file is not as expected; nothing is changed then.
+    Gives the entries that went, as ``find_corpus_entries`` names them. Raises ``ParamsError`` if
+    the file is not as expected; nothing is changed then.
     """
     text, content = _load(path)
     entries = _find_entries(content, corpus_id)
@@ -80,10 +78,8 @@ def remove_corpus_entries(path: Path, corpus_id: str) -> list[str]:
 def find_corpus_entries(path: Path, corpus_id: str) -> list[str]:
     """Name the entries of a corpus: what is built of it, and what else the pipeline makes of it.
 
-    :param path: params.yaml.
-    :param corpus_id: The corpus.
-    :returns: Dotted paths, such as ``corpora.law`` and ``train.corpora.law``.
-    :raises ParamsError: If the file is not as expected.
+    Gives dotted paths, such as ``corpora.law`` and ``train.corpora.law``. Raises ``ParamsError`` if
+    the file is not as expected.
     """
     entries = _find_entries(_load(path)[1], corpus_id)
     return [".".join((*keys, corpus_id)) for keys in entries]

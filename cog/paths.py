@@ -133,8 +133,7 @@ class CorpusPaths:
     def version(self, name: str) -> "CorpusPaths":
         """Paths of a version that was replaced; it lies as the corpus does.
 
-        :param name: Beginning of its digest.
-        :returns: The paths below ``versions/<name>``.
+        Gives the paths below ``versions/<name>``.
         """
         return CorpusPaths(self.versions / name / self.root.name, self.project)
 
@@ -236,7 +235,7 @@ def find_project(start: Path) -> ProjectPaths:
 def get_cache_folder() -> Path:
     """Where fetched and converted files are kept between projects.
 
-    :returns: ``COG_CACHE`` if set, else ``~/.cache/cog``.
+    Gives ``COG_CACHE`` if set, else ``~/.cache/cog``.
     """
     configured = os.environ.get("COG_CACHE")
     return Path(configured) if configured else Path.home() / ".cache" / "cog"

@@ -32,10 +32,7 @@ class Progress(Protocol):
         """
 
     def say(self, message: str) -> None:
-        """Report a fact worth a line.
-
-        :param message: One line of text.
-        """
+        """Report a fact worth a line."""
 
 
 class SilentProgress:
@@ -54,10 +51,7 @@ class SilentProgress:
         """
 
     def say(self, message: str) -> None:
-        """Ignore a message.
-
-        :param message: One line of text.
-        """
+        """Ignore a message."""
 
 
 @contextmanager

@@ -29,11 +29,8 @@ _Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 def load_card(paths: ProjectPaths, corpus_id: str) -> Card:
     """Read the card of a corpus as it is written.
 
-    :param paths: The project.
-    :param corpus_id: The corpus.
-    :returns: The card; inherited fields are None.
-    :raises CorpusNotFoundError: If there is no such card.
-    :raises InvalidCardError: If the id or the card breaks the schema.
+    Gives the card; inherited fields are None. Raises ``CorpusNotFoundError`` if there is no such
+    card. Raises ``InvalidCardError`` if the id or the card breaks the schema.
     """
     path = paths.card(check_corpus_id(corpus_id))
     if not path.is_file():
@@ -60,10 +57,8 @@ def load_card(paths: ProjectPaths, corpus_id: str) -> Card:
 def load_resolved_card(paths: ProjectPaths, corpus_id: str) -> Card:
     """Read the card of a corpus with everything filled in that it takes from another card.
 
-    :param paths: The project.
-    :param corpus_id: The corpus.
-    :returns: The card; source, format, normaliser, filters and deduplicate are never None.
-    :raises RegistryError: If the card or the one it extends is missing or breaks the schema.
+    Gives the card; source, format, normaliser, filters and deduplicate are never None. Raises
+    ``RegistryError`` if the card or the one it extends is missing or breaks the schema.
     """
     card = load_card(paths, corpus_id)
     if card.extends is None:
@@ -82,8 +77,7 @@ def load_resolved_card(paths: ProjectPaths, corpus_id: str) -> Card:
 def iter_corpus_ids(paths: ProjectPaths) -> Iterator[str]:
     """Name the corpora that have a card.
 
-    :param paths: The project.
-    :yields: Ids in alphabetical order.
+    Yields ids in alphabetical order.
     """
     yield from sorted(path.stem for path in paths.cards.glob("*.yaml"))
 
@@ -91,8 +85,7 @@ def iter_corpus_ids(paths: ProjectPaths) -> Iterator[str]:
 def iter_cards(paths: ProjectPaths) -> Iterator[Card]:
     """Read every card as it is written.
 
-    :param paths: The project.
-    :yields: Cards in the order of their ids.
+    Yields cards in the order of their ids.
     """
     for corpus_id in iter_corpus_ids(paths):
         yield load_card(paths, corpus_id)
@@ -116,10 +109,8 @@ def save_card(paths: ProjectPaths, card: Card) -> Path:
 def remove_card(paths: ProjectPaths, corpus_id: str) -> None:
     """Delete a card.
 
-    :param paths: The project.
-    :param corpus_id: The corpus.
-    :raises CorpusNotFoundError: If there is no such card.
-    :raises RegistryError: If another card extends it.
+    Raises ``CorpusNotFoundError`` if there is no such card. Raises ``RegistryError`` if another
+    card extends it.
     """
     path = paths.card(check_corpus_id(corpus_id))
     if not path.is_file():
@@ -168,9 +159,8 @@ def find_children(paths: ProjectPaths, corpus_id: str) -> list[str]:
 def load_active(paths: ProjectPaths) -> Active | None:
     """Read what is switched on.
 
-    :param paths: The project.
-    :returns: The record, or None if nothing has been switched on yet.
-    :raises RegistryError: If active.yaml is malformed.
+    Gives the record, or None if nothing has been switched on yet. Raises ``RegistryError`` if
+    active.yaml is malformed.
     """
     active, _ = _load_history(paths)
     return active
@@ -179,9 +169,7 @@ def load_active(paths: ProjectPaths) -> Active | None:
 def load_previous(paths: ProjectPaths) -> tuple[Active, ...]:
     """Read what was switched on before.
 
-    :param paths: The project.
-    :returns: Records, newest first.
-    :raises RegistryError: If active.yaml is malformed.
+    Gives records, newest first. Raises ``RegistryError`` if active.yaml is malformed.
     """
     _, previous = _load_history(paths)
     return tuple(previous)
@@ -233,9 +221,7 @@ def rollback_active(paths: ProjectPaths, *, command: str = "") -> tuple[Active, 
 def forget_previous(paths: ProjectPaths, corpus_id: str) -> int:
     """Let no rollback go back to a corpus, alone or in a union, atomically.
 
-    :param paths: The project.
-    :param corpus_id: The corpus.
-    :returns: Number of earlier switches that are forgotten.
+    Gives the number of earlier switches that are forgotten.
     """
     if not paths.active.is_file():
         return 0

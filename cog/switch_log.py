@@ -35,8 +35,7 @@ class HistoryEntry:
 def load_history(paths: ProjectPaths) -> tuple[list[HistoryEntry], int]:
     """Read who switched on what when.
 
-    :param paths: The project.
-    :returns: Entries, oldest first, and the number of lines that cannot be read.
+    Gives entries, oldest first, and the number of lines that cannot be read.
     """
     entries, num_broken = [], 0
     lines = paths.history.read_bytes().splitlines() if paths.history.is_file() else []

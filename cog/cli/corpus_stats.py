@@ -39,11 +39,7 @@ def show_stats(ctx: click.Context, corpus_id: str, as_json: bool) -> None:
 
 
 def echo_nested(values: dict[str, Any], indent: str = "") -> None:
-    """Write values by name, what is nested below its name.
-
-    :param values: What to write.
-    :param indent: What lines begin with.
-    """
+    """Write values by name, what is nested below its name."""
     for key, value in values.items():
         if isinstance(value, dict):
             click.echo(f"{indent}{key}:")

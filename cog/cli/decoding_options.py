@@ -34,8 +34,7 @@ NAMES = (
 def with_decoding_options(function: Function) -> Function:
     """Give a command the options that ``cog tune`` can choose, and the one that leaves it out.
 
-    :param function: The function of the command.
-    :returns: The same with its options.
+    Gives the same with its options.
     """
     options = [
         click.option(

@@ -53,13 +53,7 @@ class NumberOrAll(click.ParamType[int]):
     def convert(
         self, value: str | int, param: click.Parameter | None, ctx: click.Context | None
     ) -> int:
-        """Read what was given.
-
-        :param value: The word.
-        :param param: The option.
-        :param ctx: Click's context.
-        :returns: The number.
-        """
+        """Read what was given."""
         if value == "all":
             return sys.maxsize
         if not str(value).isdecimal():

@@ -41,17 +41,14 @@ class LazyCommands(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Name the commands.
 
-        :param ctx: Click's context.
-        :returns: Names in alphabetical order.
+        Gives names in alphabetical order.
         """
         return sorted(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import a command.
 
-        :param ctx: Click's context.
-        :param cmd_name: Name of the command.
-        :returns: The command, or None if there is none of this name.
+        Gives the command, or None if there is none of this name.
         """
         if cmd_name not in COMMANDS:
             return None
@@ -87,9 +84,7 @@ def cli(ctx: click.Context, project: Path) -> None:
 def get_project(ctx: click.Context) -> ProjectPaths:
     """The project that --project, or the current folder, points to.
 
-    :param ctx: Click's context.
-    :returns: The project's paths.
-    :raises ProjectError: If there is no project.
+    Raises ``ProjectError`` if there is no project.
     """
     paths = find_project(ctx.find_object(Path) or Path())
     if "?" in str(paths.root.resolve()):
@@ -104,10 +99,7 @@ def get_project(ctx: click.Context) -> ProjectPaths:
 def get_project_of(ctx: click.Context, corpus_id: str) -> ProjectPaths:
     """The project, in which a corpus must have a card.
 
-    :param ctx: Click's context.
-    :param corpus_id: The corpus.
-    :returns: The project's paths.
-    :raises RegistryError: If there is no such card, or it breaks the schema.
+    Raises ``RegistryError`` if there is no such card, or it breaks the schema.
     """
     from cog.registry import load_card  # YAML is not needed for --help
 

@@ -25,12 +25,7 @@ class FiniteRange(click.FloatRange):
 
 
 def make_type(record: type[Any], name: str) -> click.ParamType[Any]:
-    """What an option takes that sets a number or a choice of a record, as the record says.
-
-    :param record: The record.
-    :param name: The field.
-    :returns: The option's type.
-    """
+    """What an option takes that sets a number or a choice of a record, as the record says."""
     rule = get_rule(record, name)
     if isinstance(rule, OneOf):
         return click.Choice(rule.choices)

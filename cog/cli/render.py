@@ -43,16 +43,14 @@ class Screen:
     def label_columns(self) -> int | None:
         """The columns that a label may take at most.
 
-        :returns: Two fifths of the width; None without one.
+        Gives two fifths of the width; None without one.
         """
         return self.width and self.width * 2 // 5
 
     def count_sources(self, wanted: int, *, besides: Sequence[Text]) -> int:
         """How many sources are listed.
 
-        :param wanted: How many there are.
-        :param besides: The other lines.
-        :returns: At most as many as there are.
+        Gives at most as many as there are.
         """
         if self.max_sources is not None:
             return min(wanted, self.max_sources)
@@ -154,8 +152,7 @@ def _render_counts(generation: Generation, screen: Screen) -> Text:
 def describe(generation: Generation) -> str:
     """Say in one line what a generation is made of.
 
-    :param generation: The generation.
-    :returns: Counts, share of characters copied, corpus, index and speed.
+    Gives counts, share of characters copied, corpus, index and speed.
     """
     copies = [segment for segment in generation.segments if segment.origin == CORPUS]
     share = 100 * sum(len(copy.text) for copy in copies) / max(1, len(generation.text))
@@ -174,8 +171,7 @@ def describe(generation: Generation) -> str:
 def find_screen(max_sources: int | None) -> Screen:
     """Look where standard output goes.
 
-    :param max_sources: As in :class:`Screen`.
-    :returns: The terminal, or what has no width.
+    Gives the terminal, or what has no width.
     """
     if not sys.stdout.isatty():
         return Screen(max_sources=max_sources)
@@ -184,11 +180,7 @@ def find_screen(max_sources: int | None) -> Screen:
 
 
 def write_generation(generation: Generation, *, max_sources: int | None) -> None:
-    """Print one generation.
-
-    :param generation: The generation.
-    :param max_sources: As in :class:`Screen`.
-    """
+    """Print one generation."""
     screen = find_screen(max_sources)
     console = Console(highlight=False, width=screen.width, soft_wrap=screen.width is None)
     for line in render_generation(generation, screen):
@@ -229,10 +221,7 @@ class SegmentWriter:
         return self._colours.setdefault(get_key(segment), get_colour(len(self._colours)))
 
     def finish(self, generation: Generation) -> None:
-        """Print what comes after the last segment: the whole as JSON, or the source list.
-
-        :param generation: The finished generation.
-        """
+        """Print what comes after the last segment: the whole as JSON, or the source list."""
         if self._is_json:
             click.echo(json.dumps(generation.to_json(), ensure_ascii=False))
             return

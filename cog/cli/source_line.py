@@ -53,9 +53,7 @@ def _join(parts: list[str | None]) -> str:
 def shorten(text: str, width: int) -> str:
     """Leave out the middle of what is too long.
 
-    :param text: Words in one line.
-    :param width: Columns it may take.
-    :returns: The text, or its beginning and its end.
+    Gives the text, or its beginning and its end.
     """
     if cell_len(text) <= width:
         return text

@@ -23,11 +23,7 @@ SHOWN = ("mauve", "diversity", "generated", "reference", "tokens")
 
 
 def with_study_options(function: Function) -> Function:
-    """Add the options that studies of evaluations share.
-
-    :param function: A command.
-    :returns: The same command.
-    """
+    """Add the options that studies of evaluations share."""
     options = [
         click.option("--decoding", type=make_type(Decoding, "method"), help="How to choose."),
         click.option(

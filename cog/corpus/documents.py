@@ -57,10 +57,7 @@ class RecordWriter:
         self._writer.close()
 
     def write(self, record: Document | Prompt) -> None:
-        """Append a record.
-
-        :param record: The record.
-        """
+        """Append a record."""
         row = self._get_row(record)
         self._rows.append(row)
         self.num_records += 1
@@ -73,7 +70,7 @@ class RecordWriter:
     def digest(self) -> str:
         """Digest what was written so far.
 
-        :returns: sha256 over every field of every record in order, each with its length.
+        Gives sha256 over every field of every record in order, each with its length.
         """
         return self._hash.hexdigest()
 
@@ -131,10 +128,7 @@ class DocumentStore:
                     yield Document(**row)
 
     def iter_ids(self) -> Iterator[str]:
-        """Stream the ids of the documents in order.
-
-        :yields: Ids.
-        """
+        """Stream the ids of the documents in order."""
         for batch in self._file.iter_batches(columns=["document_id"]):
             yield from batch.column(0).to_pylist()
 
@@ -153,9 +147,7 @@ class DocumentStore:
     def get_document(self, document_id: str) -> Document:
         """Find a document by its id.
 
-        :param document_id: The id.
-        :returns: The document.
-        :raises CorpusError: If there is none of this id.
+        Raises ``CorpusError`` if there is none of this id.
         """
         # what a shell passes on may be no text at all, and then no document has it
         is_text = document_id.isascii() or not _SURROGATE.search(document_id)
@@ -180,8 +172,7 @@ class DocumentStore:
     def load_report(self) -> PrepareReport:
         """Read what preparing the corpus did.
 
-        :returns: The report.
-        :raises CorpusError: If the file holds none.
+        Raises ``CorpusError`` if the file holds none.
         """
         metadata = self._file.metadata.metadata or {}
         return parse_report(metadata.get(REPORT_KEY, b"null"), self.path)

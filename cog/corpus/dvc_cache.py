@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 def get_dvc_cache(paths: ProjectPaths) -> Path:
     """Where DVC keeps the files of this project.
 
-    :param paths: The project.
-    :returns: The folder; it may be shared with other projects, or not be there.
+    Gives the folder; it may be shared with other projects, or not be there.
     """
     folder = paths.root / ".dvc"
     config = configparser.ConfigParser(interpolation=None, strict=False)
@@ -38,9 +37,7 @@ def find_cached_files(paths: ProjectPaths, corpus_id: str) -> list[Path]:
     changed one of DVC's files. A cache outside the project may serve other projects: nothing in it
     counts. Neither does anything if DVC cannot read one of them.
 
-    :param paths: The project.
-    :param corpus_id: The corpus.
-    :returns: Files in alphabetical order.
+    Gives files in alphabetical order.
     """
     from dvc.exceptions import DvcException
     from dvc.repo import Repo

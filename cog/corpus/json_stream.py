@@ -31,10 +31,7 @@ class _Buffer:
     is_whole: bool = False
 
     def fill(self, size: int) -> None:
-        """Read on until ``size`` characters lie ahead or the text ends.
-
-        :param size: Number of characters.
-        """
+        """Read on until ``size`` characters lie ahead or the text ends."""
         pieces = [self.text[self.place :]]
         self.num_lines += self.text.count("\n", 0, self.place)
         num_ahead = len(pieces[0])
@@ -48,7 +45,7 @@ class _Buffer:
     def peek(self) -> str:
         """Pass over white space.
 
-        :returns: The character that follows; empty at the end.
+        Gives the character that follows; empty at the end.
         """
         while True:
             while self.place < len(self.text) and self.text[self.place] in _SPACE:
@@ -60,8 +57,7 @@ class _Buffer:
     def take(self, mark: str) -> None:
         """Pass over a mark.
 
-        :param mark: One character.
-        :raises JsonError: If another one is there.
+        Raises ``JsonError`` if another one is there.
         """
         if self.peek() != mark:
             raise self.error(f"Expecting {mark!r}")
@@ -70,9 +66,7 @@ class _Buffer:
     def read(self, decoder: json.JSONDecoder) -> object:
         """Read one value.
 
-        :param decoder: What reads it.
-        :returns: The value.
-        :raises JsonError: If there is none, or it is too long.
+        Raises ``JsonError`` if there is none, or it is too long.
         """
         self.peek()
         while True:
@@ -110,9 +104,8 @@ class _Buffer:
 def iter_items(blocks: Iterator[str]) -> Iterator[object]:
     """Stream what a JSON list or mapping holds; memory holds one item.
 
-    :param blocks: The text in blocks.
-    :yields: The items; an object of a mapping has its key as ``@key``.
-    :raises JsonError: If the text is not JSON, or neither a list nor a mapping.
+    Yields the items; an object of a mapping has its key as ``@key``. Raises ``JsonError`` if the
+    text is not JSON, or neither a list nor a mapping.
     """
     buffer = _Buffer(iter(blocks))
     decoder = json.JSONDecoder(object_pairs_hook=build_object)

@@ -38,7 +38,7 @@ class ListedCorpus:
     def state(self) -> str:
         """How far it is built.
 
-        :returns: ``indexed``, ``prepared``, or ``-`` for neither.
+        Gives ``indexed``, ``prepared``, or ``-`` for neither.
         """
         return "indexed" if self.is_indexed else "prepared" if self.is_prepared else "-"
 
@@ -46,9 +46,7 @@ class ListedCorpus:
 def list_corpora(paths: ProjectPaths) -> list[ListedCorpus]:
     """List the corpora that have a card.
 
-    :param paths: The project.
-    :returns: One each, in the order of their ids.
-    :raises RegistryError: If active.yaml is malformed.
+    Gives one each, in the order of their ids. Raises ``RegistryError`` if active.yaml is malformed.
     """
     active = load_active(paths)
     active_ids = active.corpora if active else []

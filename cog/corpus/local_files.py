@@ -130,9 +130,8 @@ def tell_kind(folder: Path, name: str) -> str:
 def iter_file_names(folder: Path) -> Iterator[str]:
     """Name the files of a folder and of those in it; linked folders are followed, each once.
 
-    :param folder: The folder.
-    :yields: Names below it; hidden files, and what lies in hidden folders, are passed over.
-    :raises CorpusError: If a folder cannot be listed.
+    Yields names below it; hidden files, and what lies in hidden folders, are passed over. Raises
+    ``CorpusError`` if a folder cannot be listed.
     """
     seen: set[tuple[int, int]] = set()
 

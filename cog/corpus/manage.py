@@ -57,12 +57,10 @@ class Trial:
 def add_corpus(paths: ProjectPaths, card: Card) -> Trial | None:
     """Write a card and let the pipeline build the corpus.
 
-    :param paths: The project.
-    :param card: The card.
-    :returns: What a trial found in local files; None for other sources.
-    :raises RegistryError: If there is such a card already, or it breaks the schema.
-    :raises CorpusError: If local files are missing or cannot be read.
-    :raises ParamsError: If params.yaml cannot be edited; nothing is left behind then.
+    Gives what a trial found in local files; None for other sources. Raises ``RegistryError`` if
+    there is such a card already, or it breaks the schema. Raises ``CorpusError`` if local files are
+    missing or cannot be read. Raises ``ParamsError`` if params.yaml cannot be edited; nothing is
+    left behind then.
     """
     if card.normaliser is not None:
         get_normaliser(card.normaliser)
@@ -133,9 +131,7 @@ def try_source(card: Card, path: Path) -> Trial:
 def check_corpus(paths: ProjectPaths, corpus_id: str) -> list[Finding]:
     """Check everything of a corpus that is there.
 
-    :param paths: The project.
-    :param corpus_id: The corpus.
-    :returns: One finding per place; what is not built yet is left out.
+    Gives one finding per place; what is not built yet is left out.
     """
     findings = []
     corpus_paths = paths.corpus(corpus_id)

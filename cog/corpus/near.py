@@ -32,8 +32,7 @@ _MIX = np.uint64(0xBF58476D1CE4E5B9)
 def hash_runs(text: str) -> NDArray[np.uint64]:
     """Hash the runs of five words of a text; case and punctuation do not count.
 
-    :param text: A text.
-    :returns: One hash per run; a shorter text is one run. *Shape:* ``(num_runs,)``
+    Gives one hash per run; a shorter text is one run. *Shape:* ``(num_runs,)``.
     """
     found = (_hash_word(match[0].casefold()) for match in _WORD.finditer(text))
     words = np.fromiter(found, dtype=np.uint64)
@@ -51,8 +50,7 @@ def hash_runs(text: str) -> NDArray[np.uint64]:
 def sign_text(text: str) -> NDArray[np.uint32]:
     """Make the MinHash signature of a text.
 
-    :param text: A text.
-    :returns: The signature. *Shape:* ``(NUM_HASHES,)``
+    Gives the signature. *Shape:* ``(NUM_HASHES,)``.
     """
     runs = hash_runs(text)
     signature = np.full(NUM_HASHES, np.iinfo(np.uint32).max, dtype=np.uint32)
@@ -86,17 +84,14 @@ class SignatureWriter:
         self._file.close()
 
     def write(self, text: str) -> None:
-        """Append the signature of a text.
-
-        :param text: The text.
-        """
+        """Append the signature of a text."""
         self._file.write(sign_text(text).tobytes())
         self.num_texts += 1
 
     def load(self) -> NDArray[np.uint32]:
         """Map what was written.
 
-        :returns: Signatures, on disk. *Shape:* ``(num_texts, NUM_HASHES)``
+        Gives signatures, on disk. *Shape:* ``(num_texts, NUM_HASHES)``.
         """
         self._file.flush()
         shape = (self.num_texts, NUM_HASHES)

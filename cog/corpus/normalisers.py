@@ -26,8 +26,7 @@ _SPDX_OPTIONAL = re.compile(r"<<(?:beginOptional(?:;name=[^>]*)?|endOptional)>>"
 def normalise_plain(text: str) -> str:
     """Make line ends line feeds and drop outer white space; nothing else is touched.
 
-    :param text: Text as received.
-    :returns: The same characters otherwise: no Unicode normalisation, no inner white space lost.
+    Gives the same characters otherwise: no Unicode normalisation, no inner white space lost.
     """
     return text.replace("\r\n", "\n").replace("\r", "\n").strip()
 

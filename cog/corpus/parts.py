@@ -38,8 +38,7 @@ def name_part(document_id: str, part: int) -> str:
 def iter_parts(document: Document) -> Iterator[Document]:
     """Cut a document that is too long.
 
-    :param document: Any document.
-    :yields: The document itself, or its parts, which joined are its text.
+    Yields the document itself, or its parts, which joined are its text.
     """
     part, text = 0, document.text
     if len(text) <= MAX_DOCUMENT_CHARACTERS:
@@ -59,8 +58,7 @@ def iter_parts(document: Document) -> Iterator[Document]:
 def count_words(text: str) -> int:
     """Count the words of a text in bounded memory.
 
-    :param text: A text.
-    :returns: Number of white-space separated words.
+    Gives the number of white-space separated words.
     """
     if len(text) <= COUNTED_AT_ONCE:
         return len(text.split())

@@ -51,8 +51,7 @@ def iter_found(
 def find_problem(document: Document) -> str | None:
     """Find what makes a document unusable, whatever the card says.
 
-    :param document: The document.
-    :returns: One clause, or None if nothing does.
+    Gives one clause, or None if nothing does.
     """
     identity = document.document_id
     if not identity.strip() or len(identity) > MAX_ID_CHARACTERS or _CONTROL.search(identity):

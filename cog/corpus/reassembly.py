@@ -40,8 +40,7 @@ class Unit:
     def add(self, line: Line) -> bool:
         """Append a line.
 
-        :param line: The line.
-        :returns: Whether the unit is too long now.
+        Gives whether the unit is too long now.
         """
         if self.pieces and line.is_start:
             self._append("\n")

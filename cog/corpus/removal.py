@@ -32,11 +32,7 @@ class Traces:
     cached: tuple[Path, ...]
 
     def describe(self, root: Path) -> list[str]:
-        """Name everything, one line each; cached files as one.
-
-        :param root: The project's folder.
-        :returns: Lines.
-        """
+        """Name everything, one line each; cached files as one."""
         lines = [str(path.relative_to(root)) for path in self.paths]
         lines += self.entries
         if self.cached:
@@ -114,12 +110,7 @@ def _remove(paths: ProjectPaths, corpus_id: str, traces: Traces) -> None:
 
 
 def find_traces(paths: ProjectPaths, corpus_id: str) -> Traces:
-    """Find everything there is of a corpus; nothing is changed.
-
-    :param paths: The project.
-    :param corpus_id: The corpus.
-    :returns: What was found.
-    """
+    """Find everything there is of a corpus; nothing is changed."""
     found = find_corpus_entries(paths.params, corpus_id)
     entries = [f"{paths.params.name}: {name}" for name in found]
     if any(path.startswith(f"corpora/{corpus_id}/") for path in load_outs(paths.dvc_lock)):

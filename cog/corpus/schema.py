@@ -55,8 +55,7 @@ def get_value(values: Mapping[str, Any], name: str) -> Any:  # noqa: ANN401
 def list_columns(fields: Fields) -> list[str]:
     """Name the columns that a card's fields need.
 
-    :param fields: The card's fields.
-    :returns: Names without repetition, in the order of the card.
+    Gives names without repetition, in the order of the card.
     """
     names = (*fields.id, *fields.title, *fields.text, *fields.url, *fields.licence)
     return list(dict.fromkeys(names))
@@ -65,8 +64,7 @@ def list_columns(fields: Fields) -> list[str]:
 def list_read(card_format: Format) -> list[str]:
     """Name the columns that are read: those of the fields and those of the schema.
 
-    :param card_format: The card's format.
-    :returns: Names without repetition.
+    Gives names without repetition.
     """
     declared = (name for name in card_format.schema)
     return list(dict.fromkeys((*list_columns(card_format.fields), *declared)))
@@ -75,8 +73,7 @@ def list_read(card_format: Format) -> list[str]:
 def list_nullable(card_format: Format) -> frozenset[str]:
     """Name the columns that may be null or missing.
 
-    :param card_format: The card's format.
-    :returns: Names that the schema marks with ``?``.
+    Gives names that the schema marks with ``?``.
     """
     return frozenset(name for name, kind in card_format.schema.items() if kind.endswith(NULLABLE))
 
@@ -84,9 +81,7 @@ def list_nullable(card_format: Format) -> frozenset[str]:
 def find_missing(card_format: Format, found: Iterable[str]) -> str | None:
     """Find a column that a file must have and has not.
 
-    :param card_format: The card's format.
-    :param found: The file's columns.
-    :returns: Its name; None if nothing is missing.
+    Gives its name; None if nothing is missing.
     """
     columns, nullable = set(found), list_nullable(card_format)
     for name in list_read(card_format):

@@ -17,9 +17,7 @@ def get_position(document_id: str, seed: int) -> float:
     A document is in a subset if its position is below the proportion, so subsets of one seed are
     nested, and adding documents never changes where others stand.
 
-    :param document_id: The document.
-    :param seed: The seed.
-    :returns: A number in [0, 1), evenly spread over documents.
+    Gives a number in [0, 1), evenly spread over documents.
     """
     key = f"{seed}\0{document_id}".encode()
     number = int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), "big")
@@ -30,22 +28,13 @@ def is_held_out(card: Card, document_id: str) -> bool:
     """Tell whether prompts are cut from a document, which is then not indexed.
 
     The end of the random order is held out, so the smaller of nested subsets share their prompts.
-
-    :param card: The card.
-    :param document_id: The document.
-    :returns: True for the last ``prompts.held_out`` of the documents.
     """
     rule = card.prompts
     return rule is not None and get_position(document_id, rule.seed) >= 1.0 - rule.held_out
 
 
 def is_in_subset(card: Card, document_id: str) -> bool:
-    """Tell whether a document belongs to the part a card asks for.
-
-    :param card: The card.
-    :param document_id: The document.
-    :returns: True without a subset, or for the first ``subset.proportion`` of the documents.
-    """
+    """Tell whether a document belongs to the part a card asks for."""
     subset = card.subset
     return subset is None or get_position(document_id, subset.seed) < subset.proportion
 
@@ -66,11 +55,7 @@ class SeenTexts:
         return self._has(_digest(text))
 
     def add(self, text: str) -> bool:
-        """Remember a text.
-
-        :param text: The text.
-        :returns: Whether it is new.
-        """
+        """Remember a text."""
         key = _digest(text)
         if self._has(key):
             return False

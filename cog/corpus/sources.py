@@ -111,9 +111,7 @@ def is_html(name: str) -> bool:
 def choose_layout(names: Iterable[str], card_format: Format) -> str:
     """Tell which part of a card says how files are read.
 
-    :param names: Names of the files.
-    :param card_format: The card's format.
-    :returns: ``local`` if the card has that part and it names the files' kind, else ``format``.
+    Gives ``local`` if the card has that part and it names the files' kind, else ``format``.
     """
     kinds = {find_kind(name) for name in names}
     local = card_format.local

@@ -43,9 +43,7 @@ class Description:
 def describe_corpus(paths: ProjectPaths, card: Card) -> Description:
     """Say what a corpus is and what is built of it.
 
-    :param paths: The project.
-    :param card: The card with everything filled in.
-    :returns: The card, the record of ``fetch`` and the report of ``prepare``, each or None.
+    Gives the card, the record of ``fetch`` and the report of ``prepare``, each or None.
     """
     corpus = paths.corpus(card.id)
     return Description(

@@ -22,24 +22,15 @@ class PieceCounts(Protocol):
 
     @property
     def num_tokens(self) -> int:
-        """Number of prefix-encoder tokens.
-
-        :returns: The count.
-        """
+        """Number of prefix-encoder tokens."""
 
     @property
     def num_pieces(self) -> int:
-        """Number of phrase-encoder pieces.
-
-        :returns: The count.
-        """
+        """Number of phrase-encoder pieces."""
 
     @property
     def num_unknown(self) -> int:
-        """Number of phrase-encoder pieces that stand for what it does not know.
-
-        :returns: The count.
-        """
+        """Number of phrase-encoder pieces that stand for what it does not know."""
 
 
 CountPieces = Callable[[str], PieceCounts]
@@ -73,10 +64,7 @@ class TextSample:
         self._num_seen = 0
 
     def add(self, document: Document) -> None:
-        """Look at a document.
-
-        :param document: The next one.
-        """
+        """Look at a document."""
         if self._num_seen % self._step == 0:
             self._texts.append(document.text[:MAX_CHARACTERS])
             if len(self._texts) >= 2 * MAX_TEXTS:

@@ -33,10 +33,8 @@ _REFUSED = {  # what SQLite says, and what it means here
 def iter_parquet(file: RawFile, card_format: Format) -> Iterator[Row]:
     """Stream the rows of a Parquet file.
 
-    :param file: The file.
-    :param card_format: The card's fields and schema.
-    :yields: Rows with their numbers from 1.
-    :raises CorpusError: If it is no Parquet file, lacks a column or cannot be read on.
+    Yields rows with their numbers from 1. Raises ``CorpusError`` if it is no Parquet file, lacks a
+    column or cannot be read on.
     """
     number = 0
     try:

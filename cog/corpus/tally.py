@@ -46,10 +46,7 @@ class Tally:
         self.facts[fact] += 1
 
     def list_notes(self) -> list[str]:
-        """Word everything that is worth a note.
-
-        :returns: One line each.
-        """
+        """Word everything that is worth a note."""
         return [*self.notes, *(f"{count} {fact}" for fact, count in self.facts.items())]
 
     def reject(self, where: str, problem: str, *, reason: str = "malformed") -> None:

@@ -110,9 +110,8 @@ def iter_text_documents(paths: Sequence[Path]) -> Iterator[Document]:
 def list_text_files(paths: Sequence[Path]) -> tuple[list[Path], list[str]]:
     """Put the text files of folders, and of those in them, in their place.
 
-    :param paths: Files and folders.
-    :returns: Files, those of a folder by name; and for each folder that holds others, which.
-    :raises CorpusError: If a folder holds none, or a file is missing or of another kind.
+    Gives files, those of a folder by name; and for each folder that holds others, which. Raises
+    ``CorpusError`` if a folder holds none, or a file is missing or of another kind.
     """
     files: list[Path] = []
     notes = []
@@ -142,11 +141,7 @@ def _check_file(path: Path) -> Path:
 
 
 def digest_text_files(paths: Sequence[Path]) -> str:
-    """Digest the bytes of files, in order, and their names.
-
-    :param paths: The files.
-    :returns: Hexadecimal digits.
-    """
+    """Digest the bytes of files, in order, and their names."""
     digest = hashlib.blake2b(digest_size=16)
     for path in paths:
         with path.open("rb") as file:

@@ -20,8 +20,7 @@ _MINUTES = re.compile(r"\d{2}")
 def undo_wikitext(text: str) -> str:
     """Undo tokenisation line by line, until nothing changes.
 
-    :param text: Lines of WikiText.
-    :returns: The text; undoing it again changes nothing.
+    Gives the text; undoing it again changes nothing.
     """
     return "\n".join(_settle(line) for line in text.split("\n"))
 

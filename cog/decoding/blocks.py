@@ -42,10 +42,7 @@ class Blocks:
         return self._is_copied
 
     def enter(self, pool: Pool) -> None:
-        """Mark what is blocked in a pool that the text copies from now on.
-
-        :param pool: The pool.
-        """
+        """Mark what is blocked in a pool that the text copies from now on."""
         self._is_copied = self._is_foreign = None
         if self.copied:
             self._is_copied = np.zeros(pool.num_words, dtype=bool)

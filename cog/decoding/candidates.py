@@ -58,11 +58,7 @@ class Phrases:
         return self.num_repeated_texts + len(self) - self.num_repeated
 
     def occurrences(self, text: int) -> range:
-        """The phrases that have a text.
-
-        :param text: Number of the text.
-        :returns: Numbers of its phrases.
-        """
+        """The phrases that have a text."""
         if text >= self.num_repeated_texts:
             only = text - self.num_repeated_texts + self.num_repeated
             return range(only, only + 1)
@@ -72,11 +68,7 @@ class Phrases:
         return range(low, high)
 
     def span(self, phrase: int) -> tuple[int, int]:
-        """First and last word of a phrase.
-
-        :param phrase: Number of the phrase.
-        :returns: Numbers of gathered words.
-        """
+        """First and last word of a phrase."""
         return (
             int(self.begin_words[self.first[phrase]]),
             int(self.end_words[self.last[phrase]]),

@@ -95,24 +95,21 @@ class CopyGenerator:
     def adapt(self, request: Request) -> Request:
         """The request that is carried out in the place of another; here the same.
 
-        :param request: What is asked.
-        :returns: What is done, and what the generation states.
+        Gives what is done, and what the generation states.
         """
         return request
 
     def prefix_ids(self, request: Request) -> list[int]:
         """The tokens the prefix encoder reads: a prefix's last ones, if it is too long.
 
-        :param request: The text to write.
-        :returns: Token ids, the begin token first.
+        Gives token ids, the begin token first.
         """
         return encode_prefix(request, self.model)
 
     def num_unread_tokens(self, request: Request) -> int:
         """Number of a prefix's first tokens that are beyond the model's context.
 
-        :param request: The text to write.
-        :returns: The count; 0 for nearly every prefix.
+        Gives the count; 0 for nearly every prefix.
         """
         has_begin = self.model.prefix_encoder.begin_token_id is not None
         num_ids = len(self.model.splitter.encode(request.prefix)) + has_begin

@@ -21,10 +21,7 @@ class CopyRule:
 
     @property
     def is_open(self) -> bool:
-        """Whether every document may be copied from.
-
-        :returns: True if the rule names nothing.
-        """
+        """Whether every document may be copied from."""
         return not self.allowed and not self.denied and not self.excluded
 
     def admits(self, licence: str, document_id: str) -> bool:

@@ -26,11 +26,7 @@ class Agreement:
     num_tokens: NDArray[np.int64] | NDArray[np.float64]
 
     def beyond(self, num_tokens: int) -> "Agreement":
-        """The places where more than a few tokens agree.
-
-        :param num_tokens: The few.
-        :returns: Those places.
-        """
+        """The places where more than a few tokens agree."""
         counts = self.num_tokens > num_tokens
         return Agreement(self.words[counts], self.num_tokens[counts])
 
@@ -105,8 +101,7 @@ class Pool:
     def get_place(self, word: int) -> tuple[int, int]:
         """Where a word stands.
 
-        :param word: The word.
-        :returns: Position of its document in the index, and its first character there.
+        Gives the position of its document in the index, and its first character there.
         """
         chunk = int(np.searchsorted(self.chunks.word_offsets, word, side="right")) - 1
         return int(self.chunks.document_ordinals[chunk]), int(self.chunks.word_chars[word, 0])
@@ -115,7 +110,7 @@ class Pool:
     def num_bytes(self) -> int:
         """Memory of the words' vectors and of the phrases, as stored.
 
-        :returns: Bytes.
+        Gives bytes.
         """
         vectors = self.chunks.start_vectors.nbytes + self.chunks.end_vectors.nbytes
         listed = self.phrases

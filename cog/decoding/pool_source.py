@@ -49,9 +49,7 @@ class PoolSource:
     def make_pools(self, requests: Sequence[Request]) -> tuple[list[Pool], dict[str, float]]:
         """Make the pool of every request; requests that differ in their seed alone share theirs.
 
-        :param requests: The requests.
-        :returns: Pools in the order of the requests, and the seconds of ``retrieve`` and
-            ``gather``.
+        Gives pools in the order of the requests, and the seconds of ``retrieve`` and ``gather``.
         """
         keys = [replace(each, decoding=replace(each.decoding, seed=0)) for each in requests]
         distinct = list(dict.fromkeys(keys))
@@ -71,8 +69,7 @@ class PoolSource:
     ) -> list[tuple[NDArray[np.int64], dict[int, float]]]:
         """Find the chunks nearest to prefixes.
 
-        :param requests: The requests.
-        :returns: Per prefix, chunk ids, best first, and the similarity of each.
+        Gives per prefix, chunk ids, best first, and the similarity of each.
         """
         vectors = self.model.retriever.encode_texts([request.prefix for request in requests])
         found = []
@@ -183,9 +180,7 @@ class PoolSource:
     def check_bits(self, requests: Sequence[Request], pools: Sequence[Pool]) -> None:
         """Refuse a ``min_bits`` that leaves no phrase in any pool that was made with it.
 
-        :param requests: The requests.
-        :param pools: Their pools.
-        :raises GenerationError: If one with a lower ``min_bits`` would have a phrase.
+        Raises ``GenerationError`` if one with a lower ``min_bits`` would have a phrase.
         """
         made: dict[float, list[Pool]] = {}
         for request, pool in zip(requests, pools, strict=True):

@@ -10,8 +10,7 @@ SourceKey = tuple[str | None, str | None]  # corpus id, document id
 def get_key(segment: Segment) -> SourceKey:
     """What tells the source of a copy from others.
 
-    :param segment: A corpus segment.
-    :returns: Ids of its corpus and its document.
+    Gives ids of its corpus and its document.
     """
     return segment.corpus, segment.document_id
 
@@ -19,8 +18,7 @@ def get_key(segment: Segment) -> SourceKey:
 def weigh_copies(segments: Sequence[Segment]) -> dict[int, float]:
     """Weigh what was copied.
 
-    :param segments: The segments of a text.
-    :returns: Position among them to information; to words where a copy lacks it.
+    Gives the position among them to information; to words where a copy lacks it.
     """
     copies = {i: segment for i, segment in enumerate(segments) if segment.origin == CORPUS}
     bits = {i: copy.information for i, copy in copies.items() if copy.information is not None}
@@ -30,8 +28,7 @@ def weigh_copies(segments: Sequence[Segment]) -> dict[int, float]:
 def rank_documents(segments: Sequence[Segment]) -> list[list[int]]:
     """Rank the documents that were copied from.
 
-    :param segments: The segments of a text.
-    :returns: Positions of the copies of each; the document whose copies weigh most comes first.
+    Gives the positions of the copies of each; the document whose copies weigh most comes first.
     """
     weights = weigh_copies(segments)
     documents: dict[SourceKey, list[int]] = {}

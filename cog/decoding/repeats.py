@@ -16,8 +16,7 @@ def find_word_begins(splitter: WordSplitter) -> NDArray[np.bool_]:
     that a text must be able to say twice, and half a word or another year is worse than a
     repetition.
 
-    :param splitter: Spells tokens.
-    :returns: *Shape:* ``(vocab_size,)``
+    *Shape:* ``(vocab_size,)``.
     """
     spelled = (each.decode(errors="replace") for each in splitter.token_bytes)
     return np.array([each[:1] == " " and each[1:2].isalpha() for each in spelled])

@@ -38,9 +38,7 @@ def repeat_request(request: Request, num_texts: int) -> list[Request]:
 def encode_prefix(request: Request, model: CogModel) -> list[int]:
     """The tokens the prefix encoder reads: a prefix's last ones, if it is too long.
 
-    :param request: The text to write.
-    :param model: The model.
-    :returns: Token ids, the begin token first.
+    Gives token ids, the begin token first.
     """
     encoder = model.prefix_encoder
     begin = [] if encoder.begin_token_id is None else [encoder.begin_token_id]

@@ -119,10 +119,7 @@ class Row:
         )
 
     def enter(self, pool: Pool) -> None:
-        """Copy from another pool from now on.
-
-        :param pool: The pool.
-        """
+        """Copy from another pool from now on."""
         self.pool, self.next_word = pool, -1
         self.blocks.enter(pool)
 

@@ -28,11 +28,7 @@ class Chooser:
         self._random = np.random.Generator(np.random.Philox(np.random.SeedSequence(entropy)))
 
     def choose(self, distribution: NextChoice) -> int:
-        """Take a choice.
-
-        :param distribution: The distribution.
-        :returns: Position in its weights.
-        """
+        """Take a choice."""
         if self._decoding.method == "greedy":
             return int(distribution.weights.argmax())
         return choose_nucleus(

@@ -19,11 +19,7 @@ _BIBTEX = {
 
 
 def describe_changes(source: Source) -> str:
-    """Say what was taken and that it was changed, as attribution licences ask.
-
-    :param source: The source.
-    :returns: One sentence.
-    """
+    """Say what was taken and that it was changed, as attribution licences ask."""
     copies = f"{source.num_copies} excerpt" + ("s" if source.num_copies != 1 else "")
     words = f"{source.num_words} word" + ("s" if source.num_words != 1 else "")
     return f"Changes: {copies} ({words} in all) joined with other text by a program."
@@ -32,8 +28,7 @@ def describe_changes(source: Source) -> str:
 def format_markdown(sources: Sequence[Source]) -> str:
     """Write the list as Markdown.
 
-    :param sources: The sources.
-    :returns: The text; a numbered list.
+    Gives the text; a numbered list.
     """
     lines = ["## Sources", ""]
     for number, source in enumerate(sources, start=1):
@@ -45,8 +40,7 @@ def format_markdown(sources: Sequence[Source]) -> str:
 def format_html(sources: Sequence[Source]) -> str:
     """Write the list as a piece of HTML.
 
-    :param sources: The sources.
-    :returns: A section with an ordered list.
+    Gives a section with an ordered list.
     """
     items = [
         f"    <li>{_join(source, link_html(source.title, source.url), link_html, html.escape)}</li>"
@@ -59,8 +53,7 @@ def format_html(sources: Sequence[Source]) -> str:
 def format_bibtex(sources: Sequence[Source]) -> str:
     """Write the list as BibTeX entries.
 
-    :param sources: The sources.
-    :returns: One ``@misc`` per source.
+    Gives one ``@misc`` per source.
     """
     entries: list[str] = []
     keys: set[str] = set()

@@ -111,9 +111,5 @@ class GrowingText:
             self.segments[-1] = replace(last, text=last.text + rest)
 
     def document_ordinals(self, *, first: int = 0) -> set[int]:
-        """The documents that were copied from.
-
-        :param first: Segment to begin with.
-        :returns: Their positions in the index.
-        """
+        """The documents that were copied from."""
         return {copy.document_ordinal for copy in self.copies[first:] if copy is not None}

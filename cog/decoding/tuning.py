@@ -70,8 +70,7 @@ class TuningState:
 def describe_values(values: dict[str, Any]) -> str:
     """Name tuned settings.
 
-    :param values: The settings by name.
-    :returns: Such as ``phrase_bias 2, verify absolute 0.0003``; rule and threshold are one.
+    Gives such as ``phrase_bias 2, verify absolute 0.0003``; rule and threshold are one.
     """
     shown = dict(values)
     if "verify" in shown:
@@ -102,10 +101,7 @@ def remove_tuning(corpus_paths: CorpusPaths) -> bool:
 def load_tuning_state(corpus_paths: CorpusPaths, *, index: str, model: str) -> TuningState | None:
     """Say what was chosen for a corpus, and whether it is for an index.
 
-    :param corpus_paths: The corpus.
-    :param index: Digest of the index.
-    :param model: Fingerprint of its model.
-    :returns: What was chosen; None if nothing was.
+    Gives what was chosen; None if nothing was.
     """
     try:
         tuning = load_tuning(corpus_paths)

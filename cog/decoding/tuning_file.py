@@ -32,11 +32,8 @@ def save_choice(path: Path, content: Mapping[str, Any]) -> None:
 def load_choice(path: Path, kind: type[Kept], *, reset: str) -> Kept | None:
     """Read what was chosen.
 
-    :param path: The file.
-    :param kind: Its record.
-    :param reset: The command that forgets it.
-    :returns: The record; None if there is no file.
-    :raises GenerationError: If the file is damaged or of another version.
+    Gives the record; None if there is no file. Raises ``GenerationError`` if the file is damaged or
+    of another version.
     """
     try:
         content = json.loads(path.read_bytes())

@@ -20,9 +20,7 @@ def count_run_words(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Count the words that the end of what was written shares with what stands before a word.
 
-    :param pool: What may be copied.
-    :param token_ids: The tokens that were written.
-    :returns: Words before which a whole word agrees or more, and how many words do.
+    Gives words before which a whole word agrees or more, and how many words do.
     """
     agreement = pool.find_agreement(token_ids)
     begins = pool.chunks.word_tokens[:, 0]

@@ -23,12 +23,7 @@ from cog.registry import iter_corpus_ids, load_card
 
 
 def check_files(paths: ProjectPaths, corpus_id: str) -> Iterator[Finding]:
-    """Check card, entry, raw files and documents of a corpus.
-
-    :param paths: The project.
-    :param corpus_id: The corpus.
-    :yields: What is wrong.
-    """
+    """Check card, entry, raw files and documents of a corpus."""
     card = paths.card(corpus_id).relative_to(paths.root)
     runs = {
         "card": f"git checkout HEAD {card}, or edit it, then cog corpus validate {corpus_id}",
@@ -105,12 +100,7 @@ def check_corpus_index(
 
 
 def check_leftovers(paths: ProjectPaths, corpus_id: str) -> Iterator[Finding]:
-    """Find what killed processes left in the folder of a corpus.
-
-    :param paths: The project.
-    :param corpus_id: The corpus.
-    :yields: What is left over.
-    """
+    """Find what killed processes left in the folder of a corpus."""
     corpus = paths.corpus(corpus_id)
     if find_writer(paths.locks, corpus_id) is not None:
         return  # what lies there belongs to a build that runs
@@ -136,11 +126,7 @@ def check_leftovers(paths: ProjectPaths, corpus_id: str) -> Iterator[Finding]:
 
 
 def find_strays(paths: ProjectPaths) -> Iterator[Finding]:
-    """Find folders of corpora without a card.
-
-    :param paths: The project.
-    :yields: What is left over.
-    """
+    """Find folders of corpora without a card."""
     for folder in sorted((paths.root / "corpora").glob("*/")):
         parts = folder.name.split("+")
         if not folder.name.startswith(".") and not all(_has_card(paths, part) for part in parts):

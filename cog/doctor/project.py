@@ -72,12 +72,7 @@ def examine(
 
 
 def check_entries(paths: ProjectPaths, params: Params) -> Iterator[Finding]:
-    """Check that every corpus of params.yaml has a card.
-
-    :param paths: The project.
-    :param params: Its parameters.
-    :yields: What is wrong.
-    """
+    """Check that every corpus of params.yaml has a card."""
     sections: dict[str, Iterable[str]] = {
         "corpora": params.corpora,
         "datastore.corpora": params.datastore.corpora,
@@ -92,11 +87,7 @@ def check_entries(paths: ProjectPaths, params: Params) -> Iterator[Finding]:
 
 
 def check_active(paths: ProjectPaths) -> Iterator[Finding]:
-    """Check what is switched on.
-
-    :param paths: The project.
-    :yields: What is wrong.
-    """
+    """Check what is switched on."""
     status = get_status(paths)
     if status.is_broken:
         name = paths.active.relative_to(paths.root)
@@ -104,11 +95,7 @@ def check_active(paths: ProjectPaths) -> Iterator[Finding]:
 
 
 def check_dvc(paths: ProjectPaths) -> Iterator[Finding]:
-    """Check DVC's own files: dvc.lock, and locks of processes that are gone.
-
-    :param paths: The project.
-    :yields: What is wrong.
-    """
+    """Check DVC's own files: dvc.lock, and locks of processes that are gone."""
     if not is_readable(paths.dvc_lock):
         name = paths.dvc_lock.name
         yield Finding("dvc", name, "DVC cannot read it", f"git checkout HEAD {name}, or rm {name}")
@@ -121,12 +108,7 @@ def check_dvc(paths: ProjectPaths) -> Iterator[Finding]:
 
 
 def check_dvc_outs(paths: ProjectPaths, corpus_id: str) -> Iterator[Finding]:
-    """Check that what dvc.lock says of a corpus is there, and its index the one DVC knows.
-
-    :param paths: The project.
-    :param corpus_id: The corpus.
-    :yields: What is wrong.
-    """
+    """Check that what dvc.lock says of a corpus is there, and its index the one DVC knows."""
     stages = {
         "raw": "fetch",
         "documents.parquet": "prepare",
@@ -153,11 +135,7 @@ def check_dvc_outs(paths: ProjectPaths, corpus_id: str) -> Iterator[Finding]:
 
 
 def check_mlflow(paths: ProjectPaths) -> Iterator[Finding]:
-    """Check where runs are tracked, without writing to it.
-
-    :param paths: The project.
-    :yields: What is wrong.
-    """
+    """Check where runs are tracked, without writing to it."""
     from cog.evaluation.tracking import choose_uri
 
     try:
@@ -188,12 +166,7 @@ def check_mlflow(paths: ProjectPaths) -> Iterator[Finding]:
 
 
 def check_disk(paths: ProjectPaths, corpus_ids: list[str]) -> Iterator[Finding]:
-    """Check that the largest index can be built again beside the one that serves.
-
-    :param paths: The project.
-    :param corpus_ids: The corpora.
-    :yields: What is wrong.
-    """
+    """Check that the largest index can be built again beside the one that serves."""
     needed = MIN_FREE_BYTES
     for corpus_id in corpus_ids:
         with contextlib.suppress(CogError):

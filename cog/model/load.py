@@ -45,14 +45,14 @@ class IndexModel:
     def numerics(self) -> str:
         """What decides the last bits of a vector, besides the model and the text.
 
-        :returns: Device, instruction set or card, and torch's version.
+        Gives device, instruction set or card, and torch's version.
         """
         return describe_numerics(self.phrase_encoder.device)
 
     def pin_threads(self) -> AbstractContextManager[int]:
         """Let every operation run on one thread, so that batches do not change vectors.
 
-        :returns: A context manager that gives the number of threads that may encode at once.
+        Gives a context manager that gives the number of threads that may encode at once.
         """
         return pin_threads(self.phrase_encoder.device)
 
@@ -76,11 +76,7 @@ class CogModel:
 
 
 def load_splitter(folder: Path) -> WordSplitter:
-    """Load only what splits texts into tokens and words.
-
-    :param folder: The model folder.
-    :returns: The splitter.
-    """
+    """Load only what splits texts into tokens and words."""
     config = load_config(folder)
     return WordSplitter.from_folder(get_base_folder(config.prefix_base, model_folder=folder))
 
@@ -197,11 +193,7 @@ def _load_base(kind: Any, base: Path, overrides: dict[str, float]) -> PreTrained
 
 
 def tied_names(causal: PreTrainedModel) -> tuple[str, ...]:
-    """Tensors that whole trained weights may lack, since they are tied to others.
-
-    :param causal: The causal model.
-    :returns: Their names.
-    """
+    """Tensors that whole trained weights may lack, since they are tied to others."""
     head = causal.get_output_embeddings()  # type: ignore[no-untyped-call]
     names = causal.state_dict(keep_vars=True).items()
     is_tied = head.weight is causal.get_input_embeddings().weight

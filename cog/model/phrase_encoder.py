@@ -91,18 +91,12 @@ class PhraseEncoder:
 
     @property
     def dim(self) -> int:
-        """Width of a start vector, and of an end vector.
-
-        :returns: The width.
-        """
+        """Width of a start vector, and of an end vector."""
         return self._dim
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are.
-
-        :returns: The device.
-        """
+        """Where the weights are."""
         return next(self._bert.parameters()).device
 
     def to(self, device: torch.device) -> None:
@@ -116,8 +110,7 @@ class PhraseEncoder:
     def count_pieces(self, texts: Sequence[str]) -> NDArray[np.int64]:
         """Number of WordPieces that are read of each text, special ones included.
 
-        :param texts: Chunks.
-        :returns: *Shape:* ``(num_texts,)``
+        *Shape:* ``(num_texts,)``.
         """
         batch = encode_pieces(self._tokenizer, texts, max_pieces=self._max_pieces)
         counts: NDArray[np.int64] = batch.mask.sum(1).numpy()
@@ -159,8 +152,7 @@ class PhraseEncoder:
     def hidden_states(self, batch: PieceBatch) -> Tensor:
         """Run the bidirectional encoder alone.
 
-        :param batch: Padded WordPieces.
-        :returns: Last hidden states. *Shape:* ``(batch, num_pieces, width)``
+        Gives last hidden states. *Shape:* ``(batch, num_pieces, width)``.
         """
         device = self.device
         output = self._bert(input_ids=batch.ids.to(device), attention_mask=batch.mask.to(device))
@@ -172,9 +164,6 @@ def untrained_names(bert: nn.Module) -> tuple[str, ...]:
     """Parameters that trained weights may lack: word embeddings may stay the base's.
 
     The pooler is never used.
-
-    :param bert: The bidirectional encoder.
-    :returns: Their names.
     """
     names = [name for name, _ in bert.named_parameters()]
     return tuple(name for name in names if "word_embeddings" in name or name.startswith("pooler."))

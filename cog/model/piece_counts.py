@@ -39,22 +39,14 @@ class TextCutter:
     unknown_id: int | None
 
     def count(self, text: str) -> TextPieces:
-        """Count tokens and pieces.
-
-        :param text: A text.
-        :returns: The counts.
-        """
+        """Count tokens and pieces."""
         pieces = self.tokenizer.encode(text, add_special_tokens=False).ids
         num_unknown = pieces.count(self.unknown_id) if self.unknown_id is not None else 0
         return TextPieces(len(self.splitter.encode(text)), len(pieces), num_unknown)
 
 
 def load_cutter(folder: Path) -> TextCutter:
-    """Load the tokenizers of a model.
-
-    :param folder: The model folder.
-    :returns: The tokenizers.
-    """
+    """Load the tokenizers of a model."""
     config = load_config(folder)
     splitter = WordSplitter.from_folder(get_base_folder(config.prefix_base, model_folder=folder))
     tokenizer = load_tokenizer(get_base_folder(config.phrase_base, model_folder=folder))

@@ -60,26 +60,17 @@ class PrefixEncoder:
 
     @property
     def device(self) -> torch.device:
-        """Where the weights lie.
-
-        :returns: The device.
-        """
+        """Where the weights lie."""
         return self._embed.weight.device
 
     @property
     def vocab_size(self) -> int:
-        """Number of tokens of the vocabulary.
-
-        :returns: The count.
-        """
+        """Number of tokens of the vocabulary."""
         return self._embed.num_embeddings
 
     @property
     def max_positions(self) -> int:
-        """Number of tokens that the model can read.
-
-        :returns: The count.
-        """
+        """Number of tokens that the model can read."""
         return int(self.model.config.max_position_embeddings)
 
     def run_modules(self) -> None:

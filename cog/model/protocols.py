@@ -27,10 +27,7 @@ class ChunkEncoder(Protocol):
 
     @property
     def dim(self) -> int:
-        """Width of a start vector, and of an end vector.
-
-        :returns: The width.
-        """
+        """Width of a start vector, and of an end vector."""
 
     def encode_chunks(
         self, texts: Sequence[str], word_spans: Sequence[NDArray[np.int32]]
@@ -50,10 +47,7 @@ class Retriever(Protocol):
 
     @property
     def dim(self) -> int:
-        """Width of a vector.
-
-        :returns: The width.
-        """
+        """Width of a vector."""
 
     def encode_texts(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Encode texts together.

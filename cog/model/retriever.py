@@ -29,10 +29,7 @@ class MeanRetriever:
 
     @property
     def dim(self) -> int:
-        """Width of a vector.
-
-        :returns: The width.
-        """
+        """Width of a vector."""
         return self._dim
 
     def to(self, device: torch.device) -> None:

@@ -54,8 +54,7 @@ class TokenEncoder:
 def cut_text(text: str) -> list[str]:
     """Cut a text before every space that follows something else than white space.
 
-    :param text: The text.
-    :returns: Its pieces; joined they are the text.
+    Gives its pieces; joined they are the text.
     """
     if _SPACE_AFTER_SPACE.search(text):
         return _CUT.split(text)

@@ -19,10 +19,8 @@ Weights = dict[str, Tensor]
 def load_weights(folder: Path, config: ModelConfig) -> Weights:
     """Read every tensor of a model folder.
 
-    :param folder: The model folder.
-    :param config: Its config.
-    :returns: Tensors by name, as float32.
-    :raises CheckpointError: If a file is missing or is no safetensors file.
+    Gives tensors by name, as float32. Raises ``CheckpointError`` if a file is missing or is no
+    safetensors file.
     """
     weights: Weights = {}
     for name in config.weights:
@@ -95,8 +93,7 @@ def merge_lora(module: nn.Module, weights: Weights, *, scale: float) -> None:
 def split_lora(weights: Weights) -> tuple[Weights, Weights]:
     """Tell low-rank factors from whole tensors.
 
-    :param weights: Tensors of one part.
-    :returns: The factors ``<layer>.A`` and ``<layer>.B``, and the rest.
+    Gives the factors ``<layer>.A`` and ``<layer>.B``, and the rest.
     """
     pairs = {name: tensor for name, tensor in weights.items() if name.endswith((".A", ".B"))}
     return pairs, {name: tensor for name, tensor in weights.items() if name not in pairs}

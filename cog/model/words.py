@@ -43,10 +43,7 @@ class Words:
 
     @property
     def num_words(self) -> int:
-        """Number of words.
-
-        :returns: The count.
-        """
+        """Number of words."""
         return len(self.word_tokens) - 1
 
 
