@@ -22,7 +22,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from benchmarks.common import ROOT, report, say
-from benchmarks.peer import load_peer, run_peer
+from benchmarks.peer import run_peer
 from cog.baselines.datastore import iter_entries
 from cog.baselines.knn_lm import KnnGenerator, KnnSettings
 from cog.baselines.manifest import DatastoreManifest
@@ -41,9 +41,7 @@ from cog.corpus.documents import DocumentStore, load_prompts
 from cog.decoding.request import Request
 from cog.decoding.session import open_generator
 from cog.index.activation import get_model_folder
-from cog.model.base import get_base_folder
-from cog.model.config import load_config
-from cog.model.load import CogModel, load_model
+from cog.model.load import CogModel, load_model, load_network
 from cog.params import Params, load_params
 from cog.paths import ProjectPaths, find_project
 from cog.progress import SilentProgress
@@ -208,7 +206,7 @@ def main() -> None:
     prompts = load_prompts(paths.corpus(options.corpus).prompts)[: options.prompts]
     requests = [Request(prompt.prefix, decoding) for prompt in prompts]
     wanted = options.systems.split(",")
-    peer = load_peer(model, get_base_folder(load_config(folder).prefix_base, model_folder=folder))
+    peer = load_network(folder).eval()
     loop = TokenLoop(model)
     systems: dict[str, TextGenerator] = {}
     search: dict[str, object] = {}

@@ -14,15 +14,13 @@ import torch
 from transformers import PreTrainedModel
 
 from benchmarks.common import ROOT, peak_bytes, report, say
-from benchmarks.peer import load_peer, run_peer
+from benchmarks.peer import run_peer
 from cog.corpus.documents import load_prompts
 from cog.decoding.generator import CopyGenerator
 from cog.decoding.request import Request
 from cog.decoding.session import open_generator
 from cog.index.activation import get_model_folder
-from cog.model.base import get_base_folder
-from cog.model.config import load_config
-from cog.model.load import load_model
+from cog.model.load import load_network
 from cog.model.matrices import choose_precision
 from cog.params import load_params
 from cog.paths import find_project
@@ -110,7 +108,6 @@ def main() -> None:
     prompts = load_prompts(paths.corpus(options.corpus).prompts)[: options.prompts]
     requests = [Request(prompt.prefix, decoding) for prompt in prompts]
     folder = get_model_folder(paths, params)
-    base = get_base_folder(load_config(folder).prefix_base, model_folder=folder)
     default = choose_precision(params.generate.precision, torch.device("cpu"))
     peer: PreTrainedModel | None = None
     result: dict[str, object] = {"benchmark": "decode", "precision": default}
@@ -122,7 +119,7 @@ def main() -> None:
             generator.generate(requests)
             if peer is None:
                 result["bytes"] = measure_bytes(generator, requests, loaded=loaded)
-                peer = load_peer(load_model(folder), base)
+                peer = load_network(folder).eval()
             for batch in dict.fromkeys((1, len(requests))):
                 found = compare(generator, peer, requests[:batch], rounds=options.rounds)
                 result[f"ratio_batch_{batch}{suffix}"] = found["ratio"]

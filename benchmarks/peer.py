@@ -2,25 +2,11 @@
 
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 import torch
-from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers import PreTrainedModel
 
-from cog.model.load import CogModel
 from cog.records import Decoding
-
-
-def load_peer(model: CogModel, base: Path) -> PreTrainedModel:
-    """The same prefix encoder in plain transformers.
-
-    :param model: Ours, whose weights are taken.
-    :param base: Folder of the base model.
-    :returns: The model with its default attention.
-    """
-    peer = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
-    peer.load_state_dict(model.prefix_encoder.model.state_dict())
-    return peer.eval()
 
 
 def run_peer(peer: PreTrainedModel, ids: Sequence[list[int]], decoding: Decoding) -> float:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 from transformers import PreTrainedModel
 from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaModel
@@ -31,29 +31,34 @@ class _Block:
 class LlamaBlocks:
     """A stack of Llama's blocks.
 
-    :param body: The model without its head. The weights of its joined layers become views of the
-        joined ones, so that nothing is held twice and it still reads the same.
+    :param body: The model without its head. Its layers are taken out of it.
+    :param precision: Of the matrices.
     """
 
-    def __init__(self, body: LlamaModel) -> None:
+    def __init__(self, body: LlamaModel, precision: str) -> None:
         config = body.config
         self._num_heads = config.num_attention_heads
         self._num_key_heads = config.num_key_value_heads or config.num_attention_heads
         self._epsilon = config.rms_norm_eps
         self._rotary = body.rotary_emb
-        self._blocks = [_read(cast(LlamaDecoderLayer, layer)) for layer in body.layers]
         self._norm = body.norm.weight
+        layers = list(body.layers)
+        body.layers = nn.ModuleList()  # so that no weight is held twice
+        self._blocks = []
+        while layers:
+            self._blocks.append(_read(cast(LlamaDecoderLayer, layers.pop(0)), precision))
 
     @classmethod
-    def find(cls, model: PreTrainedModel) -> "LlamaBlocks | None":
-        """Read the blocks of a model.
+    def take(cls, model: PreTrainedModel, precision: str) -> "LlamaBlocks | None":
+        """Take the blocks out of a model.
 
-        :param model: The causal model, where it will lie.
-        :returns: Its blocks; None if they are of another kind, and then it is run as it is.
+        :param model: The causal model in float32, where it will run.
+        :param precision: ``float32``, ``bfloat16`` or ``int8``.
+        :returns: Its blocks; None if they are of another kind, and then it is left as it is.
         """
         body = model.base_model
         is_plain = type(body) is LlamaModel and body.config.hidden_act == "silu"
-        return cls(cast(LlamaModel, body)) if is_plain else None
+        return cls(cast(LlamaModel, body), precision) if is_plain else None
 
     def __call__(self, embeddings: Tensor, layout: Layout, cache: PrefixCache) -> Tensor:
         """Read packed tokens.
@@ -102,13 +107,17 @@ class LlamaBlocks:
         return mixed.reshape(len(joined), -1)
 
 
-def _read(layer: LlamaDecoderLayer) -> _Block:
+def _read(layer: LlamaDecoderLayer, precision: str) -> _Block:
     attention, mlp = layer.self_attn, layer.mlp
+
+    def join(*layers: nn.Linear) -> Matrix:
+        return Matrix.join([Matrix.read(each, precision) for each in layers]).pack()
+
     return _Block(
         attention_norm=layer.input_layernorm.weight,
-        query_key_value=Matrix.join([attention.q_proj, attention.k_proj, attention.v_proj]),
-        output=Matrix.join([attention.o_proj]),
+        query_key_value=join(attention.q_proj, attention.k_proj, attention.v_proj),
+        output=join(attention.o_proj),
         mlp_norm=layer.post_attention_layernorm.weight,
-        gate_up=Matrix.join([mlp.gate_proj, mlp.up_proj]),
-        down=Matrix.join([mlp.down_proj]),
+        gate_up=join(mlp.gate_proj, mlp.up_proj),
+        down=join(mlp.down_proj),
     )

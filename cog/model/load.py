@@ -108,26 +108,53 @@ def load_index_model(folder: Path, *, device: str = "cpu") -> IndexModel:
     )
 
 
-def load_model(folder: Path, *, device: str = "cpu", precision: str = FLOAT32) -> CogModel:
+def load_model(
+    folder: Path,
+    *,
+    device: str = "cpu",
+    precision: str = FLOAT32,
+    keeps_modules: bool = False,
+) -> CogModel:
     """Load what generating text needs.
 
     :param folder: The model folder.
     :param device: ``cpu``, ``cuda`` or ``auto``.
     :param precision: Of the prefix encoder: ``float32``, ``bfloat16``, ``int8`` or ``auto``.
+    :param keeps_modules: Whether the prefix encoder runs the modules of its base, for what is
+        hooked to them; slower.
     :returns: The model's generating side.
     """
     config = load_config(folder)
-    weights = load_weights(folder, config)
+    target = resolve_device(device)
+    chosen = choose_precision(precision, target)  # refused before anything is read
     base = get_base_folder(config.prefix_base, model_folder=folder)
+    weights = load_weights(folder, config)
+    prefix_encoder = PrefixEncoder(
+        _load_network(base, config, weights),
+        query_projection=weights.get("qproj.weight"),
+        begin_token_id=config.begin_token_id,
+        precision=chosen,
+        device=target,
+        keeps_modules=keeps_modules,
+    )
     return CogModel(
         fingerprint=fingerprint_model(folder),
         config=config,
         splitter=WordSplitter.from_folder(base),
         retriever=_load_retriever(folder, config, device=device),
-        prefix_encoder=_load_prefix_encoder(
-            base, config, weights, device=device, precision=precision
-        ),
+        prefix_encoder=prefix_encoder,
     )
+
+
+def load_network(folder: Path) -> PreTrainedModel:
+    """Load the prefix encoder's network, as trained, in the form of transformers.
+
+    :param folder: The model folder.
+    :returns: The causal model, in float32.
+    """
+    config = load_config(folder)
+    base = get_base_folder(config.prefix_base, model_folder=folder)
+    return _load_network(base, config, load_weights(folder, config))
 
 
 def resolve_device(device: str) -> torch.device:
@@ -201,11 +228,7 @@ def tied_names(causal: PreTrainedModel) -> tuple[str, ...]:
     return tuple(n for n, _ in names if is_tied and n == f"{heads[id(head)]}.weight")
 
 
-def _load_prefix_encoder(
-    base: Path, config: ModelConfig, weights: Weights, *, device: str, precision: str
-) -> PrefixEncoder:
-    target = resolve_device(device)
-    chosen = choose_precision(precision, target)  # refused before anything is read
+def _load_network(base: Path, config: ModelConfig, weights: Weights) -> PreTrainedModel:
     causal = load_causal(base)
     apply_weights(
         causal,
@@ -213,10 +236,4 @@ def _load_prefix_encoder(
         scale=config.lora_scale,
         may_lack=tied_names(causal),
     )
-    return PrefixEncoder(
-        causal,
-        query_projection=weights.get("qproj.weight"),
-        begin_token_id=config.begin_token_id,
-        precision=chosen,
-        device=target,
-    )
+    return causal

@@ -4,6 +4,7 @@ Token ids go in, prefix vectors and token logits come out, with a cache in betwe
 """
 
 from collections.abc import Sequence
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +12,7 @@ from transformers import AttentionInterface, PreTrainedModel
 
 from cog.model.cache import ATTENTION_NAME, PrefixCache, packed_attention
 from cog.model.llama_blocks import LlamaBlocks
-from cog.model.matrices import lower_head, lower_precision
+from cog.model.matrices import CPU, Matrix, take_layers
 from cog.records import FLOAT32
 
 PREFILL_TOKENS = 512  # tokens of one prefix encoded in one pass; bounds the memory of long prefixes
@@ -29,6 +30,8 @@ class PrefixEncoder:
     :param begin_token_id: Token put before every prefix; None for none.
     :param precision: Of its linear layers: ``float32``, ``bfloat16`` or ``int8``.
     :param device: Where it runs.
+    :param keeps_modules: Whether the model's own modules run, for what is hooked to them or learns
+        through them; slower.
     """
 
     def __init__(
@@ -38,9 +41,9 @@ class PrefixEncoder:
         query_projection: Tensor | None,
         begin_token_id: int | None,
         precision: str = FLOAT32,
-        device: torch.device | None = None,
+        device: torch.device = CPU,
+        keeps_modules: bool = False,
     ) -> None:
-        device = device or torch.device("cpu")
         AttentionInterface.register(ATTENTION_NAME, packed_attention)
         model.requires_grad_(False).train(mode=False)
         model.set_attn_implementation(ATTENTION_NAME)
@@ -48,15 +51,16 @@ class PrefixEncoder:
         self.begin_token_id = begin_token_id
         self._body: nn.Module = model.base_model
         self._embed: nn.Embedding = model.get_input_embeddings()  # type: ignore[assignment]
-        lower_precision(self._body, precision)
-        plain_head = model.get_output_embeddings()  # type: ignore[no-untyped-call]
-        head = lower_head(plain_head, precision, device)
-        model.set_output_embeddings(head)  # type: ignore[no-untyped-call]
-        self._head = head
-        self.precision = precision
         model.to(device)  # type: ignore[arg-type]
+        self._blocks = None if keeps_modules else LlamaBlocks.take(model, precision)
+        self._head: nn.Module = model.get_output_embeddings()  # type: ignore[no-untyped-call]
+        if not keeps_modules:
+            self._head = Matrix.read(cast(nn.Linear, self._head)).pack()  # float32 in any precision
+            model.set_output_embeddings(self._head)  # type: ignore[no-untyped-call]
+        if not keeps_modules or precision != FLOAT32:
+            take_layers(self._body, precision, packs=not keeps_modules)
+        self.precision = precision
         self._projection = None if query_projection is None else query_projection.to(device)
-        self._blocks = LlamaBlocks.find(model)
 
     @property
     def device(self) -> torch.device:
@@ -72,10 +76,6 @@ class PrefixEncoder:
     def max_positions(self) -> int:
         """Number of tokens that the model can read."""
         return int(self.model.config.max_position_embeddings)
-
-    def run_modules(self) -> None:
-        """Run the model's own modules from now on, for what is hooked to them."""
-        self._blocks = None
 
     def new_cache(self, *, batch: int, capacity: int) -> PrefixCache:
         """An empty cache.

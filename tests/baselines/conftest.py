@@ -38,7 +38,7 @@ def knn_village(village: ProjectPaths, tmp_path_factory: pytest.TempPathFactory)
 @pytest.fixture
 def tiny_cog_model_alone(village: ProjectPaths) -> CogModel:
     """Loaded anew, since hooks stay attached to it."""
-    return load_model(village.root / "models" / "tiny")
+    return load_model(village.root / "models" / "tiny", keeps_modules=True)
 
 
 @pytest.fixture(scope="session")

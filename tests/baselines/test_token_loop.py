@@ -13,7 +13,7 @@ from cog.decoding.request import Request
 from cog.errors import GenerationError
 from cog.model.base import get_base_folder
 from cog.model.config import load_config
-from cog.model.load import CogModel
+from cog.model.load import CogModel, load_network
 from cog.paths import ProjectPaths
 from cog.records import Decoding
 from tests.choices import Choices, assert_same_choices, record_choices
@@ -34,7 +34,7 @@ def test_greedy_equals_generate_of_transformers(
     folder = village.root / "models" / "tiny"
     base = get_base_folder(load_config(folder).prefix_base, model_folder=folder)
     peer = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
-    peer.load_state_dict(tiny_cog_model.prefix_encoder.model.state_dict())
+    peer.load_state_dict(load_network(folder).state_dict())
     loop = TokenLoop(tiny_cog_model)
     wanted = []
     for prefix in PREFIXES:

@@ -13,7 +13,7 @@ from cog.errors import AssetError, CheckpointError
 from cog.model.base import pin_base
 from cog.model.config import load_config
 from cog.model.fingerprint import fingerprint_model
-from cog.model.load import load_causal, load_model, resolve_device
+from cog.model.load import load_causal, load_model, load_network, resolve_device
 from cog.profiles import HubBase, WheelBase
 
 
@@ -155,16 +155,12 @@ def test_half_a_pair_is_refused(copied_model: Path) -> None:
 
 
 def test_update_of_a_transposed_layer_is_added(copied_model: Path) -> None:
-    before = load_model(copied_model).prefix_encoder.model.state_dict()[
-        "transformer.h.0.attn.c_attn.weight"
-    ]
+    before = load_network(copied_model).state_dict()["transformer.h.0.attn.c_attn.weight"]
     path = copied_model / "weights.safetensors"
     a, b = torch.randn(2, 16), torch.randn(48, 2)
     name = "lm.transformer.h.0.attn.c_attn"
     save_file(load_file(path) | {f"{name}.A": a, f"{name}.B": b}, path)
-    after = load_model(copied_model).prefix_encoder.model.state_dict()[
-        "transformer.h.0.attn.c_attn.weight"
-    ]
+    after = load_network(copied_model).state_dict()["transformer.h.0.attn.c_attn.weight"]
     torch.testing.assert_close(after, before + 2.0 * (b @ a).T)
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from cog.model.load import load_model
+from cog.model.load import load_model, load_network
 from cog.model.prefix_encoder import PrefixEncoder
 from tests.model_fixtures import make_tiny_model
 
@@ -24,7 +24,7 @@ def encoder(folder: Path) -> PrefixEncoder:
 def plain_states(encoder: PrefixEncoder, folder: Path, ids: list[int]) -> torch.Tensor:
     # the same weights under transformers' own attention, without a cache
     plain = AutoModelForCausalLM.from_pretrained(folder / "prefix", attn_implementation="eager")
-    plain.load_state_dict(encoder.model.state_dict())
+    plain.load_state_dict(load_network(folder).state_dict())
     plain.eval()
     with torch.no_grad():
         return plain(torch.tensor([ids]), output_hidden_states=True, use_cache=False).hidden_states[

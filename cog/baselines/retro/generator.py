@@ -135,7 +135,7 @@ class RetroMemory:
 class RetroLoop(TokenLoop):
     """The token loop with neighbours, refreshed whenever a chunk has ended.
 
-    :param model: The model; the adapter stays attached to it.
+    :param model: The model, loaded with its modules; the adapter stays attached to it.
     :param adapter: The adapter.
     :param source: Finds neighbours.
     """
@@ -144,7 +144,6 @@ class RetroLoop(TokenLoop):
         super().__init__(model)
         self._adapter = adapter.to(model.prefix_encoder.device).eval()
         self._source = source
-        model.prefix_encoder.run_modules()
         adapter.attach(find_layers(model.prefix_encoder.model))
         self.memory: RetroMemory | None = None
 

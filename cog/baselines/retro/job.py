@@ -162,7 +162,7 @@ def _open_run(
     progress: Progress,
 ) -> _Run:
     settings = job.settings
-    model = load_model(model_folder, device=accelerator.device.type)
+    model = load_model(model_folder, device=accelerator.device.type, keeps_modules=True)
     config = make_config(model, settings)
     chosen = ExampleSettings(settings.window_tokens, settings.held_out_share, settings.seed)
     with accelerator.main_process_first():

@@ -43,7 +43,9 @@ def open_retro(
     """
     with open_retro_index(paths, params, corpus_id) as index:
         folder = get_model_folder(paths, params)
-        model = load_model(folder, device=device, precision=params.generate.precision)
+        model = load_model(
+            folder, device=device, precision=params.generate.precision, keeps_modules=True
+        )
         adapter = load_adapter(get_adapter_folder(paths, corpus_id), model=model.fingerprint)
         yield RetroGenerator(model, index, adapter=adapter)
 

@@ -114,7 +114,7 @@ def test_training_sees_what_writing_sees(
     village_index: PhraseIndex,
 ) -> None:
     open_gates(trainee.adapter)
-    model = load_model(village.root / "models" / "tiny")
+    model = load_model(village.root / "models" / "tiny", keeps_modules=True)
     adapter = RetroAdapter(trainee.adapter.config)
     adapter.load_state_dict(trainee.adapter.state_dict())
     source = NeighbourSource(village_index, model, config=adapter.config)
@@ -205,7 +205,7 @@ def run(paths: ProjectPaths, out: Path, *, progress: Any = None, **given: Any) -
 
 
 def is_loadable(paths: ProjectPaths, out: Path) -> bool:
-    model = load_model(paths.root / "models" / "tiny")
+    model = load_model(paths.root / "models" / "tiny", keeps_modules=True)
     adapter = load_adapter(out, model=model.fingerprint)
     return all(bool(value.isfinite().all()) for value in adapter.state_dict().values())
 
