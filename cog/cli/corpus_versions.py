@@ -6,6 +6,7 @@ from dataclasses import asdict
 import click
 
 from cog.cli.main import get_project_of
+from cog.cli.options import json_option
 from cog.params import load_params
 
 MAX_NAMED = 10  # documents of a kind that are named where people read
@@ -51,7 +52,7 @@ def versions(ctx: click.Context, corpus_id: str, as_json: bool) -> None:
 @click.argument("corpus_id", metavar="ID")
 @click.argument("before", metavar="[A]", required=False)
 @click.argument("after", metavar="[B]", required=False)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option
 @click.pass_context
 def diff(
     ctx: click.Context, corpus_id: str, before: str | None, after: str | None, as_json: bool

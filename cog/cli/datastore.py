@@ -6,6 +6,7 @@ from dataclasses import asdict
 import click
 
 from cog.cli.main import get_project
+from cog.cli.options import device_option, json_option
 from cog.params import load_params
 
 
@@ -16,12 +17,10 @@ def command() -> None:
 
 @command.command("build")
 @click.argument("corpus_id", metavar="ID")
-@click.option(
-    "--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True
-)
-@click.option("--json", "is_json", is_flag=True, help="Print one JSON object.")
+@device_option
+@json_option
 @click.pass_context
-def build(ctx: click.Context, /, corpus_id: str, device: str, *, is_json: bool) -> None:
+def build(ctx: click.Context, /, corpus_id: str, device: str, *, as_json: bool) -> None:
     """Encode every token of a corpus and store hidden state and next token."""
     paths = get_project(ctx)
     params = load_params(paths.params)
@@ -36,14 +35,14 @@ def build(ctx: click.Context, /, corpus_id: str, device: str, *, is_json: bool) 
         manifest = build_corpus_datastore(
             paths, corpus_id, params=params, progress=progress, device=device
         )
-    _write(asdict(manifest), is_json=is_json)
+    _write(asdict(manifest), as_json=as_json)
 
 
 @command.command("info")
 @click.argument("corpus_id", metavar="ID")
-@click.option("--json", "is_json", is_flag=True, help="Print one JSON object.")
+@json_option
 @click.pass_context
-def info(ctx: click.Context, /, corpus_id: str, *, is_json: bool) -> None:
+def info(ctx: click.Context, /, corpus_id: str, *, as_json: bool) -> None:
     """Say what a corpus's datastore holds and how it is searched."""
     paths = get_project(ctx)
     params = load_params(paths.params)
@@ -55,11 +54,11 @@ def info(ctx: click.Context, /, corpus_id: str, *, is_json: bool) -> None:
     corpus_id = load_card(paths, corpus_id).id
     fingerprint = fingerprint_model(get_model_folder(paths, params))
     manifest = load_corpus_manifest(paths, corpus_id, model=fingerprint)
-    _write(asdict(manifest), is_json=is_json)
+    _write(asdict(manifest), as_json=as_json)
 
 
-def _write(content: dict[str, object], *, is_json: bool) -> None:
-    if is_json:
+def _write(content: dict[str, object], *, as_json: bool) -> None:
+    if as_json:
         click.echo(json.dumps(content))
         return
     search = content["search"]

@@ -6,12 +6,13 @@ from dataclasses import asdict
 import click
 
 from cog.cli.main import get_project
+from cog.cli.options import json_option
 
 
 @click.command("doctor")
 @click.argument("corpus_id", metavar="[ID]", required=False)
 @click.option("--quick", "is_quick", is_flag=True, help="Leave the rows of indexes unread.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option
 @click.pass_context
 def command(ctx: click.Context, corpus_id: str | None, is_quick: bool, as_json: bool) -> None:
     """Check everything, change nothing; exit 1 if something is wrong."""

@@ -16,6 +16,7 @@ import click
 from cog.cli.decoding_options import take_settings, with_decoding_options
 from cog.cli.main import get_project
 from cog.cli.numbers import make_type
+from cog.cli.options import device_option
 from cog.decoding.settings import set_precision
 from cog.errors import GenerationError
 from cog.index.activation import choose_corpus
@@ -115,9 +116,7 @@ class NumberOrAll(click.ParamType[int]):
     help="Longest run of words copied from one place of a document; 0 for no limit.",
 )
 @click.option("--batch-size", type=click.IntRange(1), help="Texts decoded together.")
-@click.option(
-    "--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True
-)
+@device_option
 @click.option(
     "--sources",
     "max_sources",

@@ -6,6 +6,7 @@ from dataclasses import asdict
 import click
 
 from cog.cli.main import get_project_of
+from cog.cli.options import json_option
 from cog.decoding.tuning import load_tuning_state
 from cog.index.manifest import load_manifest
 from cog.index.records import Manifest
@@ -79,7 +80,7 @@ def info(ctx: click.Context, corpus_id: str, as_json: bool) -> None:
 
 @command.command("verify")
 @click.argument("corpus_id", metavar="ID")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option
 @click.pass_context
 def verify(ctx: click.Context, corpus_id: str, as_json: bool) -> None:
     """Check every file, row and word of an index against its manifest and its documents."""
@@ -143,7 +144,7 @@ def _format_share(manifest: Manifest, part: str) -> str:
 
 @command.command("push")
 @click.argument("corpus_id", metavar="ID")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option
 @click.pass_context
 def push(ctx: click.Context, corpus_id: str, as_json: bool) -> None:
     """Copy the index of a corpus to the object store that its card or COG_INDEX_URI names."""
@@ -158,7 +159,7 @@ def push(ctx: click.Context, corpus_id: str, as_json: bool) -> None:
 @command.command("pull")
 @click.argument("corpus_id", metavar="ID")
 @click.option("--tables", "has_tables", is_flag=True, help="Copy the tables, too.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option
 @click.pass_context
 def pull(ctx: click.Context, corpus_id: str, has_tables: bool, as_json: bool) -> None:
     """Take an index from the object store: the manifest, and its tables if asked."""

@@ -2,12 +2,19 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import click
 
 from cog.cli.main import get_project
-from cog.cli.numbers import FiniteRange
+from cog.cli.options import (
+    FOLDER,
+    device_option,
+    json_option,
+    resume_option,
+    seconds_option,
+    steps_option,
+    track_option,
+)
 from cog.params import load_params
 
 
@@ -20,23 +27,34 @@ def command() -> None:
 @click.option(
     "--corpus", "corpus_id", required=True, metavar="ID", help="What it learns from and searches."
 )
-@click.option("--max-steps", type=click.IntRange(1), help="Number of optimiser steps.")
-@click.option("--max-seconds", type=FiniteRange(0, min_open=True), help="Seconds of training.")
+@steps_option
+@seconds_option
 @click.option(
     "--out",
-    type=click.Path(path_type=Path),
+    type=FOLDER,
     metavar="DIR",
     help="Folder of the adapter [default: models/retro].",
 )
-@click.option("--resume", is_flag=True, help="Go on from the last checkpoint in --out.")
-@click.option(
-    "--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True
-)
+@resume_option
+@device_option
 @click.option("--experiment", default="retro", show_default=True, help="Experiment in MLflow.")
-@click.option("--no-track", is_flag=True, help="Log nothing to MLflow.")
-@click.option("--json", "is_json", is_flag=True, help="Print one JSON object.")
+@track_option
+@json_option
 @click.pass_context
-def train(ctx: click.Context, /, **given: Any) -> None:  # noqa: ANN401
+def train(
+    ctx: click.Context,
+    /,
+    *,
+    corpus_id: str,
+    max_steps: int | None,
+    max_seconds: float | None,
+    out: Path | None,
+    is_resumed: bool,
+    device: str,
+    experiment: str,
+    no_track: bool,
+    as_json: bool,
+) -> None:
     """Fit RETRO's adapter to the model, on a corpus and its index.
 
     Ends at the limit of steps or seconds, that of params.yaml unless given, or on Ctrl-C, and
@@ -48,16 +66,15 @@ def train(ctx: click.Context, /, **given: Any) -> None:  # noqa: ANN401
     from cog.registry import load_card
 
     request = RetroRequest(
-        corpus_id=load_card(paths, given["corpus_id"]).id,
-        max_steps=given["max_steps"],
-        max_seconds=given["max_seconds"],
-        out=given["out"],
-        is_resumed=given["resume"],
-        device=given["device"],
+        corpus_id=load_card(paths, corpus_id).id,
+        max_steps=max_steps,
+        max_seconds=max_seconds,
+        out=out,
+        is_resumed=is_resumed,
+        device=device,
     )
-    experiment = None if given["no_track"] else given["experiment"]
-    report = train_retro(paths, params, request, experiment=experiment)
-    if given["is_json"]:
+    report = train_retro(paths, params, request, experiment=None if no_track else experiment)
+    if as_json:
         click.echo(json.dumps(report.to_json()))
         return
     click.echo(f"{report.folder} · {report.steps} steps · {report.num_tokens:,} tokens")

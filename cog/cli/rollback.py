@@ -3,12 +3,13 @@
 import click
 
 from cog.cli.main import get_project
+from cog.cli.options import json_option
 from cog.cli.switch import print_change
 from cog.index.activation import rollback_corpus
 
 
 @click.command("rollback")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option
 @click.pass_context
 def command(ctx: click.Context, as_json: bool) -> None:
     """Go back to what was active before the last switch."""

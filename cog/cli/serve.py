@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from cog.cli.main import get_project
+from cog.cli.options import device_option
 from cog.params import load_params
 from cog.records import PRECISIONS
 
@@ -71,9 +72,7 @@ from cog.records import PRECISIONS
     type=click.Choice(PRECISIONS),
     help="Of the prefix encoder's matrices [default: auto, what is fast here].",
 )
-@click.option(
-    "--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True
-)
+@device_option
 @click.option("--log-prompts", is_flag=True, help="Write what is asked for to the log.")
 @click.pass_context
 def command(

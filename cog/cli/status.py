@@ -6,6 +6,7 @@ from dataclasses import asdict
 import click
 
 from cog.cli.main import get_project
+from cog.cli.options import json_option
 from cog.decoding.tuning import TuningState, load_tuning_state
 from cog.index.activation import Status, get_status
 from cog.paths import ProjectPaths
@@ -14,7 +15,7 @@ from cog.switch_log import is_same, load_history
 
 
 @click.command("status")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option
 @click.pass_context
 def command(ctx: click.Context, as_json: bool) -> None:
     """Say what is active, whether it is intact, and what was tuned; exit 1 if it is not intact."""

@@ -6,6 +6,7 @@ from dataclasses import asdict
 import click
 
 from cog.cli.main import get_project
+from cog.cli.options import json_option
 from cog.index.activation import Change, switch_corpus
 from cog.index.unions import shorten_digest
 from cog.records import Active
@@ -15,7 +16,7 @@ from cog.records import Active
 @click.argument("given_id", metavar="[ID[+ID]...]", required=False)
 @click.option("--corpus", "corpus_id", metavar="ID[+ID]...", help="The same as the argument.")
 @click.option("--index", metavar="DIGEST", help="Digest its index must have, or its first digits.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option
 @click.pass_context
 def command(
     ctx: click.Context,

@@ -2,19 +2,26 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
 
 from cog.cli.main import get_project
-from cog.cli.numbers import FiniteRange
+from cog.cli.options import (
+    FOLDER,
+    device_option,
+    json_option,
+    resume_option,
+    seconds_option,
+    steps_option,
+    track_option,
+)
 from cog.params import load_params
 
 if TYPE_CHECKING:
     from cog.training.job import TrainReport
 
-FILE = click.Path(path_type=Path)
 MAX_SEED = 2**32 - 1  # of numpy
 
 
@@ -22,7 +29,7 @@ MAX_SEED = 2**32 - 1  # of numpy
 @click.option("--profile", metavar="NAME", help="Profile of params.yaml [default: train.profile].")
 @click.option(
     "--data",
-    type=FILE,
+    type=FOLDER,
     multiple=True,
     metavar="FILE",
     help="Text file, plain or gzip, or a folder of them; repeatable.",
@@ -30,7 +37,7 @@ MAX_SEED = 2**32 - 1  # of numpy
 @click.option("--licence", metavar="TEXT", help="Licence of --data, for the model's card.")
 @click.option("--corpus", "corpus_id", metavar="ID", help="Train on the documents of this corpus.")
 @click.option(
-    "--from", "source", type=FILE, metavar="MODEL", help="Go on from this model's weights."
+    "--from", "source", type=FOLDER, metavar="MODEL", help="Go on from this model's weights."
 )
 @click.option(
     "--objective",
@@ -39,16 +46,16 @@ MAX_SEED = 2**32 - 1  # of numpy
     show_default=True,
     help="Learn to copy, or the next token only (the baseline).",
 )
-@click.option("--max-steps", type=click.IntRange(1), help="Number of optimiser steps.")
-@click.option("--max-seconds", type=FiniteRange(0, min_open=True), help="Seconds of training.")
+@steps_option
+@seconds_option
 @click.option(
-    "--out", type=FILE, metavar="DIR", help="Folder of the model [default: models/PROFILE]."
+    "--out", type=FOLDER, metavar="DIR", help="Folder of the model [default: models/PROFILE]."
 )
-@click.option("--resume", is_flag=True, help="Go on from the last checkpoint in --out.")
+@resume_option
 @click.option(
     "--check-against",
     "evaluation",
-    type=FILE,
+    type=FOLDER,
     multiple=True,
     metavar="FILE",
     help="Text that must not be trained on, such as test files; repeatable.",
@@ -66,14 +73,34 @@ MAX_SEED = 2**32 - 1  # of numpy
 @click.option(
     "--workers", "num_workers", type=click.IntRange(0), help="Processes that make batches."
 )
-@click.option(
-    "--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True
-)
+@device_option
 @click.option("--experiment", default="train", show_default=True, help="Experiment in MLflow.")
-@click.option("--no-track", is_flag=True, help="Log nothing to MLflow.")
-@click.option("--json", "is_json", is_flag=True, help="Print one JSON object.")
+@track_option
+@json_option
 @click.pass_context
-def command(ctx: click.Context, /, **given: Any) -> None:  # noqa: ANN401
+def command(
+    ctx: click.Context,
+    /,
+    *,
+    profile: str | None,
+    data: tuple[Path, ...],
+    licence: str | None,
+    corpus_id: str | None,
+    source: Path | None,
+    objective: str,
+    max_steps: int | None,
+    max_seconds: float | None,
+    out: Path | None,
+    is_resumed: bool,
+    evaluation: tuple[Path, ...],
+    on_overlap: str,
+    seed: int,
+    num_workers: int | None,
+    device: str,
+    experiment: str,
+    no_track: bool,
+    as_json: bool,
+) -> None:
     """Train a model on text files or on a corpus, or go on training one.
 
     Needs a GPU for the default profile; `--profile tiny` learns in a minute without. Ends at the
@@ -83,37 +110,37 @@ def command(ctx: click.Context, /, **given: Any) -> None:  # noqa: ANN401
     params = load_params(paths.params)
     from cog.evaluation.training import TrainRequest, train_with_tracking
 
-    if bool(given["data"]) == bool(given["corpus_id"]):
+    if bool(data) == bool(corpus_id):
         raise click.UsageError("give either --data or --corpus")
     is_default = ctx.get_parameter_source("on_overlap") is ParameterSource.DEFAULT
-    if not is_default and not given["evaluation"]:
+    if not is_default and not evaluation:
         raise click.UsageError("--on-overlap goes with --check-against")
     request = TrainRequest(
-        profile=given["profile"] or params.train.profile,
-        data=given["data"],
-        corpus_id=given["corpus_id"],
-        source=given["source"],
-        objective=given["objective"],
-        max_steps=given["max_steps"],
-        max_seconds=given["max_seconds"],
-        out=given["out"],
-        is_resumed=given["resume"],
-        evaluation=given["evaluation"],
-        on_overlap=given["on_overlap"],
-        seed=given["seed"],
-        num_workers=given["num_workers"],
-        device=given["device"],
-        licence=given["licence"],
+        profile=profile or params.train.profile,
+        data=data,
+        corpus_id=corpus_id,
+        source=source,
+        objective=objective,
+        max_steps=max_steps,
+        max_seconds=max_seconds,
+        out=out,
+        is_resumed=is_resumed,
+        evaluation=evaluation,
+        on_overlap=on_overlap,
+        seed=seed,
+        num_workers=num_workers,
+        device=device,
+        licence=licence,
     )
     report = train_with_tracking(
-        paths, params, request, experiment=None if given["no_track"] else given["experiment"]
+        paths, params, request, experiment=None if no_track else experiment
     )
     if report is not None:
-        _write(report, is_json=given["is_json"])
+        _write(report, as_json=as_json)
 
 
-def _write(report: "TrainReport", *, is_json: bool) -> None:
-    if is_json:
+def _write(report: "TrainReport", *, as_json: bool) -> None:
+    if as_json:
         click.echo(json.dumps(report.to_json(), ensure_ascii=False))
         return
     click.echo(f"{report.folder} · {report.steps} steps · {report.num_tokens:,} tokens")

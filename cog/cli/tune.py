@@ -1,13 +1,15 @@
 """``cog tune``: a corpus goes in, the settings that suit its index or datastore best are kept."""
 
 import json
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import click
 
 from cog.baselines.names import COG, KNN_LM
 from cog.cli.main import get_project
 from cog.cli.numbers import make_type
+from cog.cli.options import device_option, json_option
 from cog.params import load_params
 from cog.records import Decoding
 from cog.registry import load_card
@@ -15,8 +17,7 @@ from cog.registry import load_card
 if TYPE_CHECKING:
     from cog.evaluation.tune import Tuned
     from cog.evaluation.tune_knn import KnnTuned
-    from cog.params import Params
-    from cog.paths import CorpusPaths, ProjectPaths
+    from cog.paths import CorpusPaths
 
 
 @click.command("tune")
@@ -42,12 +43,21 @@ if TYPE_CHECKING:
     help="How a choice is taken; with cog only.",
 )
 @click.option("--reset", "is_reset", is_flag=True, help="Forget what was chosen before.")
-@click.option(
-    "--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True
-)
-@click.option("--json", "is_json", is_flag=True, help="Print one JSON object.")
+@device_option
+@json_option
 @click.pass_context
-def command(ctx: click.Context, /, corpus_id: str, **given: Any) -> None:  # noqa: ANN401
+def command(
+    ctx: click.Context,
+    /,
+    *,
+    corpus_id: str,
+    system: str,
+    num_prompts: int,
+    decoding: str | None,
+    is_reset: bool,
+    device: str,
+    as_json: bool,
+) -> None:
     """Choose the settings of a system on held-out prompts.
 
     Of cog: verification, phrase bias and temperature; of knn-lm: number of neighbours, distance
@@ -57,73 +67,55 @@ def command(ctx: click.Context, /, corpus_id: str, **given: Any) -> None:  # noq
     paths = get_project(ctx)
     params = load_params(paths.params)
     chosen = load_card(paths, corpus_id).id
-    if given["system"] == KNN_LM and given["decoding"] is not None:
+    if system == KNN_LM and decoding is not None:
         raise click.UsageError("--decoding goes with --system cog: nothing is written for knn-lm")
-    if given["is_reset"]:
-        _reset(paths.corpus(chosen), given["system"], is_json=given["is_json"])
-    elif given["system"] == KNN_LM:
-        _tune_knn_lm(paths, params, chosen, given)
+    if is_reset:
+        _reset(paths.corpus(chosen), system, as_json=as_json)
+        return
+    from cog.evaluation.tune import Tuned, tune
+    from cog.evaluation.tune_knn import KnnTuned, tune_knn_lm
+    from cog.progress import show_progress
+
+    unit = "prompts" if system == KNN_LM else "texts"
+    with show_progress(f"tune {chosen}", total=None, unit=unit) as progress:
+        found: Tuned | KnnTuned
+        if system == KNN_LM:
+            found = tune_knn_lm(
+                paths, params, chosen, num_prompts=num_prompts, device=device, progress=progress
+            )
+        else:
+            found = tune(
+                paths,
+                params,
+                chosen,
+                num_prompts=num_prompts,
+                method=decoding or params.generate.decoding.method,
+                device=device,
+                progress=progress,
+            )
+    if as_json:
+        click.echo(json.dumps(asdict(found.tuning), ensure_ascii=False))
+    elif isinstance(found, KnnTuned):
+        _write_knn_lm(found)
     else:
-        _tune_cog(paths, params, chosen, given)
+        _write(found)
 
 
-def _tune_cog(
-    paths: "ProjectPaths", params: "Params", corpus_id: str, given: dict[str, Any], /
-) -> None:
-    from cog.evaluation.tune import tune
-    from cog.progress import show_progress
-
-    with show_progress(f"tune {corpus_id}", total=None, unit="texts") as progress:
-        found = tune(
-            paths,
-            params,
-            corpus_id,
-            num_prompts=given["num_prompts"],
-            method=given["decoding"] or params.generate.decoding.method,
-            device=given["device"],
-            progress=progress,
-        )
-    _write(found, is_json=given["is_json"])
-
-
-def _tune_knn_lm(
-    paths: "ProjectPaths", params: "Params", corpus_id: str, given: dict[str, Any], /
-) -> None:
-    from cog.evaluation.tune_knn import tune_knn_lm
-    from cog.progress import show_progress
-
-    with show_progress(f"tune {corpus_id}", total=None, unit="prompts") as progress:
-        found = tune_knn_lm(
-            paths,
-            params,
-            corpus_id,
-            num_prompts=given["num_prompts"],
-            device=given["device"],
-            progress=progress,
-        )
-    _write_knn_lm(found, is_json=given["is_json"])
-
-
-def _reset(corpus_paths: "CorpusPaths", system: str, *, is_json: bool) -> None:
+def _reset(corpus_paths: "CorpusPaths", system: str, *, as_json: bool) -> None:
     from cog.baselines.knn_tuned import remove_knn_tuning
     from cog.decoding.tuning import remove_tuning
 
     remove = remove_knn_tuning if system == KNN_LM else remove_tuning
     was_there = remove(corpus_paths)
-    if is_json:
+    if as_json:
         click.echo(json.dumps({"corpus": corpus_paths.root.name, "removed": was_there}))
     else:
         click.echo("params.yaml holds again" if was_there else "nothing was tuned")
 
 
-def _write_knn_lm(found: "KnnTuned", *, is_json: bool) -> None:
-    from dataclasses import asdict
-
+def _write_knn_lm(found: "KnnTuned") -> None:
     from cog.baselines.knn_tuned import describe_settings
 
-    if is_json:
-        click.echo(json.dumps(asdict(found.tuning), ensure_ascii=False))
-        return
     for trial in sorted(found.trials, key=lambda trial: trial.perplexity):
         click.echo(f"{trial.perplexity:9.3f}  {describe_settings(trial.values)}")
     if found.before is not None:
@@ -139,15 +131,10 @@ def _write_knn_lm(found: "KnnTuned", *, is_json: bool) -> None:
     click.echo(f"kept for this datastore: {describe_settings(found.tuning.values)}")
 
 
-def _write(found: "Tuned", *, is_json: bool) -> None:
-    from dataclasses import asdict
-
+def _write(found: "Tuned") -> None:
     from cog.decoding.tuning import describe_values
     from cog.evaluation.tune import describe_trial
 
-    if is_json:
-        click.echo(json.dumps(asdict(found.tuning), ensure_ascii=False))
-        return
     ordered = sorted(found.trials, key=lambda trial: -trial.rating)
     for trial in ordered:
         click.echo(describe_trial(trial))
