@@ -138,7 +138,7 @@ def measure_bytes(
     :returns: Bytes by what they are of.
     """
     generated = peak_bytes()
-    candidates = generator.pools.make_pools(requests[:1])[0][0].num_bytes
+    candidates = generator.pools.get_pool(requests[0])[0].num_bytes
     return {
         "peak_loaded": loaded,
         "peak_generating": generated,

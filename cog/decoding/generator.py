@@ -1,7 +1,6 @@
 """The copy-generator: prefixes, a model and an index go in, cited texts come out."""
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import ClassVar
 
@@ -10,33 +9,31 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from cog.decoding.batch import Ending
 from cog.decoding.candidates import Phrases
 from cog.decoding.choices import score_choices
 from cog.decoding.citations import cite_segment
 from cog.decoding.distribution import NextChoice, next_choice
 from cog.decoding.draft import Draft
-from cog.decoding.plausibility import verify_draft
+from cog.decoding.in_order import OnSegment, write_in_order
 from cog.decoding.pool_source import PoolSource
 from cog.decoding.repeats import find_word_begins
 from cog.decoding.request import Request, check_request, encode_prefix
 from cog.decoding.row import Row
-from cog.decoding.text import GrowingText
 from cog.decoding.workers import Workers
+from cog.errors import CogError
 from cog.index.reader import PhraseIndex
-from cog.model.cache import PrefixCache
 from cog.model.load import CogModel
 from cog.records import Generation, Segment
-
-OnSegment = Callable[[int, Segment], None]
-Ending = tuple[Tensor, Tensor]  # hidden state at the last token of a text, and token logits
 
 
 class CopyGenerator:
     """Writes texts by copying phrases out of an index (CoG, section 3).
 
     Retrieval is done once per prefix. Every step scores the whole vocabulary and every admissible
-    phrase of the retrieved chunks, takes one choice and appends it in one forward pass; all texts
-    of a batch share that pass.
+    phrase of the retrieved chunks, takes one choice and appends it in one forward pass. The passes
+    are those of a :class:`~cog.decoding.queue.TextQueue`, in which texts of several generators may
+    stand.
 
     :param model: The model.
     :param index: The open index.
@@ -58,39 +55,27 @@ class CopyGenerator:
         self.index = index
         self._begins_word = find_word_begins(model.splitter)
         self._workers = Workers(model.prefix_encoder.device)
-        self._special = torch.from_numpy(model.splitter.special_token_ids).to(
-            model.prefix_encoder.device
-        )
 
     def generate(
         self, requests: Sequence[Request], *, on_segment: OnSegment | None = None
     ) -> list[Generation]:
-        """Write a batch of texts together.
+        """Write texts together.
 
-        :param requests: The texts to write; each comes out the same in any batch, up to rounding
+        :param requests: The texts to write; each comes out the same in any company, up to rounding
             in the prefix encoder.
         :param on_segment: Called with the number of a text and each of its segments as soon as it
             is final.
-        :returns: The texts, in the order asked. Their seconds are those of the batch, divided by
-            the number of texts.
-        :raises GenerationError: If a prefix or a setting cannot be used.
+        :returns: The texts, in the order asked.
+        :raises CogError: If one of them cannot be written.
         """
         if not requests:
             return []
-        requests = [self.adapt(request) for request in requests]
-        for request in requests:
-            check_request(request, self.model.prefix_encoder)
-        pools, seconds = self.pools.make_pools(requests)
-        self.pools.check_bits(requests, pools)
-        rows = [
-            Row.begin(request, pool, self.prefix_ids(request), begins_word=self._begins_word)
-            for request, pool in zip(requests, pools, strict=True)
-        ]
-        began = time.perf_counter()
-        self._decode(rows, on_segment=on_segment)
-        seconds["decode"] = time.perf_counter() - began
-        shared = {part: round(value / len(rows), 4) for part, value in seconds.items()}
-        return [self._finish(row, shared) for row in rows]
+        generations = []
+        for each in write_in_order(self, requests, batch_size=len(requests), on_segment=on_segment):
+            if isinstance(each, CogError):
+                raise each
+            generations.append(each)
+        return generations
 
     def adapt(self, request: Request) -> Request:
         """The request that is carried out in the place of another; here the same.
@@ -115,37 +100,36 @@ class CopyGenerator:
         num_ids = len(self.model.splitter.encode(request.prefix)) + has_begin
         return num_ids - len(self.prefix_ids(request))
 
-    @torch.inference_mode()
-    def _decode(self, rows: list[Row], *, on_segment: OnSegment | None) -> None:
-        encoder = self.model.prefix_encoder
-        capacity = max(len(row.token_ids) + row.num_left for row in rows)
-        cache = encoder.new_cache(batch=len(rows), capacity=capacity)
-        live = held = list(range(len(rows)))  # texts that grow, and texts in the cache
-        states = encoder.append_last(cache, [row.token_ids for row in rows])
-        ends = dict(zip(live, zip(states, self._token_logits(states), strict=True), strict=True))
-        while live:
-            drafts = dict(zip(live, self._draft([(rows[i], ends[i]) for i in live]), strict=True))
-            for i in live:  # what fills a text and needs no check is not read
-                if len(drafts[i].token_ids) == 1 >= rows[i].num_left:
-                    self._write(rows[i], drafts.pop(i), 1, ())
-            if drafts:
-                if 2 * len(drafts) <= len(held):
-                    cache.keep([held.index(i) for i in drafts])
-                    held = list(drafts)
-                ends = self._read(cache, rows, held=held, drafts=drafts)
-            self._report(rows, live, on_segment)
-            live = [i for i in live if rows[i].num_left > 0]
-        for row in rows:
-            row.text.finish()
-        self._report(rows, range(len(rows)), on_segment)
+    def check(self, request: Request) -> None:
+        """Refuse what cannot be written.
 
-    def _draft(self, texts: Sequence[tuple[Row, Ending]]) -> list[Draft]:
-        # go on with each text, or score everything and take one choice
+        :param request: The text to write.
+        :raises GenerationError: If its prefix or a setting cannot be used.
+        """
+        check_request(self.adapt(request), self.model.prefix_encoder)
+
+    @torch.inference_mode()
+    def begin(self, request: Request) -> tuple[Row, dict[str, float]]:
+        """Begin a text; all that is read from disk for its first step is read here.
+
+        :param request: What was asked.
+        :returns: The text, and the seconds of ``retrieve`` and ``gather``.
+        """
+        request = self.adapt(request)
+        pool, seconds = self.pools.get_pool(request)
+        ids = self.prefix_ids(request)
+        return Row.begin(request, pool, ids, begins_word=self._begins_word), seconds
+
+    def draft(self, texts: Sequence[tuple[Row, Ending]]) -> list[Draft]:
+        """Propose how some texts go on: where they were, or by a choice among everything.
+
+        :param texts: The texts, and what the prefix encoder says of each.
+        :returns: A draft of each.
+        """
         drafts = [row.go_on(logits) for row, (_, logits) in texts]
         members: dict[int, list[int]] = {}
         for k, (row, _) in enumerate(texts):
             if drafts[k] is None:
-                self._look_around(row)
                 members.setdefault(id(row.pool), []).append(k)
 
         def choose(group: list[int]) -> None:
@@ -164,8 +148,11 @@ class CopyGenerator:
         self._workers.run([partial(choose, group) for group in members.values()])
         return [draft for draft in drafts if draft is not None]
 
-    def _look_around(self, row: Row) -> None:
-        # add places of the index where what the text ends with stands
+    def look_around(self, row: Row) -> None:
+        """Add places of the index to a text's pool where stands what the text ends with.
+
+        :param row: The text.
+        """
         decoding = row.request.decoding
         if decoding.top_k_documents and decoding.context_weight:
             pool, row.num_added = self.pools.add_places(
@@ -193,37 +180,17 @@ class CopyGenerator:
     def _join(self, logits: Tensor, scores: Tensor, phrases: Phrases) -> NextChoice:
         return next_choice(logits, scores, phrases)
 
-    def _read(
-        self, cache: PrefixCache, rows: Sequence[Row], *, held: list[int], drafts: dict[int, Draft]
-    ) -> dict[int, Ending]:
-        # one pass reads all drafts; what is accepted is written, the rest forgotten; the ends that
-        # the texts go on from
-        proposed = [drafts[i].token_ids if i in drafts else [] for i in held]
-        states = self.model.prefix_encoder.append(cache, proposed)
-        logits = self._token_logits(states)  # once, for checks and for the next choices
-        ends: dict[int, Ending] = {}
-        begin = 0
-        for place, (i, ids) in enumerate(zip(held, proposed, strict=True)):
-            if not ids:
-                continue
-            num_accepted: int = 1
-            probabilities: Sequence[float] = ()
-            if len(ids) > 1:
-                num_accepted, probabilities = verify_draft(
-                    logits[begin : begin + len(ids) - 1],
-                    drafts[i],
-                    rows[i].request.decoding,
-                    first=1,
-                )
-            num_kept = self._write(rows[i], drafts[i], num_accepted, probabilities)
-            cache.cut(place, cache.lengths[place] - (len(ids) - num_kept))
-            ends[i] = states[begin + num_kept - 1], logits[begin + num_kept - 1]
-            begin += len(ids)
-        return ends
-
-    def _write(
+    def write(
         self, row: Row, draft: Draft, num_accepted: int, probabilities: Sequence[float]
     ) -> int:
+        """Write what was accepted of a draft.
+
+        :param row: The text.
+        :param draft: The draft.
+        :param num_accepted: Number of its first tokens that were accepted.
+        :param probabilities: Of its tokens but the first, as many as were looked at.
+        :returns: Number of tokens written.
+        """
         return row.write(
             draft,
             num_accepted,
@@ -232,33 +199,34 @@ class CopyGenerator:
             min_words=self.model.config.min_phrase_words,
         )
 
-    def _token_logits(self, states: Tensor) -> Tensor:
-        logits = self.model.prefix_encoder.token_logits(states)
-        logits[:, self._special] = -torch.inf
-        return logits
+    def report(self, row: Row) -> tuple[Segment, ...]:
+        """The segments that nothing can change any more, each once.
 
-    def _report(
-        self, rows: Sequence[Row], numbers: Sequence[int], on_segment: OnSegment | None
-    ) -> None:
-        if on_segment is None:
-            return
-        for i in numbers:
-            row, text = rows[i], rows[i].text
-            segments = self._cite(text, first=row.num_reported)
-            for segment in segments[: text.num_final - row.num_reported]:
-                on_segment(i, segment)
-            row.num_reported = text.num_final
+        :param row: The text.
+        :returns: Those that were not reported yet, with their sources.
+        """
+        first, row.num_reported = row.num_reported, row.text.num_final
+        return self._cite(row, first=first)[: row.num_reported - first]
 
-    def _cite(self, text: GrowingText, *, first: int = 0) -> tuple[Segment, ...]:
-        documents = self.index.get_documents(text.document_ordinals(first=first))
+    def _cite(self, row: Row, *, first: int = 0) -> tuple[Segment, ...]:
+        text = row.text
+        ordinals = text.document_ordinals(first=first)
+        documents = self.index.get_documents(ordinals) if ordinals else {}
         parts = zip(text.segments[first:], text.copies[first:], strict=True)
         return tuple(
             cite_segment(segment, copy, documents, get_corpus_id=self.index.get_corpus_id)
             for segment, copy in parts
         )
 
-    def _finish(self, row: Row, seconds: dict[str, float]) -> Generation:
-        segments = self._cite(row.text)
+    def finish(self, row: Row, seconds: dict[str, float]) -> Generation:
+        """Make the record of a text that has its length.
+
+        :param row: The text.
+        :param seconds: What it took, by part.
+        :returns: The record.
+        """
+        row.text.finish()
+        segments = self._cite(row)
         return Generation(
             prefix=row.request.prefix,
             text="".join(segment.text for segment in segments),
@@ -268,7 +236,7 @@ class CopyGenerator:
             decoding=row.request.decoding,
             num_steps=row.num_steps,
             num_tokens=row.num_tokens,
-            seconds=seconds,
+            seconds={part: round(value, 4) for part, value in seconds.items()},
             segments=segments,
             precision=self.model.prefix_encoder.precision,
         )

@@ -37,7 +37,7 @@ class Agreement:
         return float(self.num_tokens[place]) if is_there else 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class Pool:
     """What a prefix may copy from: the words of its retrieved chunks and the phrases they form.
 

@@ -1,8 +1,8 @@
-"""Sources of pools: prefixes and an index go in, what each may copy from comes out."""
+"""Sources of pools: a prefix and an index go in, what it may copy from comes out."""
 
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from weakref import WeakValueDictionary
 
 import numpy as np
 import torch
@@ -24,6 +24,8 @@ from cog.records import Decoding
 MIN_PLACE_TOKENS = 4  # of the text's last ones that a place outside the pool must agree with
 MAX_PLACES = 8  # such places that are looked at in a step
 MAX_FOUND_CHUNKS = 64  # chunks that a text may add to its pool by such places
+# the settings that decide what a prefix may copy from
+_DECIDING = ("top_k_documents", "min_bits", "guard_names", "relevance_level")
 
 
 class PoolSource:
@@ -44,44 +46,44 @@ class PoolSource:
         self.index = index
         self._allowed_chunks = allowed_chunks
         token_bytes = model.splitter.token_bytes
+        self._useful_bits = 0.0  # of min_bits, the highest with which some pool had a phrase
+        self._pools: WeakValueDictionary[tuple[object, ...], Pool] = WeakValueDictionary()
         self._has_space = np.array([each.startswith(b" ") for each in token_bytes])
 
-    def make_pools(self, requests: Sequence[Request]) -> tuple[list[Pool], dict[str, float]]:
-        """Make the pool of every request; requests that differ in their seed alone share theirs.
+    def get_pool(self, request: Request) -> tuple[Pool, dict[str, float]]:
+        """Make the pool of a text; texts of one prefix and the same rules share theirs.
 
-        Gives pools in the order of the requests, and the seconds of ``retrieve`` and ``gather``.
+        :param request: The text to write.
+        :returns: The pool, and the seconds of ``retrieve`` and ``gather``.
+        :raises GenerationError: If ``min_bits`` leaves no phrase in it, nor in any before.
         """
-        keys = [replace(each, decoding=replace(each.decoding, seed=0)) for each in requests]
-        distinct = list(dict.fromkeys(keys))
-        began = time.perf_counter()
-        found = self.search(distinct)
-        retrieved = time.perf_counter()
-        pools = {
-            key: self.make_pool(self.gather_words(key.prefix, ids), similarities, key.decoding)
-            for key, (ids, similarities) in zip(distinct, found, strict=True)
-        }
+        decoding = request.decoding
+        key = (request.prefix, *(getattr(decoding, name) for name in _DECIDING))
+        began = retrieved = time.perf_counter()
+        pool = self._pools.get(key)
+        if pool is None:
+            chunk_ids, similarities = self.search(request)
+            retrieved = time.perf_counter()
+            words = self.gather_words(request.prefix, chunk_ids)
+            pool = self.make_pool(words, similarities, decoding)
+            self._check_bits(pool, decoding.min_bits)
+            self._pools[key] = pool
         gathered = time.perf_counter()
-        seconds = {"retrieve": retrieved - began, "gather": gathered - retrieved}
-        return [pools[key] for key in keys], seconds
+        return pool, {"retrieve": retrieved - began, "gather": gathered - retrieved}
 
-    def search(
-        self, requests: Sequence[Request]
-    ) -> list[tuple[NDArray[np.int64], dict[int, float]]]:
-        """Find the chunks nearest to prefixes.
+    def search(self, request: Request) -> tuple[NDArray[np.int64], dict[int, float]]:
+        """Find the chunks nearest to a prefix.
 
-        Gives per prefix, chunk ids, best first, and the similarity of each.
+        :param request: The text to write.
+        :returns: Chunk ids, best first, and the similarity of each.
         """
-        vectors = self.model.retriever.encode_texts([request.prefix for request in requests])
-        found = []
-        for vector, request in zip(vectors, requests, strict=True):
-            neighbours = self.index.search_neighbours(
-                vector[None],
-                top_k=request.decoding.top_k_documents,
-                allowed=self._allowed_chunks,
-            )
-            pairs = zip(neighbours.rows[0].tolist(), neighbours.scores[0].tolist(), strict=True)
-            found.append((neighbours.rows[0], dict(pairs)))
-        return found
+        neighbours = self.index.search_neighbours(
+            self.model.retriever.encode_texts([request.prefix]),
+            top_k=request.decoding.top_k_documents,
+            allowed=self._allowed_chunks,
+        )
+        rows, scores = neighbours.rows[0], neighbours.scores[0]
+        return rows, dict(zip(rows.tolist(), scores.tolist(), strict=True))
 
     def gather_words(self, _prefix: str, chunk_ids: NDArray[np.int64]) -> GatheredChunks:
         """Gather the words that may be copied.
@@ -177,24 +179,16 @@ class PoolSource:
             has_space=torch.from_numpy(self._has_space[first_tokens]).to(device),
         )
 
-    def check_bits(self, requests: Sequence[Request], pools: Sequence[Pool]) -> None:
-        """Refuse a ``min_bits`` that leaves no phrase in any pool that was made with it.
-
-        Raises ``GenerationError`` if one with a lower ``min_bits`` would have a phrase.
-        """
-        made: dict[float, list[Pool]] = {}
-        for request, pool in zip(requests, pools, strict=True):
-            made.setdefault(request.decoding.min_bits, []).append(pool)
-        for min_bits, those in made.items():
-            if min_bits and not any(len(pool.phrases) for pool in those):
-                highest = max(map(self._find_most_bits, those))
-                if highest:
-                    raise GenerationError(
-                        "min_bits must leave a phrase: the most informative has "
-                        f"{highest:.1f} bits",
-                        found=f"{min_bits:g}",
-                        run="lower generate.min_bits in params.yaml, or pass --set min_bits=30",
-                    )
+    def _check_bits(self, pool: Pool, min_bits: float) -> None:
+        # refuse what leaves no phrase in any pool that was made with it
+        if len(pool.phrases):
+            self._useful_bits = max(self._useful_bits, min_bits)
+        elif min_bits > self._useful_bits and (highest := self._find_most_bits(pool)):
+            raise GenerationError(
+                f"min_bits must leave a phrase: the most informative has {highest:.1f} bits",
+                found=f"{min_bits:g}",
+                run="lower generate.min_bits in params.yaml, or pass --set min_bits=30",
+            )
 
     def _find_most_bits(self, pool: Pool) -> float:
         config = self.model.config

@@ -1,4 +1,4 @@
-"""The key-value cache of a batch of prefixes of different lengths, and the attention that reads it.
+"""The key-value cache of prefixes that come and go, and the attention that reads it.
 
 Tokens of all prefixes are packed into one row, so linear layers never compute padding; only
 attention, which is cheap, lays them out by prefix.
@@ -6,11 +6,38 @@ attention, which is cheap, lays them out by prefix.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import torch
 from torch import Tensor, nn
 
 ATTENTION_NAME = "cog_packed"  # under which transformers finds packed_attention
+PART_COST = 1000  # of attending apart, in pairs of a query and a key
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Prefixes whose new tokens attend together, padded to the same numbers of queries and keys.
+
+    :param first: The first of them in the cache.
+    :param end: One past the last. Those between that are in another part add only padding.
+    :param tokens: Their tokens in the packed pass; None for all. *Shape:* ``(num_tokens,)``
+    :param rows: Prefix of each of these tokens, counted from ``first``; None where every prefix has
+        ``max_new`` of them, so that packed and padded layouts are the same.
+    :param slots: Place of each of these tokens among the new ones of its prefix; None likewise.
+    :param max_new: Largest number of new tokens of a prefix.
+    :param max_len: Largest length of a prefix, new tokens included.
+    :param mask: Which keys a query may see; None if all. *Shape:* ``(batch, 1, max_new, max_len)``
+    """
+
+    first: int
+    end: int
+    tokens: Tensor | None
+    rows: Tensor | None
+    slots: Tensor | None
+    max_new: int
+    max_len: int
+    mask: Tensor | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,39 +45,31 @@ class Layout:
     """Where the tokens of one packed pass belong.
 
     :param rows: Prefix of each token. *Shape:* ``(num_tokens,)``
-    :param slots: Place of each token among the new ones of its prefix. *Shape:* ``(num_tokens,)``
     :param positions: Position of each token in its prefix. *Shape:* ``(num_tokens,)``
     :param counts: Number of new tokens per prefix.
-    :param max_new: Largest number of new tokens of a prefix.
-    :param max_len: Largest length of a prefix, new tokens included.
-    :param mask: Which keys a query may see; None if all. *Shape:* ``(batch, 1, max_new, max_len)``
+    :param parts: What attends together; every prefix that gets tokens is in one part.
     """
 
     rows: Tensor
-    slots: Tensor
     positions: Tensor
     counts: tuple[int, ...]
-    max_new: int
-    max_len: int
-    mask: Tensor | None
-
-    @property
-    def is_dense(self) -> bool:
-        """Whether every prefix gets the same number of tokens, so that no scatter is needed."""
-        return all(count == self.max_new for count in self.counts)
+    parts: tuple[Part, ...]
 
 
 class PrefixCache:
-    """Keys and values of a batch of prefixes; each can be appended to and cut on its own.
+    """Keys and values of prefixes that come and go; each can be appended to and cut on its own.
 
-    :param batch: Number of prefixes.
+    A prefix that comes takes the place behind the others, and when one goes the last takes its
+    place: nothing else is copied.
+
+    :param batch: Number of prefixes to begin with, all empty.
     :param capacity: Number of positions to begin with; grows by doubling.
     :param device: Where the tensors lie.
     """
 
     def __init__(self, *, batch: int, capacity: int, device: torch.device) -> None:
         self.lengths = [0] * batch
-        self._capacity = capacity
+        self._room = (batch, capacity)  # prefixes and positions there is memory for
         self._device = device
         self._layers: list[tuple[Tensor, Tensor]] = []
         self._layout: Layout | None = None
@@ -65,23 +84,12 @@ class PrefixCache:
         rows = [row for row, count in enumerate(counts) for _ in range(count)]
         slots = [slot for count in counts for slot in range(count)]
         positions = [self.lengths[row] + slot for row, slot in zip(rows, slots, strict=True)]
-        max_new = max(counts)
-        max_len = max(length + count for length, count in zip(self.lengths, counts, strict=True))
-        self._grow(max_len)
-        mask = None
-        if max_new > 1 or any(length + 1 != max_len for length in self.lengths):
-            query = torch.tensor(self.lengths).view(-1, 1, 1, 1) + torch.arange(max_new).view(
-                1, 1, -1, 1
-            )
-            mask = (torch.arange(max_len).view(1, 1, 1, -1) <= query).to(self._device)
+        self._grow(max(positions) + 1)
         layout = Layout(
             rows=torch.tensor(rows, device=self._device),
-            slots=torch.tensor(slots, device=self._device),
             positions=torch.tensor(positions, device=self._device),
             counts=tuple(counts),
-            max_new=max_new,
-            max_len=max_len,
-            mask=mask,
+            parts=tuple(self._make_part(counts, some) for some in _split(counts, self.lengths)),
         )
         self._layout = layout
         return layout
@@ -100,14 +108,23 @@ class PrefixCache:
             raise ValueError(f"cannot cut a prefix of {self.lengths[row]} tokens to {length}")
         self.lengths[row] = length
 
-    def keep(self, rows: Sequence[int]) -> None:
-        """Drop every prefix but some.
+    def add(self) -> None:
+        """Take in an empty prefix, behind the others."""
+        self.lengths.append(0)
 
-        :param rows: The prefixes kept, in their new order.
+    @torch.inference_mode()
+    def drop(self, row: int) -> None:
+        """Drop a prefix; the last one takes its place.
+
+        :param row: The prefix.
         """
-        index = torch.tensor(list(rows), device=self._device)
-        self._layers = [(keys[index], values[index]) for keys, values in self._layers]
-        self.lengths = [self.lengths[row] for row in rows]
+        last, length = len(self.lengths) - 1, self.lengths[-1]
+        if row != last:
+            for tensors in self._layers:
+                for tensor in tensors:
+                    tensor[row, :, :length] = tensor[last, :, :length]
+        self.lengths[row] = length
+        self.lengths.pop()
 
     def update(
         self,
@@ -124,23 +141,23 @@ class PrefixCache:
         :param layer_idx: The layer.
         :param *_args: What else transformers passes; not used.
         :param **_kwargs: What else transformers passes; not used.
-        :returns: All keys and values up to the longest prefix. *Shape:* ``(batch, num_heads,
-            max_len, head_dim)``
+        :returns: All keys and values there is memory for. *Shape:* ``(room, num_heads, capacity,
+            head_dim)``
         """
         layout = self._layout
         assert layout is not None
         if layer_idx == len(self._layers):
-            shape = (len(self.lengths), key_states.shape[1], self._capacity, key_states.shape[3])
+            shape = (self._room[0], key_states.shape[1], self._room[1], key_states.shape[3])
             self._layers.append((key_states.new_zeros(shape), value_states.new_zeros(shape)))
         keys, values = self._layers[layer_idx]
         if len(self.lengths) == 1:
-            new = slice(layout.max_len - layout.max_new, layout.max_len)
-            keys[:, :, new] = key_states
-            values[:, :, new] = value_states
+            new = slice(self.lengths[0], self.lengths[0] + layout.counts[0])
+            keys[:1, :, new] = key_states
+            values[:1, :, new] = value_states
         else:
             keys[layout.rows, :, layout.positions] = key_states[0].transpose(0, 1)
             values[layout.rows, :, layout.positions] = value_states[0].transpose(0, 1)
-        return keys[:, :, : layout.max_len], values[:, :, : layout.max_len]
+        return keys, values
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
         """Length of the longest prefix; part of what transformers asks of a cache.
@@ -150,18 +167,73 @@ class PrefixCache:
         """
         return max(self.lengths)
 
-    def _grow(self, wanted: int) -> None:
-        if wanted <= self._capacity:
+    def _grow(self, num_positions: int) -> None:
+        wanted = len(self.lengths), num_positions
+        room = tuple(
+            old if old >= new else max(new, 2 * old)
+            for old, new in zip(self._room, wanted, strict=True)
+        )
+        if room == self._room:
             return
-        self._capacity = max(wanted, 2 * self._capacity)
-        grown = []
-        for keys, values in self._layers:
-            shape = (*keys.shape[:2], self._capacity, keys.shape[3])
-            pair = keys.new_zeros(shape), values.new_zeros(shape)
-            for new, old in zip(pair, (keys, values), strict=True):
-                new[:, :, : old.shape[2]] = old
-            grown.append(pair)
-        self._layers = grown
+        self._room = (room[0], room[1])
+        self._layers = [(self._move(keys), self._move(values)) for keys, values in self._layers]
+
+    def _move(self, old: Tensor) -> Tensor:
+        # memory of zeros is only taken where it is written to
+        grown = old.new_zeros(self._room[0], old.shape[1], self._room[1], old.shape[3])
+        for row, length in enumerate(self.lengths[: len(old)]):
+            grown[row, :, :length] = old[row, :, :length]
+        return grown
+
+    def _make_part(self, counts: Sequence[int], some: Sequence[int]) -> Part:
+        first, end = some[0], some[-1] + 1
+        own = [counts[row] if row in some else 0 for row in range(first, end)]
+        max_new = max(own)
+        max_len = max(self.lengths[row] + counts[row] for row in some)
+        lengths = self.lengths[first:end]
+        mask = None
+        if max_new > 1 or any(length + 1 != max_len for length in lengths):
+            query = torch.tensor(lengths).view(-1, 1, 1, 1) + torch.arange(max_new).view(
+                1, 1, -1, 1
+            )
+            mask = (torch.arange(max_len).view(1, 1, 1, -1) <= query).to(self._device)
+        tokens = rows = slots = None
+        if sum(own) < sum(counts):
+            begins = accumulate(counts, initial=0)
+            of_rows = [range(b, b + n) for b, n in zip(begins, counts, strict=False)]
+            tokens = torch.tensor([i for row in some for i in of_rows[row]], device=self._device)
+        if any(count != max_new for count in own):
+            rows = torch.tensor([row - first for row in some for _ in range(counts[row])])
+            slots = torch.tensor([slot for row in some for slot in range(counts[row])])
+            rows, slots = rows.to(self._device), slots.to(self._device)
+        return Part(first, end, tokens, rows, slots, max_new, max_len, mask)
+
+
+def _split(counts: Sequence[int], lengths: Sequence[int]) -> list[list[int]]:
+    # which prefixes attend together: one that would make all others much longer attends alone
+    together = [row for row, count in enumerate(counts) if count]
+    parts: list[list[int]] = []
+
+    def cost(rows: Sequence[int]) -> int:
+        num_queries = max((counts[row] for row in rows), default=0)
+        num_keys = max((lengths[row] + counts[row] for row in rows), default=0)
+        return (PART_COST + (rows[-1] + 1 - rows[0]) * num_queries * num_keys) if rows else 0
+
+    while len(together) > 1:
+        found = cost(together)
+        widest = max(together, key=lambda row: counts[row])
+        longest = max(together, key=lambda row: lengths[row] + counts[row])
+        apart = [[row for row in together if row != one] for one in (widest, longest)]
+        saved = [
+            found - cost(rest) - cost([one])
+            for rest, one in zip(apart, (widest, longest), strict=True)
+        ]
+        best = int(saved[1] > saved[0])
+        if saved[best] <= 0:
+            break
+        parts.append([(widest, longest)[best]])
+        together = apart[best]
+    return [together, *parts]
 
 
 def packed_attention(
@@ -179,32 +251,54 @@ def packed_attention(
 
     :param _module: The attention layer.
     :param query: *Shape:* ``(1, num_heads, num_tokens, head_dim)``
-    :param key: *Shape:* ``(batch, num_key_heads, max_len, head_dim)``
-    :param value: *Shape:* ``(batch, num_key_heads, max_len, head_dim)``
+    :param key: All keys. *Shape:* ``(room, num_key_heads, capacity, head_dim)``
+    :param value: All values. *Shape:* ``(room, num_key_heads, capacity, head_dim)``
     :param _attention_mask: Not used; the layout says what is seen.
     :param layout: Where the tokens belong.
     :param scaling: Factor of the scores; None for ``head_dim ** -0.5``.
     :param **_kwargs: What else transformers passes; not used.
     :returns: *Shape:* ``(1, num_tokens, num_heads, head_dim)``, and None for the weights.
     """
-    _, num_heads, _, head_dim = query.shape
-    batch, num_key_heads = key.shape[:2]
+    packed = query[0].transpose(0, 1)  # (num_tokens, num_heads, head_dim)
+    outputs = []
+    for part in layout.parts:
+        own = packed if part.tokens is None else packed.index_select(0, part.tokens)
+        output = _attend(own, key, value, part, scaling=scaling)
+        if part.tokens is None:
+            return output.unsqueeze(0), None
+        outputs.append(output)
+    order = torch.cat([part.tokens for part in layout.parts if part.tokens is not None])
+    joined = torch.empty_like(packed)
+    joined[order] = torch.cat(outputs)
+    return joined.unsqueeze(0), None
+
+
+def _attend(
+    packed: Tensor, key: Tensor, value: Tensor, part: Part, *, scaling: float | None
+) -> Tensor:
+    # packed: (num_tokens, num_heads, head_dim), and so is what comes out
+    _, num_heads, head_dim = packed.shape
+    batch, num_key_heads = part.end - part.first, key.shape[1]
     groups = num_heads // num_key_heads
-    if layout.is_dense:
-        padded = query[0].view(num_heads, batch, layout.max_new, head_dim).transpose(0, 1)
+    if part.rows is None:
+        padded = packed.reshape(batch, part.max_new, num_heads, head_dim)
     else:
-        padded = query.new_zeros(batch, layout.max_new, num_heads, head_dim)
-        padded[layout.rows, layout.slots] = query[0].transpose(0, 1)
-        padded = padded.transpose(1, 2)  # (batch, num_heads, max_new, head_dim)
+        padded = packed.new_zeros(batch, part.max_new, num_heads, head_dim)
+        padded[part.rows, part.slots] = packed
+    padded = padded.transpose(1, 2)  # (batch, num_heads, max_new, head_dim)
     # heads that share a key head become further queries of it, so keys are never repeated
-    grouped = padded.reshape(batch, num_key_heads, groups * layout.max_new, head_dim)
-    mask = layout.mask
+    grouped = padded.reshape(batch, num_key_heads, groups * part.max_new, head_dim)
+    mask = part.mask
     if mask is not None and groups > 1:
         mask = mask.repeat(1, 1, groups, 1)
     output = nn.functional.scaled_dot_product_attention(
-        grouped, key, value, attn_mask=mask, scale=scaling
+        grouped,
+        key[part.first : part.end, :, : part.max_len],
+        value[part.first : part.end, :, : part.max_len],
+        attn_mask=mask,
+        scale=scaling,
     )
-    output = output.reshape(batch, num_heads, layout.max_new, head_dim).transpose(1, 2)
-    if layout.is_dense:
-        return output.reshape(1, batch * layout.max_new, num_heads, head_dim), None
-    return output[layout.rows, layout.slots].unsqueeze(0), None
+    output = output.reshape(batch, num_heads, part.max_new, head_dim).transpose(1, 2)
+    if part.rows is None:
+        return output.reshape(batch * part.max_new, num_heads, head_dim)
+    return output[part.rows, part.slots]

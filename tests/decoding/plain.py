@@ -74,7 +74,7 @@ def make_table(
 
 def index_table(generator: CopyGenerator, request: Request) -> list[PlainPhrase]:
     """The phrases of the chunks that are retrieved for a request."""
-    ((chunk_ids, _),) = generator.pools.search([request])
+    chunk_ids, _ = generator.pools.search(request)
     chunks = generator.index.gather_chunks(chunk_ids)
     documents = generator.index.get_documents(chunks.document_ordinals.tolist())
     return make_table(chunks, lambda ordinal: documents[ordinal].text)

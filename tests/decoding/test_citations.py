@@ -145,11 +145,11 @@ class CutGenerator(CopyGenerator):
 
     cut: list[tuple[str, list[float], list[float]]]
 
-    def _write(
+    def write(
         self, row: Row, draft: Draft, num_accepted: int, probabilities: Sequence[float]
     ) -> int:
         num_before = len(row.text.segments)
-        num_kept = super()._write(row, draft, num_accepted, probabilities)
+        num_kept = super().write(row, draft, num_accepted, probabilities)
         segments = row.text.segments[num_before:]
         if draft.is_copy and segments and num_kept < draft.num_chosen:
             of_tokens = [draft.first_probability, *probabilities][:num_kept]

@@ -192,7 +192,7 @@ def test_places_of_the_whole_index_join_a_pool(generator: CopyGenerator) -> None
     for ordinal in range(len(generator.index.document_ids())):
         text = generator.index.get_documents([ordinal])[ordinal].text
         request = Request("Honey and wax. " + " ".join(text.split()[:8]), settings)
-        (pool,), _ = pools.make_pools([request])
+        pool, _ = pools.get_pool(request)
         ids = generator.prefix_ids(request)
         grown, num_added = pools.add_places(pool, ids, settings, num_added=0)
         assert num_added == len(grown.chunks.chunk_ids) - len(pool.chunks.chunk_ids)

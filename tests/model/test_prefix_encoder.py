@@ -79,14 +79,43 @@ def test_cutting_beyond_the_end_is_refused(encoder: PrefixEncoder) -> None:
         cache.cut(0, 4)
 
 
-def test_kept_rows_go_on_alone(encoder: PrefixEncoder, folder: Path) -> None:
-    cache = encoder.new_cache(batch=3, capacity=16)
-    encoder.append(cache, SEQUENCES)
-    cache.keep([2])
-    states = encoder.append_last(cache, [[20]])
-    torch.testing.assert_close(
-        states[0], plain_states(encoder, folder, [*SEQUENCES[2], 20])[-1], atol=1e-5, rtol=1e-5
-    )
+@pytest.mark.parametrize("place", [0, 1, 2])
+@pytest.mark.parametrize("part_cost", [0, 10**9])
+def test_rows_that_come_and_go_are_read_as_alone(
+    encoder: PrefixEncoder,
+    folder: Path,
+    place: int,
+    part_cost: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # at both extremes of what attends together; memory grows in both directions on the way
+    monkeypatch.setattr("cog.model.cache.PART_COST", part_cost)
+    cache = encoder.new_cache(batch=0, capacity=1)
+    rows: list[list[int]] = []
+
+    def read(new: list[list[int]]) -> None:
+        states = encoder.append(cache, new)
+        for row, ids in zip(rows, new, strict=True):
+            row += ids
+        expected = [
+            plain_states(encoder, folder, row)[-len(ids) :]
+            for row, ids in zip(rows, new, strict=True)
+            if ids
+        ]
+        torch.testing.assert_close(states, torch.cat(expected), atol=1e-5, rtol=1e-5)
+
+    for ids in SEQUENCES:  # each comes while the others go on
+        cache.add()
+        rows.append([])
+        read([[30 + len(row)] for row in rows[:-1]] + [ids])
+    cache.drop(place)
+    rows[place] = rows[-1]
+    rows.pop()
+    read([[61], []])
+    cache.add()
+    rows.append([])
+    read([[], [62, 63], [3, 4, 5, 6]])
+    read([[1], [2], [3]])
 
 
 def test_long_prefix_is_read_in_blocks(

@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 
 from cog.decoding.citations import cite_segment
 from cog.decoding.generator import CopyGenerator
-from cog.decoding.pool import Pool
 from cog.decoding.pool_source import PoolSource
-from cog.decoding.request import Request
-from cog.decoding.text import Copy, GrowingText
+from cog.decoding.row import Row
+from cog.decoding.text import Copy
 from cog.errors import IndexMismatchError
 from cog.index.chunking import Chunk, chunk_document, hash_words
 from cog.index.gather import join_chunks
@@ -27,11 +26,13 @@ from cog.model.protocols import ChunkEncoder
 from cog.model.words import BARRED
 from cog.records import PROMPT, Document, Segment
 
+PROMPT_ORDINAL = -1
+
 
 class PromptPools(PoolSource):
     """Pools with the words of the prefix beside those of the retrieved chunks.
 
-    A prompt stands where a document does, at a position below zero.
+    A prompt stands where a document does, at a position that no document has.
 
     :param model: The model.
     :param index: The open index.
@@ -50,17 +51,6 @@ class PromptPools(PoolSource):
     ) -> None:
         super().__init__(model, index, allowed_chunks=allowed_chunks)
         self._phrase_encoder = phrase_encoder
-        self.prompts: dict[int, str] = {}
-
-    def make_pools(self, requests: Sequence[Request]) -> tuple[list[Pool], dict[str, float]]:
-        """Make the pool of every request, and forget the prompts of those before.
-
-        :param requests: The requests.
-        :returns: Pools in the order of the requests, and the seconds of ``retrieve`` and
-            ``gather``; encoding the prompts is part of the second.
-        """
-        self.prompts.clear()
-        return super().make_pools(requests)
 
     def gather_words(self, prefix: str, chunk_ids: NDArray[np.int64]) -> GatheredChunks:
         """Gather the words of the prefix and of the chunks found for it.
@@ -70,15 +60,13 @@ class PromptPools(PoolSource):
         :returns: The words, those of the prefix last.
         """
         gathered = super().gather_words(prefix, chunk_ids)
-        ordinal = -1 - len(self.prompts)
-        self.prompts[ordinal] = prefix
-        own = self._encode(prefix, ordinal)
+        own = self._encode(prefix)
         return gathered if own is None else join_chunks([gathered, own])
 
-    def _encode(self, prefix: str, ordinal: int) -> GatheredChunks | None:
+    def _encode(self, prefix: str) -> GatheredChunks | None:
         blocks = chunk_document(
             prefix,
-            document_ordinal=ordinal,
+            document_ordinal=PROMPT_ORDINAL,
             splitter=self.model.splitter,
             limits=self.model.config,
         )
@@ -114,24 +102,29 @@ class PromptPhrasesGenerator(CopyGenerator):
         allowed_chunks: NDArray[np.bool_] | None = None,
     ) -> None:
         super().__init__(model, index, allowed_chunks=allowed_chunks)
-        pools = PromptPools(
+        self.pools = PromptPools(
             model, index, phrase_encoder=phrase_encoder, allowed_chunks=allowed_chunks
         )
-        self.pools = pools
-        self._prompts: Mapping[int, str] = pools.prompts
 
-    def _cite(self, text: GrowingText, *, first: int = 0) -> tuple[Segment, ...]:
-        ordinals = text.document_ordinals(first=first)
-        documents = self.index.get_documents({ordinal for ordinal in ordinals if ordinal >= 0})
-        parts = zip(text.segments[first:], text.copies[first:], strict=True)
-        return tuple(self._cite_one(segment, copy, documents) for segment, copy in parts)
+    def _cite(self, row: Row, *, first: int = 0) -> tuple[Segment, ...]:
+        ordinals = row.text.document_ordinals(first=first) - {PROMPT_ORDINAL}
+        documents = self.index.get_documents(ordinals) if ordinals else {}
+        parts = zip(row.text.segments[first:], row.text.copies[first:], strict=True)
+        return tuple(
+            self._cite_one(segment, copy, documents, prompt=row.request.prefix)
+            for segment, copy in parts
+        )
 
     def _cite_one(
-        self, segment: Segment, copy: Copy | None, documents: Mapping[int, Document]
+        self,
+        segment: Segment,
+        copy: Copy | None,
+        documents: Mapping[int, Document],
+        *,
+        prompt: str,
     ) -> Segment:
-        if copy is None or copy.document_ordinal >= 0:
+        if copy is None or copy.document_ordinal != PROMPT_ORDINAL:
             return cite_segment(segment, copy, documents, get_corpus_id=self.index.get_corpus_id)
-        prompt = self._prompts[copy.document_ordinal]
         if prompt[segment.char_start : segment.char_end] != segment.text:
             raise IndexMismatchError(
                 f"a copy of the prompt must say what it says at {segment.char_start}",

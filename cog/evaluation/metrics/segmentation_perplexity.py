@@ -158,7 +158,7 @@ def score_token_ids(
         raise ValueError("a reference needs at least one token")
     request = generator.adapt(request)
     if pool is None:
-        pool = generator.pools.make_pools([request])[0][0]
+        pool = generator.pools.get_pool(request)[0]
     decoding = replace(request.decoding, verify=OFF, max_verbatim_words=0)
     encoder = generator.model.prefix_encoder
     prefix = generator.prefix_ids(request)

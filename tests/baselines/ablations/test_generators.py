@@ -101,7 +101,7 @@ def test_unsummed_choices_add_up_to_those_of_cog(
     open_named: OpenSystem, cog: CopyGenerator
 ) -> None:
     request = Request("The river", NUCLEUS)
-    pools = [each.pools.make_pools([request])[0][0] for each in (open_named("cog-unsummed"), cog)]
+    pools = [each.pools.get_pool(request)[0] for each in (open_named("cog-unsummed"), cog)]
     chunks = pools[0].chunks
     query = torch.linspace(-2.0, 2.0, chunks.start_vectors.shape[1])[None]
     logits = torch.linspace(-1.0, 1.0, 7)

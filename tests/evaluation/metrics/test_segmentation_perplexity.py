@@ -46,7 +46,7 @@ def generator(village: ProjectPaths) -> Iterator[CopyGenerator]:
 
 @pytest.fixture(scope="module")
 def pool(generator: CopyGenerator) -> Pool:
-    return generator.pools.make_pools([REQUEST])[0][0]
+    return generator.pools.get_pool(REQUEST)[0]
 
 
 Spelled = list[tuple[list[int], float]]
@@ -143,7 +143,7 @@ def test_equals_enumeration_with_all_that_is_added(generator: CopyGenerator) -> 
     added = {name: value for name, value in RULES.items() if name not in ("verify", "min_bits")}
     decoding = replace(DECODING, **added)
     request = replace(REQUEST, decoding=decoding)
-    (pool,), _ = generator.pools.make_pools([request])
+    pool, _ = generator.pools.get_pool(request)
     for chunk in range(4):
         ids = text_of(pool, chunk)
         tables = [scored_choices_at(generator, pool, ids[:k], decoding) for k in range(len(ids))]

@@ -1,0 +1,191 @@
+"""The texts that share passes: drafts and prefixes are read together, what is accepted is written.
+
+A text that joins has its prefix read in the pass that reads the others' drafts.
+"""
+
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from cog.decoding.draft import Draft
+from cog.decoding.plausibility import verify_draft
+from cog.decoding.request import Request
+from cog.decoding.row import Row
+from cog.errors import CogError
+from cog.model.load import CogModel
+from cog.model.prefix_encoder import PREFILL_TOKENS
+
+if TYPE_CHECKING:
+    from cog.decoding.generator import CopyGenerator
+
+Ending = tuple[Tensor, Tensor]  # hidden state at the last token of a text, and token logits
+
+
+@dataclass(slots=True, eq=False)
+class Ticket:
+    """A text on its way through a queue.
+
+    :param generator: What writes it.
+    :param request: What was asked.
+    :param is_streamed: Whether its segments are told as they come.
+    :param job: Makes what it may copy from; None if it has not begun, or is over.
+    :param row: What is written; None until the job is done.
+    :param unread: Its tokens that the cache has not read, but for those of a draft.
+    :param ending: What is known at its end; None until everything is read.
+    :param draft: What is proposed to be written next; None if nothing is.
+    :param seconds: What it took, by part.
+    :param error: What ended it; None if nothing did.
+    :param is_cancelled: Whether nobody waits for it any more.
+    """
+
+    generator: "CopyGenerator"
+    request: Request
+    is_streamed: bool = False
+    job: "Future[tuple[Row, dict[str, float]]] | None" = None
+    row: Row | None = None
+    unread: list[int] = field(default_factory=list)
+    ending: Ending | None = None
+    draft: Draft | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
+    error: CogError | None = None
+    is_cancelled: bool = False
+
+    @property
+    def text(self) -> Row:
+        """What is written, once the job is done."""
+        assert self.row is not None
+        return self.row
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it takes part in no further pass."""
+        return self.is_cancelled or self.error is not None or self.text.num_left <= 0
+
+
+class Batch:
+    """Texts that share passes and a cache.
+
+    :param model: The model, whose prefix encoder reads.
+    """
+
+    def __init__(self, model: CogModel) -> None:
+        self.tickets: list[Ticket] = []  # in the order of the cache
+        self._encoder = model.prefix_encoder
+        special = torch.from_numpy(model.splitter.special_token_ids)
+        self._special = special.to(self._encoder.device)
+        self._cache = self._encoder.new_cache(batch=0, capacity=1)
+
+    def join(self, ticket: Ticket) -> None:
+        """Take a text in.
+
+        :param ticket: The text, whose job is done.
+        """
+        ticket.unread, ticket.ending = list(ticket.text.token_ids), None
+        self._cache.add()
+        self.tickets.append(ticket)
+
+    def leave(self, ticket: Ticket) -> None:
+        """Give a text's place away; the last one takes it.
+
+        :param ticket: The text.
+        """
+        place = self.tickets.index(ticket)
+        self._cache.drop(place)
+        self.tickets[place] = self.tickets[-1]
+        self.tickets.pop()
+
+    @torch.inference_mode()
+    def step(self) -> None:
+        """Draft, read all drafts and what is unread of prefixes in one pass, and write.
+
+        :raises torch.OutOfMemoryError: If the device has no room for the pass; when some texts have
+            left, the next step goes on with what was drafted.
+        """
+        began = time.perf_counter()
+        self._draft()
+        for ticket in self.tickets:  # what fills a text and needs no check is not read
+            draft = ticket.draft
+            if draft is not None and len(draft.token_ids) == 1 >= ticket.text.num_left:
+                self._write(ticket, draft, 1, ())
+        if not all(ticket.is_over for ticket in self.tickets):
+            self._read()
+        spent = (time.perf_counter() - began) / len(self.tickets)
+        for ticket in self.tickets:
+            ticket.seconds["decode"] = ticket.seconds.get("decode", 0.0) + spent
+
+    def _draft(self) -> None:
+        groups: dict[CopyGenerator, list[Ticket]] = {}
+        for ticket in self.tickets:
+            if ticket.ending is None or ticket.draft is not None or ticket.is_over:
+                continue
+            try:
+                ticket.generator.look_around(ticket.text)
+            except CogError as error:
+                ticket.error = error
+            else:
+                groups.setdefault(ticket.generator, []).append(ticket)
+        for generator, members in groups.items():
+            texts = [(each.text, each.ending) for each in members if each.ending is not None]
+            for ticket, draft in zip(members, generator.draft(texts), strict=True):
+                ticket.draft = draft
+
+    def _choose_tokens(self) -> list[list[int]]:
+        # what the next pass reads of each text: its draft, or a part of what is unread
+        room, chosen = PREFILL_TOKENS, []
+        for ticket in self.tickets:
+            if ticket.is_over:
+                chosen.append([])
+            elif ticket.unread:
+                chosen.append(ticket.unread[:room])
+                room -= len(chosen[-1])
+            else:
+                chosen.append(list(ticket.draft.token_ids) if ticket.draft else [])
+        return chosen
+
+    def _read(self) -> None:
+        chosen = self._choose_tokens()
+        states = self._encoder.append(self._cache, chosen)
+        begin, needed = 0, []  # where something is checked, or chosen next
+        for ticket, ids in zip(self.tickets, chosen, strict=True):
+            end = begin + len(ids)
+            needed += range(end - bool(ids), end) if ticket.unread else range(begin, end)
+            begin = end
+        states = states[needed]
+        logits = self._encoder.token_logits(states)  # once, for checks and for the next choices
+        logits[:, self._special] = -torch.inf
+        end = 0
+        for place, (ticket, ids) in enumerate(zip(self.tickets, chosen, strict=True)):
+            if not ids:
+                continue
+            if ticket.unread:
+                ticket.unread = ticket.unread[len(ids) :]
+                end += 1
+                last = end - 1
+            else:
+                assert ticket.draft is not None
+                begin, end = end, end + len(ids)
+                num_kept = self._verify(ticket, ticket.draft, logits[begin : end - 1])
+                self._cache.cut(place, self._cache.lengths[place] - (len(ids) - num_kept))
+                last = begin + num_kept - 1
+            if not ticket.unread:
+                ticket.ending = states[last], logits[last]
+
+    def _verify(self, ticket: Ticket, draft: Draft, logits: Tensor) -> int:
+        num_accepted: int = 1
+        probabilities: Sequence[float] = ()
+        if len(draft.token_ids) > 1:
+            num_accepted, probabilities = verify_draft(
+                logits, draft, ticket.text.request.decoding, first=1
+            )
+        return self._write(ticket, draft, num_accepted, probabilities)
+
+    def _write(
+        self, ticket: Ticket, draft: Draft, num_accepted: int, probabilities: Sequence[float]
+    ) -> int:
+        ticket.draft = None
+        return ticket.generator.write(ticket.text, draft, num_accepted, probabilities)

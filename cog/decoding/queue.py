@@ -1,0 +1,267 @@
+"""The queue of texts: requests go in at any time, segments and generations come out as they come.
+
+A text that ends makes room for the next one. What a text may copy from is retrieved and gathered on
+a thread of its own while the others are written, so a pass never waits for a disk.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+import torch
+
+from cog.decoding.batch import Batch, Ticket
+from cog.decoding.request import Request
+from cog.errors import CogError, GenerationError
+from cog.model.load import CogModel
+from cog.records import Generation, Segment
+
+if TYPE_CHECKING:
+    from cog.decoding.generator import CopyGenerator
+
+PLACES_PER_AHEAD = 4  # places of a batch for each text whose pool is made before there is one
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """What became of a text in a step.
+
+    :param ticket: The text.
+    :param segments: Its new segments that nothing can change any more, if it is streamed.
+    :param generation: The whole, when it is finished.
+    :param error: What ended it, if something did.
+    """
+
+    ticket: Ticket
+    segments: tuple[Segment, ...] = ()
+    generation: Generation | None = None
+    error: CogError | None = None
+
+
+class TextQueue:
+    """Texts that come and go; those of all indexes and settings share each forward pass.
+
+    Texts are submitted and cancelled from any thread; one thread steps, waits and closes.
+
+    :param model: The model of all of them.
+    :param batch_size: Number of texts that share a pass.
+    :param say: Told once if the device has no room for as many.
+    """
+
+    def __init__(self, model: CogModel, *, batch_size: int, say: Say | None = None) -> None:
+        self._model = model
+        self._num_places, self._say = batch_size, say
+        self._batch = Batch(model)
+        self._changed = threading.Condition()  # guards what waits
+        self._waiting: deque[Ticket] = deque()
+        self._begun: deque[Ticket] = (
+            deque()
+        )  # their jobs are running or done, or they were sent back
+        self._background = ThreadPoolExecutor(
+            1, thread_name_prefix="pools", initializer=torch.set_num_threads, initargs=(1,)
+        )
+
+    def __enter__(self) -> "TextQueue":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Drop what is left, once nothing is read from an index any more."""
+        with self._changed:
+            self._waiting.clear()
+        self._background.shutdown(cancel_futures=True)
+        self._begun.clear()
+        self._batch = Batch(self._model)
+
+    @property
+    def num_begun_at_once(self) -> int:
+        """Number of texts that share passes, and of those whose pools are made meanwhile."""
+        return self._num_places + self._num_places // PLACES_PER_AHEAD
+
+    @property
+    def num_running(self) -> int:
+        """Number of texts that share passes."""
+        return len(self._batch.tickets)
+
+    @property
+    def num_waiting(self) -> int:
+        """Number of texts that were submitted and do not share passes yet."""
+        with self._changed:
+            return len(self._waiting) + sum(not each.is_cancelled for each in self._begun)
+
+    def is_using(self, generator: "CopyGenerator") -> bool:
+        """Whether something here may still read from an index.
+
+        :param generator: What holds the open index.
+        :returns: False once all its texts have ended, or were cancelled and let go.
+        """
+        with self._changed:
+            tickets = (*self._waiting, *self._begun, *self._batch.tickets)
+        return any(ticket.generator is generator for ticket in tickets)
+
+    def submit(
+        self, generator: "CopyGenerator", request: Request, *, is_streamed: bool = False
+    ) -> Ticket:
+        """Have a text written.
+
+        :param generator: What writes it, on the model of this queue.
+        :param request: The text to write.
+        :param is_streamed: Whether its segments are told as they come.
+        :returns: What it is known by.
+        :raises GenerationError: If its prefix or a setting cannot be used; nothing is queued then.
+        :raises ValueError: If the generator is on another model.
+        """
+        if generator.model.prefix_encoder is not self._model.prefix_encoder:
+            raise ValueError("a queue writes with one model")
+        generator.check(request)
+        ticket = Ticket(generator, request, is_streamed)
+        with self._changed:
+            self._waiting.append(ticket)
+        self._begin_jobs()
+        return ticket
+
+    def cancel(self, ticket: Ticket) -> None:
+        """Let go of a text; one that has ended already is left as it is.
+
+        :param ticket: The text.
+        """
+        with self._changed:
+            ticket.is_cancelled = True
+            if ticket in self._waiting:
+                self._waiting.remove(ticket)
+            self._changed.notify_all()
+
+    def wait(self, timeout_seconds: float | None = None) -> bool:
+        """Wait until a step has something to do.
+
+        :param timeout_seconds: How long, at most; None for ever.
+        :returns: Whether it has.
+        """
+
+        def is_ready() -> bool:
+            return bool(self._batch.tickets or self._begun) and self._can_go_on()
+
+        with self._changed:
+            return self._changed.wait_for(is_ready, timeout_seconds)
+
+    def step(self) -> list[Event]:
+        """Write on all texts in one pass, and take in those whose turn it is.
+
+        With no text in the batch, the pool of the next one is waited for.
+
+        :returns: What became of which text; nothing if there is none.
+        """
+        events = self._admit()
+        if self._batch.tickets:
+            self._pass()
+            events += [event for each in tuple(self._batch.tickets) for event in self._tell(each)]
+        return events
+
+    def _can_go_on(self) -> bool:
+        if self._batch.tickets or not self._begun:
+            return True
+        job = self._begun[0].job
+        return job is None or job.done()
+
+    def _begin_jobs(self) -> None:
+        with self._changed:
+            while (
+                self._waiting
+                and len(self._batch.tickets) + len(self._begun) < self.num_begun_at_once
+            ):
+                ticket = self._waiting.popleft()
+                ticket.job = self._background.submit(ticket.generator.begin, ticket.request)
+                self._begun.append(ticket)
+                ticket.job.add_done_callback(self._wake)
+
+    def _wake(self, _job: object) -> None:
+        with self._changed:
+            self._changed.notify_all()
+
+    def _admit(self) -> list[Event]:
+        # let go of what was cancelled, and take in texts whose pools are made, in their order
+        for ticket in [each for each in self._batch.tickets if each.is_cancelled]:
+            self._batch.leave(ticket)
+        events = []
+        while len(self._batch.tickets) < self._num_places:
+            with self._changed:
+                self._changed.wait_for(self._can_go_on)
+                is_made = self._begun and (self._begun[0].job is None or self._begun[0].job.done())
+                if not is_made:
+                    break
+                ticket = self._begun.popleft()
+            error = self._end_job(ticket)
+            if error is not None:
+                events.append(Event(ticket, error=error))
+            elif not ticket.is_cancelled:
+                self._batch.join(ticket)
+        self._begin_jobs()
+        return events
+
+    @staticmethod
+    def _end_job(ticket: Ticket) -> CogError | None:
+        job, ticket.job = ticket.job, None
+        if job is None or ticket.is_cancelled:
+            return None
+        try:
+            ticket.row, ticket.seconds = job.result()
+        except CogError as error:
+            return error
+        return None
+
+    def _pass(self) -> None:
+        while True:
+            try:
+                return self._batch.step()
+            except torch.OutOfMemoryError:
+                pass  # handled when the pass and what it held are gone
+            self._make_room()
+
+    def _make_room(self) -> None:
+        tickets = self._batch.tickets
+        if len(tickets) == 1:
+            tickets[0].error = GenerationError(
+                "the device must have room for one text",
+                found="out of memory",
+                run="give a shorter prefix, lower --max-new-tokens, or use --device cpu",
+            )
+            return
+        self._num_places = len(tickets) // 2
+        while len(tickets) > self._num_places:
+            ticket = tickets[-1]
+            self._batch.leave(ticket)
+            with self._changed:
+                self._begun.appendleft(ticket)
+        if self._say is not None:
+            self._say(
+                f"the device is out of memory: {self._num_places} texts at a time from now on"
+            )
+            self._say = None
+
+    def _tell(self, ticket: Ticket) -> list[Event]:
+        # what the last pass made of a text
+        generator, generation, segments = ticket.generator, None, ()
+        try:
+            if ticket.is_over and ticket.error is None and not ticket.is_cancelled:
+                generation = generator.finish(ticket.text, ticket.seconds)
+            if ticket.is_streamed and ticket.error is None:
+                segments = generator.report(ticket.text)
+        except CogError as error:
+            ticket.error, generation = error, None
+        if ticket.is_over:
+            self._batch.leave(ticket)
+        if ticket.is_cancelled or not (segments or generation or ticket.error):
+            return []
+        return [Event(ticket, segments, generation, ticket.error)]
