@@ -5,6 +5,7 @@ Prefixes go in by option, file or pipe; cited texts come out as text or JSON lin
 
 import json
 import sys
+from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -18,14 +19,14 @@ from cog.cli.main import get_project
 from cog.cli.numbers import make_type
 from cog.cli.options import device_option
 from cog.decoding.settings import set_precision
-from cog.errors import GenerationError
+from cog.errors import CogError, GenerationError
 from cog.index.activation import choose_corpus
 from cog.params import load_params
-from cog.records import Decoding
+from cog.records import Decoding, Generation, Segment
 
 if TYPE_CHECKING:
+    from cog.cli.render import SegmentWriter
     from cog.decoding.generator import CopyGenerator
-    from cog.decoding.request import Request
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,20 @@ class Options:
     is_stream: bool
     is_json: bool
     max_sources: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A prefix that was given.
+
+    :param prefix: The prefix.
+    :param id: What its line calls it; None if it has no name.
+    :param where: File and line; None if it was not given in a file.
+    """
+
+    prefix: str
+    id: Any = None
+    where: str | None = None
 
 
 class NumberOrAll(click.ParamType[int]):
@@ -154,7 +169,7 @@ def command(
         given["is_json"],
         given["max_sources"],
     )
-    prefixes = iter([(prefix, None)]) if prefix is not None else _read_prefixes(str(input_path))
+    prefixes = iter([Line(prefix)]) if prefix is not None else _read_prefixes(str(input_path))
     chosen, active = choose_corpus(paths, given["corpus_id"])  # before anything slow is loaded
     from cog.decoding.licences import CopyRule
     from cog.decoding.session import open_generator
@@ -169,7 +184,7 @@ def command(
         _run(generator, prefixes, decoding, options)
 
 
-def _read_prefixes(path: str) -> Iterator[tuple[str, Any]]:
+def _read_prefixes(path: str) -> Iterator[Line]:
     name = "standard input" if path == "-" else path
     with ExitStack() as stack:
         try:
@@ -183,7 +198,7 @@ def _read_prefixes(path: str) -> Iterator[tuple[str, Any]]:
                 yield _read_line(line, where=f"{name}, line {number}")
 
 
-def _read_line(line: bytes, *, where: str) -> tuple[str, Any]:
+def _read_line(line: bytes, *, where: str) -> Line:
     try:
         content = json.loads(line.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
@@ -197,53 +212,76 @@ def _read_line(line: bytes, *, where: str) -> tuple[str, Any]:
         raise GenerationError(
             f'{where} must be a JSON object with a text "prefix"', found=line.decode().strip()[:80]
         )
-    return content["prefix"], content.get("id")
+    return Line(content["prefix"], content.get("id"), where)
 
 
 def _run(
     generator: "CopyGenerator",
-    prefixes: Iterator[tuple[str, Any]],
+    prefixes: Iterator[Line],
     decoding: Decoding,
     options: Options,
 ) -> None:
-    from cog.decoding.batches import iter_batches
+    from cog.cli.render import SegmentWriter
+    from cog.decoding.in_order import write_in_order
     from cog.decoding.request import Request, repeat_request
 
-    wanted = (
-        (request, line_id)
-        for prefix, line_id in prefixes
-        for request in repeat_request(Request(prefix, decoding), options.num_return)
-    )
-    for batch in iter_batches(wanted, 1 if options.is_stream else options.batch_size):
-        _write_batch(
-            generator, [request for request, _ in batch], [line_id for _, line_id in batch], options
-        )
+    generator.check(Request(" ", decoding))  # what is wrong for all is said once
+    taken: deque[tuple[Line, SegmentWriter | None]] = deque()  # and not written yet
 
+    def take_requests() -> Iterator[Request]:
+        for line in prefixes:
+            request = Request(line.prefix, decoding)
+            if unread := generator.num_unread_tokens(request):
+                _say(f"the first {unread} tokens of a prefix are beyond the model's context")
+            for each in repeat_request(request, options.num_return):
+                writer = None
+                if options.is_stream:  # one text at a time, so those before are finished
+                    writer = SegmentWriter(
+                        line.prefix, is_json=options.is_json, max_sources=options.max_sources
+                    )
+                taken.append((line, writer))
+                yield each
 
-def _write_batch(
-    generator: "CopyGenerator", requests: "list[Request]", line_ids: list[Any], options: Options
-) -> None:
-    from cog.cli.render import SegmentWriter, write_generation
+    def write_segment(number: int, segment: Segment) -> None:
+        _, writer = taken[0]
+        assert writer is not None
+        writer.write(number, segment)
 
-    writer = None
-    if options.is_stream:
-        writer = SegmentWriter(
-            requests[0].prefix, is_json=options.is_json, max_sources=options.max_sources
-        )
-    generations = generator.generate(requests, on_segment=writer.write if writer else None)
-    for request in {request.prefix: request for request in requests}.values():
-        if unread := generator.num_unread_tokens(request):
-            click.echo(
-                f"cog: the first {unread} tokens of a prefix are beyond the model's context",
-                err=True,
-            )
-    for generation, line_id in zip(generations, line_ids, strict=True):
-        if writer:
-            writer.finish(generation)
-        elif options.is_json:
-            content = (
-                generation.to_json() if line_id is None else {"id": line_id, **generation.to_json()}
-            )
-            click.echo(json.dumps(content, ensure_ascii=False))
+    num_failed = 0
+    for outcome in write_in_order(
+        generator,
+        take_requests(),
+        batch_size=1 if options.is_stream else options.batch_size,
+        on_segment=write_segment if options.is_stream else None,
+        say=_say,
+    ):
+        line, writer = taken.popleft()
+        if not isinstance(outcome, CogError):
+            _write(outcome, line, writer, options)
+        elif line.where is None:
+            raise outcome
         else:
-            write_generation(generation, max_sources=options.max_sources)
+            num_failed += 1
+            _say(f"{line.where}: {outcome}")
+    if num_failed:
+        raise GenerationError(
+            "every prefix must be usable", found=f"{num_failed} texts that could not be written"
+        )
+
+
+def _say(message: str) -> None:
+    click.echo(f"cog: {message}", err=True)
+
+
+def _write(
+    generation: Generation, line: Line, writer: "SegmentWriter | None", options: Options
+) -> None:
+    from cog.cli.render import write_generation
+
+    if writer is not None:
+        writer.finish(generation)
+    elif options.is_json:
+        named = {} if line.id is None else {"id": line.id}
+        click.echo(json.dumps(named | generation.to_json(), ensure_ascii=False))
+    else:
+        write_generation(generation, max_sources=options.max_sources)

@@ -136,7 +136,8 @@ class Batch:
 
     def _choose_tokens(self) -> list[list[int]]:
         # what the next pass reads of each text: its draft, or a part of what is unread
-        room, chosen = PREFILL_TOKENS, []
+        room = PREFILL_TOKENS
+        chosen: list[list[int]] = []
         for ticket in self.tickets:
             if ticket.is_over:
                 chosen.append([])
@@ -150,7 +151,8 @@ class Batch:
     def _read(self) -> None:
         chosen = self._choose_tokens()
         states = self._encoder.append(self._cache, chosen)
-        begin, needed = 0, []  # where something is checked, or chosen next
+        needed: list[int] = []  # where something is checked, or chosen next
+        begin = 0
         for ticket, ids in zip(self.tickets, chosen, strict=True):
             end = begin + len(ids)
             needed += range(end - bool(ids), end) if ticket.unread else range(begin, end)

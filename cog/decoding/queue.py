@@ -151,7 +151,7 @@ class TextQueue:
         """
 
         def is_ready() -> bool:
-            return bool(self._batch.tickets or self._begun) and self._can_go_on()
+            return bool(self._batch.tickets or self._begun and self._can_begin())
 
         with self._changed:
             return self._changed.wait_for(is_ready, timeout_seconds)
@@ -169,10 +169,9 @@ class TextQueue:
             events += [event for each in tuple(self._batch.tickets) for event in self._tell(each)]
         return events
 
-    def _can_go_on(self) -> bool:
-        if self._batch.tickets or not self._begun:
-            return True
-        job = self._begun[0].job
+    def _can_begin(self) -> bool:
+        # the next text, or none is there
+        job = self._begun[0].job if self._begun else None
         return job is None or job.done()
 
     def _begin_jobs(self) -> None:
@@ -194,12 +193,12 @@ class TextQueue:
         # let go of what was cancelled, and take in texts whose pools are made, in their order
         for ticket in [each for each in self._batch.tickets if each.is_cancelled]:
             self._batch.leave(ticket)
-        events = []
+        events: list[Event] = []
         while len(self._batch.tickets) < self._num_places:
             with self._changed:
-                self._changed.wait_for(self._can_go_on)
-                is_made = self._begun and (self._begun[0].job is None or self._begun[0].job.done())
-                if not is_made:
+                if not events:
+                    self._changed.wait_for(lambda: self._batch.tickets or self._can_begin())
+                if not self._begun or not self._can_begin():
                     break
                 ticket = self._begun.popleft()
             error = self._end_job(ticket)
@@ -252,7 +251,8 @@ class TextQueue:
 
     def _tell(self, ticket: Ticket) -> list[Event]:
         # what the last pass made of a text
-        generator, generation, segments = ticket.generator, None, ()
+        generator, generation = ticket.generator, None
+        segments: tuple[Segment, ...] = ()
         try:
             if ticket.is_over and ticket.error is None and not ticket.is_cancelled:
                 generation = generator.finish(ticket.text, ticket.seconds)

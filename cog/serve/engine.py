@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from cog.decoding.generator import CopyGenerator
 from cog.decoding.licences import CopyRule
+from cog.decoding.queue import Event, TextQueue, Ticket
 from cog.decoding.request import Request
 from cog.errors import CogError, NothingActiveError, ServeError
 from cog.index.activation import get_model_folder
@@ -23,7 +24,6 @@ from cog.registry import load_active
 from cog.serve.indexes import OpenIndexes, Version
 from cog.serve.metrics import Metrics
 from cog.serve.settings import ServeSettings
-from cog.serve.simple_queue import Event, TextQueue, Ticket
 
 IDLE_SECONDS = 0.5
 FIRST_GUESS_SECONDS = 5.0  # of a text, before one was written
@@ -85,9 +85,7 @@ class Engine:
         self._params = params
         self._params_time = paths.params.stat().st_mtime_ns
         self.model = _load(paths, params, device=device)
-        self._queue = TextQueue(
-            self.model.prefix_encoder, batch_size=settings.batch_size, say=logger.warning
-        )
+        self._queue = TextQueue(self.model, batch_size=settings.batch_size, say=logger.warning)
         self.indexes = OpenIndexes(
             paths, self.model, max_open=settings.max_indexes, is_using=self._queue.is_using
         )

@@ -12,13 +12,13 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from cog.decoding.generator import CopyGenerator
+from cog.decoding.queue import Event
 from cog.decoding.request import Request, check_request
 from cog.records import Decoding, Generation
 from cog.serve.bodies import GenerateBody, check_body, check_length, choose_decoding
 from cog.serve.engine import Engine, Job
 from cog.serve.errors import ApiError
 from cog.serve.indexes import Version
-from cog.serve.simple_queue import Event
 
 WAIT_SECONDS = 5.0  # after which a stream says that it is still there
 Result = TypeVar("Result")

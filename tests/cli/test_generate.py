@@ -147,6 +147,15 @@ def test_texts_before_a_bad_line_are_kept(village: ProjectPaths) -> None:
     assert json.loads(result.stdout)["prefix"] == "The"
 
 
+def test_a_prefix_that_cannot_be_used_ends_alone(village: ProjectPaths) -> None:
+    content = b'{"prefix": "The", "id": 1}\n{"prefix": "a\\ud800"}\n{"prefix": "mill", "id": 3}\n'
+    words = ("--corpus", "village", "--json", "--max-new-tokens", "3", "--input", "-")
+    result = run(village, *words, "--batch-size", "2", stdin=content)
+    assert [json.loads(line)["id"] for line in result.stdout.splitlines()] == [1, 3]
+    assert "standard input, line 2: a prefix must be Unicode text" in result.stderr
+    assert "1 texts that could not be written" in str(result.exception)
+
+
 def test_missing_input_file_is_said(village: ProjectPaths) -> None:
     result = run(village, "--corpus", "village", "--input", "nowhere.jsonl")
     assert "nowhere.jsonl: No such file" in error_of(result, GenerationError)
