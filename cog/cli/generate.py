@@ -230,10 +230,7 @@ def _run(
 
     def take_requests() -> Iterator[Request]:
         for line in prefixes:
-            request = Request(line.prefix, decoding)
-            if unread := generator.num_unread_tokens(request):
-                _say(f"the first {unread} tokens of a prefix are beyond the model's context")
-            for each in repeat_request(request, options.num_return):
+            for each in repeat_request(Request(line.prefix, decoding), options.num_return):
                 writer = None
                 if options.is_stream:  # one text at a time, so those before are finished
                     writer = SegmentWriter(
@@ -247,7 +244,8 @@ def _run(
         assert writer is not None
         writer.write(number, segment)
 
-    num_failed = 0
+    failures: dict[str, None] = {}  # lines, in order
+    last: Line | None = None
     for outcome in write_in_order(
         generator,
         take_requests(),
@@ -256,21 +254,30 @@ def _run(
         say=_say,
     ):
         line, writer = taken.popleft()
-        if not isinstance(outcome, CogError):
-            _write(outcome, line, writer, options)
-        elif line.where is None:
-            raise outcome
-        else:
-            num_failed += 1
-            _say(f"{line.where}: {outcome}")
-    if num_failed:
-        raise GenerationError(
-            "every prefix must be usable", found=f"{num_failed} texts that could not be written"
-        )
+        if isinstance(outcome, CogError):
+            _tell_failure(outcome, line, failures)
+            continue
+        if line is not last and (
+            unread := generator.num_unread_tokens(Request(line.prefix, decoding))
+        ):
+            _say(f"the first {unread} tokens of a prefix are beyond the model's context")
+        last = line
+        _write(outcome, line, writer, options)
+    if failures:
+        raise GenerationError("every prefix must be usable", found=f"{len(failures)} that are not")
 
 
 def _say(message: str) -> None:
     click.echo(f"cog: {message}", err=True)
+
+
+def _tell_failure(error: CogError, line: Line, failures: dict[str, None]) -> None:
+    # a line that cannot be used ends alone, and is told once
+    if line.where is None:
+        raise error
+    if line.where not in failures:
+        failures[line.where] = None
+        _say(f"{line.where}: {error}")
 
 
 def _write(

@@ -10,9 +10,10 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from cog.decoding.batch import Ticket
 from cog.decoding.generator import CopyGenerator
 from cog.decoding.licences import CopyRule
-from cog.decoding.queue import Event, TextQueue, Ticket
+from cog.decoding.queue import Event, TextQueue
 from cog.decoding.request import Request
 from cog.errors import CogError, NothingActiveError, ServeError
 from cog.index.activation import get_model_folder

@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 import torch
 
+from cog.decoding.batch import Ticket
 from cog.decoding.generator import CopyGenerator
 from cog.decoding.in_order import write_in_order
-from cog.decoding.queue import Event, TextQueue, Ticket
+from cog.decoding.queue import Event, TextQueue
 from cog.decoding.request import Request
 from cog.errors import CogError, GenerationError
 from cog.model.cache import PrefixCache
