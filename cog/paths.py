@@ -163,6 +163,11 @@ class ProjectPaths:
         return self.root / REGISTRY_FOLDER / "active.yaml"
 
     @property
+    def fetched(self) -> Path:
+        """Checksums of files from the web, as they were fetched first."""
+        return self.root / REGISTRY_FOLDER / "fetched.yaml"
+
+    @property
     def history(self) -> Path:
         """What was switched on when, by whom; lines are only ever added."""
         return self.root / REGISTRY_FOLDER / "history.jsonl"

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import yaml
 
 from cog.atomic import write_text_atomically
+from cog.card_source import PIN_FORMS
 from cog.cards import Card, check_corpus_id, format_card, parse_card, resolve_card
 from cog.errors import CorpusNotFoundError, InvalidCardError, NothingActiveError, RegistryError
 from cog.paths import ProjectPaths
@@ -21,6 +22,10 @@ from cog.yaml_file import YamlError, find_line, parse_yaml, read_text
 
 MAX_PREVIOUS = 100
 ACTIVE_HEADER = "# What is switched on. Written by `cog switch` and `cog rollback`, newest first.\n"
+FETCHED_HEADER = """\
+# What files from the web were when they were fetched first. Written by `cog corpus fetch`, which
+# refuses another file of the same address; delete a line to trust what is there now.
+"""
 
 # The C emitter is ten times faster; PyYAML may be built without it.
 _Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
@@ -231,6 +236,43 @@ def forget_previous(paths: ProjectPaths, corpus_id: str) -> int:
         if active is not None and len(kept) < len(previous):
             _save_history(paths, active, kept)
         return len(previous) - len(kept)
+
+
+def load_fetched(paths: ProjectPaths) -> dict[str, str]:
+    """Read what files from the web were when they were fetched first.
+
+    :param paths: The project.
+    :returns: Address to sha256.
+    :raises RegistryError: If the file is malformed.
+    """
+    path = paths.fetched
+    if not path.is_file():
+        return {}
+    name = str(path.relative_to(paths.root))
+    run = f"git checkout HEAD {name}, or rm {name} and fetch again"
+    try:
+        content = parse_yaml(read_text(path))
+    except YamlError as error:
+        wanted = f"{name} must be as `cog corpus fetch` writes it"
+        raise RegistryError(wanted, found=str(error), run=run, about=name) from None
+    found = read_record(_Fetched, {"files": content or {}}, error=RegistryError, file=name, run=run)
+    return dict(found.files)
+
+
+def record_fetched(paths: ProjectPaths, files: dict[str, str]) -> None:
+    """Keep what files from the web were, atomically; what was kept before stays as it is.
+
+    :param paths: The project.
+    :param files: Address to sha256.
+    """
+    with hold_lock(paths, "fetched"):
+        content = files | load_fetched(paths)
+        write_text_atomically(paths.fetched, FETCHED_HEADER + _dump(dict(sorted(content.items()))))
+
+
+@dataclass(frozen=True, slots=True)
+class _Fetched:
+    files: dict[str, Annotated[str, PIN_FORMS["sha256"]]]
 
 
 def _identity(active: Active) -> tuple[str, str, str]:

@@ -79,10 +79,12 @@ def show_corpus(ctx: click.Context, corpus_id: str, document_id: str | None, as_
     if description.fetched is not None:
         click.echo(f"fetched: {description.fetched.describe()}")
     if description.prepared is None:
-        click.echo(f"not prepared; next: {name_build(paths.corpus(corpus_id), until='prepare')}")
+        click.echo(f"not prepared; next: {name_build(paths.corpus(corpus_id))}")
         return
     for line in description.prepared.describe():
         click.echo(line)
+    if not paths.corpus(corpus_id).manifest.exists():
+        click.echo(f"not indexed; next: {name_build(paths.corpus(corpus_id))}")
 
 
 def _show_document(paths: ProjectPaths, card: Card, document_id: str, *, as_json: bool) -> None:
@@ -99,7 +101,7 @@ def _show_document(paths: ProjectPaths, card: Card, document_id: str, *, as_json
 
 @command.command("add")
 @click.argument("corpus_id", metavar="ID")
-@click.argument("place", metavar="PATH_OR_HUB_NAME")
+@click.argument("place", metavar="PATH_OR_HUB_NAME_OR_URL")
 @click.option("--title", help="What a person calls it.  [default: the id]")
 @click.option("--description", help="One or two sentences.")
 @click.option("--language", default="en", show_default=True, help="BCP 47 tag.")
@@ -138,7 +140,7 @@ def _show_document(paths: ProjectPaths, card: Card, document_id: str, *, as_json
 @as_json_option
 @click.pass_context
 def add_corpus(ctx: click.Context, /, as_json: bool, **options: Any) -> None:  # noqa: ANN401
-    """Write a card for local files or a hub data set, and let the pipeline build it."""
+    """Write a card for local files, a hub data set or an address; the pipeline builds it."""
     from cog.corpus import manage
     from cog.corpus.new_card import NewCorpus, build_card
     from cog.corpus.next_step import name_build

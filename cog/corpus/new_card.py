@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cog.archives import is_archive
+from cog.card_source import is_address
 from cog.cards import Card, check_corpus_id, parse_card
 from cog.corpus.local_files import iter_file_names, tell_kind
 from cog.corpus.sources import SUFFIXES, find_kind, is_html
+from cog.download import name_file
 from cog.errors import CorpusError
 from cog.paths import is_member
 
@@ -23,7 +26,7 @@ class NewCorpus:
     """What is known of a new corpus; None where the usual value fits.
 
     :param corpus_id: Its id.
-    :param place: Path of a file or folder, or name of a hub data set.
+    :param place: Path of a file or folder, name of a hub data set, or address of a file.
     :param title: What a person calls it.
     :param description: One or two sentences.
     :param language: BCP 47 tag.
@@ -100,6 +103,10 @@ def build_card(new: NewCorpus, *, project: Path, folder: Path) -> Card:
         members = list(new.members)
         source = {"type": "files", "path": _write_path(path, project), "members": members}
         kind = new.kind or _guess_kind(path, members)
+    elif is_address(new.place):
+        path = Path(name_file(new.place))
+        source = {"type": "url", "urls": new.place, "members": list(new.members)}
+        kind = new.kind or _guess_kind_of_address(new)
     else:
         source = _read_hub_name(new)
         kind = new.kind or "parquet"
@@ -164,7 +171,7 @@ def _read_hub_name(new: NewCorpus) -> dict[str, Any]:
     is_name = _HUB_NAME.fullmatch(name) and not has_ending and not Path(first).exists()
     if not is_marked and not is_name:
         raise CorpusError(
-            "a corpus is made from a file, a folder or a hub data set OWNER/NAME",
+            "a corpus is made from a file, a folder, a hub data set OWNER/NAME or an address",
             found=f"no such path: {new.place}",
             run="mend the path, or write hub:NAME for a data set",
             about=new.place,
@@ -198,10 +205,29 @@ def _guess_kind(path: Path, members: Sequence[str]) -> str:
     )
 
 
+def _guess_kind_of_address(new: NewCorpus) -> str:
+    names = new.members or (name_file(new.place),)
+    kinds = {find_kind(name) for name in names}
+    kind = kinds.pop() if len(kinds) == 1 else None
+    if kind is None:
+        raise CorpusError(
+            "the files must be of one kind, told by their endings",
+            found=", ".join(names),
+            run="pass --format KIND, and name the files of an archive with --members '*.ending'",
+            about=new.place,
+        )
+    return kind
+
+
 def _guess_rule(kind: str, *, path: Path, heading: str | None) -> str:
     if heading is not None:
         return "heading"
     if kind != "text":
         return "row"
-    is_lines = path.is_file() and not is_html(path.name)
+    is_lines = _is_one_file(path) and not is_html(path.name)
     return "blank-line" if is_lines else "file"
+
+
+def _is_one_file(path: Path) -> bool:
+    # of the web, by its name alone
+    return path.is_file() or (not path.exists() and not is_archive(path.name))

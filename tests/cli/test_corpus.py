@@ -89,6 +89,7 @@ def test_fetch_and_prepare_say_what_they_did(built: ProjectPaths) -> None:
     assert f"+ {num_held_out} held out ({report['num_prompts']} prompts) + 0 skipped" in shown[0]
     assert shown[1].startswith(f"{num_held_out} held-out: {report['examples']['held-out'][0]}")
     assert shown[2:4] == ["files: 1 utf-8", "languages: en 100%"]
+    shown.append("not indexed; next: cog index build village")
     assert run(built, "show", "village").stdout.endswith("\n".join(shown) + "\n")
     record = read_json(built, "fetch", "village", "--source", built.root / "texts")
     assert [entry["name"] for entry in record["files"]] == ["village.jsonl"]

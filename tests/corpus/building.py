@@ -29,8 +29,8 @@ class NoFetcher:
     def fetch_wheel(self, **_: object) -> Path:
         raise AssertionError("no wheel is needed here")
 
-    def extract_members(self, wheel: Path, patterns: object) -> Any:  # noqa: ANN401
-        raise AssertionError("no wheel is needed here")
+    def fetch_url(self, *_: object, **__: object) -> Path:
+        raise AssertionError("no address is needed here")
 
 
 def make_content(**changes: Any) -> dict[str, Any]:  # noqa: ANN401

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import zipfile
-from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from cog.assets import extract_members
+from cog.archives import unpack_members
 from cog.cards import Card
 from cog.corpus.fetch import Fetcher, fetch_corpus
 from cog.corpus.sources import SourceRecord, load_source_record
@@ -23,8 +22,8 @@ from cog.progress import SilentProgress
 from tests.corpus.building import NoFetcher, make_card
 
 
-class WheelFile:
-    """Reads a wheel made by the test as ``cog.assets`` reads a fetched one."""
+class WheelFile(NoFetcher):
+    """Gives a wheel made by the test as ``cog.assets`` gives a fetched one."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -33,9 +32,6 @@ class WheelFile:
         assert wanted["package"] == "texts"
         assert wanted["retries"] == 2
         return self.path
-
-    def extract_members(self, wheel: Path, patterns: Sequence[str]) -> Iterator[tuple[str, bytes]]:
-        return extract_members(wheel, patterns)
 
 
 def fetch(
@@ -117,7 +113,7 @@ def test_members_mean_the_same_in_a_folder_and_in_a_wheel(
             archive.writestr(name, b"x")
     record, _ = fetch(tmp_path, make_card(source__members=[member]), source=folder)
     assert [entry.name for entry in record.files] == names
-    assert [name for name, _ in extract_members(wheel, [member])] == names
+    assert unpack_members(wheel, [member], tmp_path / "unpacked") == names
 
 
 def make_wheel_card(members: list[str]) -> Card:

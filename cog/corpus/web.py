@@ -1,0 +1,109 @@
+"""Files from the web: a card's addresses go in, their files, or what archives hold, lie in raw/."""
+
+import shutil
+from collections import Counter
+from pathlib import Path
+from typing import Protocol
+
+from cog.archives import is_archive, unpack_members
+from cog.card_source import DEFAULT_MAX_BYTES, Source
+from cog.corpus.sources import SOURCE_FILE, describe_file
+from cog.download import Limits
+from cog.errors import CorpusError
+from cog.paths import ProjectPaths
+from cog.progress import Progress
+from cog.registry import load_fetched, record_fetched
+
+
+class FileFetcher(Protocol):
+    """What fetches files; ``cog.assets`` is one."""
+
+    def fetch_url(
+        self,
+        address: str,
+        *,
+        sha256: str | None,
+        pinned_in: str,
+        limits: Limits,
+        progress: Progress | None,
+    ) -> Path:
+        """Fetch a file over HTTP.
+
+        :param address: Where it is.
+        :param sha256: Checksum it must have; None if it was never fetched before.
+        :param pinned_in: The file that names the checksum.
+        :param limits: What ends the download.
+        :param progress: Told about waiting and fetching.
+        :returns: The file.
+        """
+
+
+def save_addresses(
+    source: Source,
+    raw: Path,
+    *,
+    card_file: str,
+    project: ProjectPaths,
+    fetcher: FileFetcher,
+    retries: int,
+    timeout_seconds: int,
+    progress: Progress,
+) -> list[str]:
+    """Fetch the files of a source of type ``url``; archives are unpacked.
+
+    A file without a checksum in the card is kept in mind as it comes first, and refused when it
+    changes.
+
+    :param source: The source.
+    :param raw: Where the files go.
+    :param card_file: Name of the card, for messages.
+    :param project: The project, which keeps the checksums.
+    :param fetcher: What fetches.
+    :param retries: Number of tries in a row that may bring nothing.
+    :param timeout_seconds: Seconds after which one try is given up.
+    :param progress: Told what is fetched.
+    :returns: Names of the files, in the order of the addresses.
+    :raises AssetError: If a file cannot be fetched, or is not what its checksum says.
+    :raises CorpusError: If two files have one name.
+    """
+    limits = Limits(source.max_bytes or DEFAULT_MAX_BYTES, retries, timeout_seconds)
+    known = load_fetched(project)
+    new: dict[str, str] = {}
+    names: list[str] = []
+    for stated in source.urls:
+        address, _, pin = stated.partition("#sha256=")
+        file = fetcher.fetch_url(
+            address,
+            sha256=pin or known.get(address),
+            pinned_in=card_file if pin else project.fetched.relative_to(project.root).as_posix(),
+            limits=limits,
+            progress=progress,
+        )
+        if not pin and address not in known:
+            new[address] = describe_file(file.parent, file.name).sha256
+        names += _place(file, raw, source=source, max_bytes=limits.max_bytes)
+    _check_names(names)
+    if new:
+        record_fetched(project, new)
+    return names
+
+
+def _place(file: Path, raw: Path, *, source: Source, max_bytes: int) -> list[str]:
+    if not is_archive(file.name):
+        shutil.copyfile(file, raw / file.name)
+        return [file.name]
+    # of several archives, which may hold the same names, each has a folder
+    folder = f"{file.name.partition('.')[0]}/" if len(source.urls) > 1 else ""
+    names = unpack_members(file, source.members, raw / folder, max_bytes=max_bytes)
+    return [f"{folder}{name}" for name in names]
+
+
+def _check_names(names: list[str]) -> None:
+    for name, count in Counter(names).items():
+        if count > 1 or name == SOURCE_FILE:
+            raise CorpusError(
+                f"files of a source must have names of their own, and not {SOURCE_FILE}",
+                found=f"{name}, {count} times",
+                run="leave one of them out of source.urls, or rename it where it lies",
+                about=name,
+            )
