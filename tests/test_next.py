@@ -92,6 +92,7 @@ ALL_OPTIONS = list_all_options()
 @pytest.mark.parametrize("name", SOURCES)
 def test_a_command_that_is_to_be_run_next_is_known(name: str) -> None:
     for line, hint in iter_hints(ROOT / name):
+        assert "<" not in hint, f"{name}:{line}: a shell takes {hint} for a file"
         for clause in CLAUSES.split(hint):
             match = re.search(r"\bcog ([a-z].*)", clause)
             known, words = ALL_OPTIONS, clause.split()

@@ -70,7 +70,7 @@ def check_distances(distances: NDArray[np.float32]) -> None:
         raise GenerationError(
             "distances to neighbours must be numbers",
             found="NaN among the keys",
-            run="cog datastore build <id>",
+            run="cog datastore build ID",
         )
 
 
@@ -196,7 +196,7 @@ class KnnGenerator:
             raise GenerationError(
                 "the interpolated distribution must be finite",
                 found="NaN or infinity in that of the model",
-                run="cog generate --corpus <id>, to see whether the model itself is sound",
+                run="cog generate --corpus ID, to see whether the model itself is sound",
             )
         self._searched_seconds += time.perf_counter() - began
         return mixed
@@ -217,7 +217,7 @@ class KnnGenerator:
             raise GenerationError(
                 "a hidden state must be finite to be searched with",
                 found="NaN or infinity",
-                run="cog generate --corpus <id>, to see whether the model itself is sound",
+                run="cog generate --corpus ID, to see whether the model itself is sound",
             )
         rows, distances = self._searcher.search(queries, top_k=top_k)
         check_distances(distances)

@@ -32,7 +32,7 @@ def cite_segment(
         raise IndexMismatchError(
             f"the index must say what document {document.document_id} says at {segment.char_start}",
             found=repr(segment.text),
-            run="cog index verify <id>, then cog index build <id> --force",
+            run=f"cog index build {get_corpus_id(copy.document_ordinal)} --force",
             about=document.document_id,
         )
     return replace(

@@ -149,7 +149,7 @@ def parse_protocol(content: dict[str, Any]) -> Protocol:
         raise ProtocolError(
             "a stored protocol must have the rules of this version of cog",
             found=f"{sorted(set(content) ^ wanted)[0]} on one side only",
-            run="cog evaluate --corpus <id>",
+            run="cog evaluate --corpus ID",
         )
     values: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value for name, value in content.items()

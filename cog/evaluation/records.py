@@ -213,7 +213,7 @@ def parse_result(content: dict[str, Any], *, where: str) -> EvaluationResult:
         raise EvaluationError(
             f"{where} must be an evaluation that this version of cog wrote",
             found=f"{type(error).__name__}: {error}",
-            run="cog evaluate --corpus <id>",
+            run="cog evaluate --corpus ID",
             about=where,
         ) from error
 

@@ -75,7 +75,7 @@ def load_result(path: Path) -> EvaluationResult:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise EvaluationError(
-            f"{path.name} must be an evaluation", found=str(error), run="cog evaluate --corpus <id>"
+            f"{path.name} must be an evaluation", found=str(error), run="cog evaluate --corpus ID"
         ) from error
     return parse_result(content, where=path.name)
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from cog.errors import ParamsError
 from cog.model.load import CogModel
 from cog.params import RetroParams
+from cog.reading import Count, Natural
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,21 +23,18 @@ class RetroConfig:
     :param encoder_layers: Number of layers of the encoder of neighbours.
     """
 
-    dim: int
-    num_heads: int
-    chunk_tokens: int
-    num_neighbours: int
-    neighbour_tokens: int
-    continuation_tokens: int
-    cross_layers: tuple[int, ...]
-    encoder_layers: int
+    dim: Count
+    num_heads: Count
+    chunk_tokens: Count
+    num_neighbours: Count
+    neighbour_tokens: Count
+    continuation_tokens: Natural
+    cross_layers: tuple[Natural, ...]
+    encoder_layers: Count
 
     @property
     def max_neighbour_tokens(self) -> int:
-        """Number of tokens of a neighbour with its continuation, at most.
-
-        :returns: The count.
-        """
+        """Number of tokens of a neighbour with its continuation, at most."""
         return self.neighbour_tokens + self.continuation_tokens
 
 

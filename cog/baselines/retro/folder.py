@@ -14,11 +14,12 @@ from cog.atomic import share, write_text_atomically
 from cog.baselines.retro.adapter import RetroAdapter
 from cog.baselines.retro.config import RetroConfig
 from cog.errors import CheckpointError
+from cog.reading import Text, read_record
 
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "adapter.safetensors"
 FORMAT_VERSION = 2
-RUN = "cog retro train --corpus <id>"
+RUN = "cog retro train --corpus ID"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class AdapterRecord:
     """
 
     format_version: int
-    model: str
+    model: Text
     config: RetroConfig
     training: dict[str, Any]
 
@@ -77,12 +78,7 @@ def load_record(folder: Path, *, model: str) -> AdapterRecord:
     name = f"{folder.parent.name}/{folder.name}"
     try:
         content = json.loads((folder / CONFIG_FILE).read_bytes())
-        version = content["format_version"]
-        if version == FORMAT_VERSION:
-            config = RetroConfig(
-                **{**content["config"], "cross_layers": tuple(content["config"]["cross_layers"])}
-            )
-            record = AdapterRecord(**{**content, "config": config})
+        version = content["format_version"] if isinstance(content, dict) else None
     except FileNotFoundError:
         raise CheckpointError(
             f"the system retro needs an adapter in {name}",
@@ -90,7 +86,7 @@ def load_record(folder: Path, *, model: str) -> AdapterRecord:
             run=RUN,
             about=str(folder),
         ) from None
-    except (ValueError, KeyError, TypeError, OSError) as error:
+    except (ValueError, KeyError, OSError) as error:
         raise CheckpointError(
             f"{name}/{CONFIG_FILE} must describe an adapter",
             found=str(error),
@@ -103,6 +99,13 @@ def load_record(folder: Path, *, model: str) -> AdapterRecord:
             run=f"remove {name}, then {RUN}",
             about=str(folder),
         )
+    record = read_record(
+        AdapterRecord,
+        content,
+        error=CheckpointError,
+        file=f"{name}/{CONFIG_FILE}",
+        run=f"remove {name}, then {RUN}",
+    )
     if record.model != model:
         raise CheckpointError(
             f"the adapter {name} must be fitted to model {model:.16} and its retriever",
