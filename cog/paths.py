@@ -173,6 +173,11 @@ class ProjectPaths:
         return self.root / REGISTRY_FOLDER / "history.jsonl"
 
     @property
+    def corpora(self) -> Path:
+        """Folder of built corpora."""
+        return self.root / "corpora"
+
+    @property
     def models(self) -> Path:
         """Folder of model folders."""
         return self.root / "models"
@@ -186,6 +191,11 @@ class ProjectPaths:
     def dvc_lock(self) -> Path:
         """What DVC's stages read and wrote, by checksum."""
         return self.root / "dvc.lock"
+
+    @property
+    def studies(self) -> Path:
+        """Folder of blind studies: sheets, keys and answers."""
+        return self.root / "studies"
 
     @property
     def locks(self) -> Path:
@@ -216,7 +226,7 @@ class ProjectPaths:
         :param corpus_id: A corpus id that passed the slug rule.
         :returns: The paths below ``corpora/<corpus-id>``.
         """
-        return CorpusPaths(self.root / "corpora" / corpus_id, self.root)
+        return CorpusPaths(self.corpora / corpus_id, self.root)
 
 
 def find_project(start: Path) -> ProjectPaths:

@@ -13,9 +13,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from cog.evaluation.blind import Verdict
-    from cog.evaluation.records import EvaluationResult
-
-KEY_NAME, CSV_NAME, PAGE_NAME = "key.json", "sheet.csv", "sheet.html"
 
 
 class ExportByDefault(click.Group):
@@ -68,38 +65,43 @@ command: click.Group = blind  # what cog.cli.study adds
 @click.option(
     "--output",
     type=click.Path(path_type=Path, file_okay=False),
-    default=Path("blind-study"),
-    show_default=True,
-    help="Folder for sheet.html, sheet.csv and key.json.",
+    help="Folder for sheet.csv and key.json [default: one below studies/, which cog serve shows].",
 )
 @click.option("--force", is_flag=True, help="Write over a study that is there.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_context
-def export(ctx: click.Context, /, systems: tuple[str, str], output: Path, **given: Any) -> None:  # noqa: ANN401
-    """Write a sheet for graders, as a page and as CSV, and the key that they do not get."""
-    from cog.atomic import write_text_atomically
-    from cog.evaluation.blind import make_study, write_sheet
-    from cog.evaluation.blind_page import write_blind_page
+def export(
+    ctx: click.Context,
+    /,
+    systems: tuple[str, str],
+    output: Path | None,
+    **given: Any,  # noqa: ANN401
+) -> None:
+    """Write a sheet for graders and the key that they do not get.
 
-    if (output / KEY_NAME).exists() and not given["force"]:
-        raise EvaluationError(
-            "a study's key must not be lost",
-            found=f"one in {output}",
-            run="choose another --output, or pass --force",
-            about=str(output),
-        )
-    first, second = _choose(ctx, systems, given)
+    `cog serve` shows the studies below `studies/` on a page, where people judge them.
+    """
+    from cog.evaluation.blind import make_study
+    from cog.evaluation.choose import choose_named_sides
+    from cog.evaluation.study_folder import CSV_NAME, KEY_NAME, save_study
+
+    first, second = choose_named_sides(
+        get_project(ctx),
+        systems,
+        prompt_corpus=given["prompt_corpus"],
+        protocol=given["protocol"],
+    )
     items, key = make_study(
         first, second, systems=systems, num_prompts=given["num_prompts"], seed=given["seed"]
     )
-    write_text_atomically(output / KEY_NAME, json.dumps(key.to_json(), indent=1))
-    write_text_atomically(output / CSV_NAME, write_sheet(items))
-    write_text_atomically(output / PAGE_NAME, write_blind_page(items, study=key.study))
+    folder = output or get_project(ctx).studies / key.study
+    save_study(folder, items, key, is_forced=given["force"])
     if given["as_json"]:
-        files = {name: str(output / name) for name in (PAGE_NAME, CSV_NAME, KEY_NAME)}
+        files = {name: str(folder / name) for name in (CSV_NAME, KEY_NAME)}
         click.echo(json.dumps({"study": key.study, "num_cases": len(items), "files": files}))
         return
-    click.echo(f"{len(items)} cases in {output}: give {PAGE_NAME} or {CSV_NAME} to graders")
+    how = f"give {CSV_NAME} to graders" if output else "cog serve shows it, with links for graders"
+    click.echo(f"{len(items)} cases in {folder}: {how}")
     click.echo(f"keep {KEY_NAME}: it says which text is whose")
 
 
@@ -141,21 +143,6 @@ def import_(sheets: tuple[Path, ...], key_path: Path, as_json: bool) -> None:
     console = Console(highlight=False, soft_wrap=True)
     console.print(f"{key.systems[0]} against {key.systems[1]}", markup=False)
     console.print(_make_table(verdicts))
-
-
-def _choose(
-    ctx: click.Context, systems: tuple[str, str], given: dict[str, Any]
-) -> "list[EvaluationResult]":
-    from cog.evaluation.choose import DEFAULT_SYSTEM, choose_sides
-
-    parts = [name.partition(":") for name in systems]
-    return choose_sides(
-        get_project(ctx),
-        [(corpus_id, system or DEFAULT_SYSTEM) for corpus_id, _, system in parts],
-        # without --prompts-of, the second system must have continued the first one's prompts
-        prompt_corpus=given["prompt_corpus"] or parts[0][0],
-        protocol=given["protocol"],
-    )
 
 
 def _read(path: Path) -> str:

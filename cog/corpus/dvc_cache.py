@@ -49,7 +49,7 @@ def find_cached_files(paths: ProjectPaths, corpus_id: str) -> list[Path]:
     used: set[Path] = set()
     try:
         with Repo(str(paths.root)) as repo:
-            for corpus in (paths.root / "corpora").glob("*/"):
+            for corpus in paths.corpora.glob("*/"):
                 recorded = set(_list_recorded(repo, CorpusPaths(corpus).recorded))
                 (own if corpus.name == corpus_id else used).update(recorded)
             # the working tree comes first, under a name that is no revision

@@ -127,7 +127,7 @@ def check_leftovers(paths: ProjectPaths, corpus_id: str) -> Iterator[Finding]:
 
 def find_strays(paths: ProjectPaths) -> Iterator[Finding]:
     """Find folders of corpora without a card."""
-    for folder in sorted((paths.root / "corpora").glob("*/")):
+    for folder in sorted(paths.corpora.glob("*/")):
         parts = folder.name.split("+")
         if not folder.name.startswith(".") and not all(_has_card(paths, part) for part in parts):
             name = folder.relative_to(paths.root)

@@ -23,7 +23,12 @@ from cog.evaluation.protocol import check_one_protocol
 from cog.evaluation.records import ANY_ERROR, EvaluationResult
 from cog.evaluation.statistics import cohen_kappa, krippendorff_alpha, sign_test
 
-QUESTIONS = ("fluency", "informativeness", "overall")
+ASKED = {
+    "fluency": "Which is more fluent and easier to understand?",
+    "informativeness": "Which is more diverse and holds more interesting content?",
+    "overall": "Which is better, all in all?",
+}
+QUESTIONS = tuple(ASKED)
 LEFT, RIGHT, NEITHER = "A", "B", "N"
 FORMULA_MARKS = ("=", "+", "-", "@", "'")  # what a spreadsheet takes for a formula, and its escape
 ANSWERS = (LEFT, RIGHT, NEITHER)
@@ -210,6 +215,21 @@ def write_sheet(items: Sequence[Item]) -> str:
     return target.getvalue()
 
 
+def read_items(content: str, *, where: str, key: Key) -> list[Item]:
+    """Read the cases of a sheet.
+
+    :param content: What :func:`write_sheet` wrote.
+    :param where: Name of the file, for the message.
+    :param key: The study's key.
+    :returns: The cases in order.
+    :raises EvaluationError: If they are not the study's.
+    """
+    rows = list(csv.DictReader(io.StringIO(content, newline="")))
+    items = _parse_items(rows) if rows and set(ITEM_COLUMNS) <= set(rows[0]) else []
+    _check_study(items, where=where, key=key)
+    return items
+
+
 def read_sheet(content: str, *, where: str, key: Key) -> dict[str, dict[str, str]]:
     """Read a filled sheet.
 
@@ -297,11 +317,21 @@ def parse_key(content: str, *, where: str) -> Key:
         ) from error
 
 
+def _parse_items(rows: Sequence[Mapping[str, str]]) -> list[Item]:
+    # spreadsheets drop leading zeros
+    return [
+        Item(row["item"].strip().zfill(4), *(_unguard(row[name]) for name in ITEM_COLUMNS[1:]))
+        for row in rows
+    ]
+
+
 def _check_texts(rows: Sequence[Mapping[str, str]], *, where: str, key: Key) -> None:
     if not set(ITEM_COLUMNS) <= set(rows[0]) or len(rows) != len(key.first_is_left):
         return  # a sheet of answers only, or a part of one
-    items = [Item(*(row[column].replace("\r\n", "\n") for column in ITEM_COLUMNS)) for row in rows]
-    items = [Item(each.item.zfill(4), each.prompt, each.text_a, each.text_b) for each in items]
+    _check_study(_parse_items(rows), where=where, key=key)
+
+
+def _check_study(items: Sequence[Item], *, where: str, key: Key) -> None:
     if digest_items(items) != key.study:
         raise EvaluationError(
             f"{where} must hold the texts of study {key.study}",

@@ -92,6 +92,31 @@ def choose_sides(
     return _find_common(found, ())
 
 
+def choose_named_sides(
+    paths: ProjectPaths,
+    names: Sequence[str],
+    *,
+    prompt_corpus: str | None,
+    protocol: str | None,
+) -> list[EvaluationResult]:
+    """Find an evaluation for each of some names, all under one protocol.
+
+    :param paths: The project.
+    :param names: Corpus ids, or ``corpus:system``.
+    :param prompt_corpus: Corpus whose prompts were continued; None for the first one of the names.
+    :param protocol: As in :func:`choose_sides`.
+    :returns: One each, in the order asked.
+    :raises EvaluationError: As :func:`choose_results`.
+    """
+    parts = [name.partition(":") for name in names]
+    return choose_sides(
+        paths,
+        [(corpus_id, system or DEFAULT_SYSTEM) for corpus_id, _, system in parts],
+        prompt_corpus=prompt_corpus or parts[0][0],
+        protocol=protocol,
+    )
+
+
 def _find_common(
     found: Sequence[Sequence[EvaluationResult]], across: Sequence[str]
 ) -> list[EvaluationResult]:

@@ -238,6 +238,35 @@ class Tracker:
         return experiment_id
 
 
+def find_runs(
+    paths: ProjectPaths, results: Sequence[EvaluationResult]
+) -> dict[int, tuple[str, str | None]]:
+    """Find where evaluations were logged; nothing is written.
+
+    :param paths: The project.
+    :param results: The evaluations.
+    :returns: Id of the run and, where a server tracks runs, its address; by position.
+    :raises TrackingError: If MLflow refuses.
+    """
+    uri = choose_uri(paths)
+    if uri == _default_uri(paths) and not paths.runs_database.is_file():
+        return {}
+    with _stated(uri):
+        from mlflow import MlflowClient
+
+        client = MlflowClient(tracking_uri=uri)
+        ids = [each.experiment_id for each in client.search_experiments()]
+        found = {}
+        for position, result in enumerate(results):
+            wanted = f"tags.`{RESULT_TAG}` = '{_digest_result(result)}'"
+            runs = client.search_runs(ids, wanted, max_results=1) if ids else []
+            for run in runs:
+                place = f"{uri.rstrip('/')}/#/experiments/{run.info.experiment_id}/runs/"
+                is_served = uri.startswith(("http://", "https://"))
+                found[position] = (run.info.run_id, place + run.info.run_id if is_served else None)
+    return found
+
+
 def choose_uri(paths: ProjectPaths) -> str:
     """Where runs are tracked: ``MLFLOW_TRACKING_URI``, else the project's own database.
 

@@ -33,9 +33,18 @@ from cog.serve.generate import generate
 from cog.serve.login import log_in, log_out
 from cog.serve.models import list_models, show_model
 from cog.serve.openapi import describe_api
+from cog.serve.results import show_results
 from cog.serve.security import Security
 from cog.serve.settings import ServeSettings
 from cog.serve.shown import make_page, show_openapi, show_static
+from cog.serve.studies import (
+    add_rater,
+    answer_studies,
+    keep_judgement,
+    show_answers,
+    show_items,
+    show_result,
+)
 from cog.serve.switching import roll_back, switch
 from cog.serve.writing import GoneError
 from cog.version import __version__
@@ -159,6 +168,13 @@ API: tuple[tuple[str, tuple[str, ...], Answer, str], ...] = (
     ("/api/findings", GET, answer_with(tell_findings), "What is wrong with the project."),
     ("/api/switch", POST, switch, "Make a corpus the active one."),
     ("/api/rollback", POST, roll_back, "Go back to what was active before."),
+    ("/api/results", GET, show_results, "Kept evaluations, grouped by what may be compared."),
+    ("/api/studies", ("GET", "POST"), answer_studies, "Blind studies: all of them, or a new one."),
+    ("/api/studies/{study}/raters", POST, add_rater, "Let somebody judge."),
+    ("/api/studies/{study}/items", GET, show_items, "What somebody judges."),
+    ("/api/studies/{study}/judgements", POST, keep_judgement, "Keep an answer."),
+    ("/api/studies/{study}/answers", GET, show_answers, "The sheet of somebody who judges."),
+    ("/api/studies/{study}/result", GET, show_result, "What is preferred."),
     ("/api/login", POST, log_in, "Begin a session of a browser with the key."),
     ("/api/logout", POST, log_out, "End it."),
 )

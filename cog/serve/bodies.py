@@ -177,9 +177,9 @@ class StudyBody:
 
     :param systems: Two corpora, or ``corpus:system``, evaluated on the same prompts.
     :param num_prompts: Number of cases.
-    :param seed: Seed of the order.
+    :param seed: Seed of the choice and the order.
     :param prompts_of: Whose prompts they continued; null for those of the first.
-    :param protocol: Name or digest of the protocol; null for any.
+    :param protocol: Name or digest of the protocol; null for the newest of both.
     """
 
     systems: tuple[str, ...]
@@ -187,6 +187,10 @@ class StudyBody:
     seed: Natural = 0
     prompts_of: str | None = None
     protocol: str | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.systems) != 2:
+            raise FieldError("systems", wanted="must be two", found=str(len(self.systems)))
 
 
 @dataclass(frozen=True, slots=True)

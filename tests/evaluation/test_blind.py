@@ -16,13 +16,14 @@ from cog.evaluation.blind import (
     QUESTIONS,
     Item,
     Key,
+    digest_items,
     judge,
     make_study,
     parse_key,
+    read_items,
     read_sheet,
     write_sheet,
 )
-from cog.evaluation.blind_page import write_blind_page
 from cog.evaluation.records import EvaluationResult, SeedResult
 from tests.evaluation.making import protocol, result, text
 
@@ -93,15 +94,25 @@ def test_same_seed_gives_the_same_study_and_another_does_not() -> None:
 
 def test_nothing_gives_the_systems_away(study: tuple[list[Item], Key]) -> None:
     items, key = study
-    sheets = write_sheet(items) + write_blind_page(items, study=key.study)
+    sheet = write_sheet(items)
     secrets = [*SYSTEMS, "d" * 12, "m" * 12, "cog", "nucleus", "CC0", "doc-1", key.protocol[:8]]
     for secret in secrets:
-        assert secret.lower() not in sheets.lower(), secret
+        assert secret.lower() not in sheet.lower(), secret
     # which text is on the left tells nothing: the same words around both
-    page = write_blind_page(items, study=key.study)
     swapped = [Item(i.item, i.prompt, i.text_b, i.text_a) for i in items]
     strip = re.compile(r" (=one|two) goes on")
-    assert strip.sub("", page) == strip.sub("", write_blind_page(swapped, study=key.study))
+    assert strip.sub("", sheet) == strip.sub("", write_sheet(swapped))
+
+
+def test_sheet_keeps_texts_that_a_spreadsheet_takes_for_formulas() -> None:
+    items = [Item("0001", "=1+1", "'quoted'", "-\nwith a line")]
+    key = Key(SYSTEMS, digest_items(items), {"0001": True}, {"0001": "p"}, "d")
+    sheet = write_sheet(items)
+    assert read_items(sheet, where="sheet.csv", key=key) == items
+    filled = sheet.replace(",,,", ",A,B,N")
+    assert read_sheet(filled, where="a.csv", key=key)["0001"]["overall"] == "N"
+    with pytest.raises(EvaluationError, match="texts of study"):
+        read_items(sheet.replace("line", "word"), where="sheet.csv", key=key)
 
 
 def test_more_cases_than_prompts_take_the_texts_of_the_next_seed() -> None:

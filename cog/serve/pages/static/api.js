@@ -79,8 +79,8 @@ export async function generate(request, { on, signal }) {
 
 /** Documents, or the part of one around a copy, of the version that was copied from. */
 export function getDocument({ corpus, document_id, index }, { start, end } = {}) {
-  const path = document_id.split("/").map(part).join("/");
-  return getJson(`/documents/${part(corpus)}/${path}${query({ index, start, end })}`);
+  // slashes are encoded, too: a browser takes "../" of an id for a way up
+  return getJson(`/documents/${part(corpus)}/${part(document_id)}${query({ index, start, end })}`);
 }
 
 export const getModels = async () => (await getJson("/v1/models")).data;

@@ -103,13 +103,24 @@ function makeFacts(segment) {
   return facts;
 }
 
+/** Where a document was copied from, in order; the copy that was asked for is whole. */
+function markPlaces(copy, all) {
+  const { char_start: from, char_end: to } = copy.segment;
+  const places = [{ char_start: from, char_end: to, number: copy.number, isHere: true }];
+  for (const { segment, number } of all.filter((each) => each !== copy)) {
+    const { char_start: start, char_end: end } = segment;
+    for (const [low, high] of [[start, Math.min(end, from)], [Math.max(start, to), end]]) {
+      if (low < high) places.push({ char_start: low, char_end: high, number, isHere: false });
+    }
+  }
+  return places.sort((one, other) => one.char_start - other.char_start);
+}
+
 /** A document with the copies of it marked: what stands around one copy, more when asked. */
 class Body {
   constructor(element, { copy, copies, ask }) {
     Object.assign(this, { element, copy, ask });
-    this.places = copies.sources.get(copy.source.key).copies
-      .map((each) => ({ ...each.segment, number: each.number, isHere: each === copy }))
-      .sort((one, other) => one.char_start - other.char_start);
+    this.places = markPlaces(copy, copies.sources.get(copy.source.key).copies);
   }
 
   /** Show a range of it, in characters; the beginning is scrolled to the copy. */
@@ -128,7 +139,7 @@ class Body {
     };
     for (const { char_start, char_end, number, isHere } of this.places) {
       if (char_end <= at || char_start >= last) continue;
-      if (char_start > at) take(char_start, (piece) => parts.push(piece));
+      if (char_start > at) take(Math.min(char_start, last), (piece) => parts.push(piece));
       take(Math.min(char_end, last), (piece) => parts.push(
         make("mark", { class: isHere ? "here" : false, "data-number": number }, piece),
       ));

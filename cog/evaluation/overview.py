@@ -1,0 +1,173 @@
+"""An overview: a project goes in, its evaluations come out, grouped by what may be compared."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from cog.errors import CogError
+from cog.evaluation.compare import compare_results, make_labels
+from cog.evaluation.comparison import Comparison
+from cog.evaluation.records import EvaluationResult
+from cog.evaluation.results import get_current_indexes, load_results
+from cog.evaluation.tracking import find_runs
+from cog.paths import ProjectPaths
+from cog.registry import iter_corpus_ids
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Evaluations of one protocol on the prompts of one corpus.
+
+    :param results: The evaluations, newest first.
+    :param labels: What tells each from the others.
+    :param comparison: Their scores that all have, side by side.
+    :param is_current: Whether each is of the index as it is now.
+    :param runs: Id and address of the runs that they were logged to, by position.
+    """
+
+    results: tuple[EvaluationResult, ...]
+    labels: tuple[str, ...]
+    comparison: Comparison
+    is_current: tuple[bool, ...]
+    runs: dict[int, tuple[str, str | None]]
+
+    def to_json(self) -> dict[str, Any]:
+        """The group as plain values; scores that not all have are among its rows, too.
+
+        :returns: A JSON-ready object.
+        """
+        comparison, first = self.comparison, self.results[0]
+        rows = [asdict(row) for row in comparison.rows]
+        rows += [row for row in self._list_others() if row["metric"] not in comparison.metrics]
+        protocol = comparison.protocol
+        return {
+            "protocol": {
+                "name": protocol.name,
+                "digest": comparison.digest,
+                "fields": comparison.rules,
+            },
+            "prompts": first.prompt_corpus,
+            "labels": list(self.labels),
+            "metrics": list(dict.fromkeys(row["metric"] for row in rows)),
+            "rows": rows,
+            "pairs": [pair.to_json() for pair in comparison.pairs],
+            "evaluations": [self._describe(i) for i in range(len(self.results))],
+        }
+
+    def _list_others(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "label": label,
+                "corpus": result.corpus,
+                "prompt_corpus": result.prompt_corpus,
+                "system": result.system,
+                "differs": {},
+                "index": result.index,
+                "num_index_words": result.num_index_words,
+                "metric": metric.name,
+                "mean": metric.mean,
+                "low": metric.low,
+                "high": metric.high,
+                "num_texts": metric.num_texts,
+                "is_better": False,
+                "note": metric.note,
+            }
+            for label, result in zip(self.labels, self.results, strict=True)
+            for metric in result.metrics
+        ]
+
+    def _describe(self, position: int) -> dict[str, Any]:
+        result = self.results[position]
+        run_id, run_url = self.runs.get(position, (None, None))
+        return {
+            "label": self.labels[position],
+            "corpus": result.corpus,
+            "system": result.system,
+            "index": result.index,
+            "num_index_words": result.num_index_words,
+            "created_at": result.created_at,
+            "is_current": self.is_current[position],
+            "run_id": run_id,
+            "run_url": run_url,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """All kept evaluations.
+
+    :param groups: Those that may be compared, together; the largest groups first.
+    :param problems: What cannot be read, one line each.
+    """
+
+    groups: tuple[Group, ...]
+    problems: tuple[str, ...]
+
+    @property
+    def notes(self) -> list[str]:
+        """What is to be known beside the numbers, each once.
+
+        :returns: Warnings.
+        """
+        return list(dict.fromkeys(note for each in self.groups for note in each.comparison.notes))
+
+
+def load_overview(paths: ProjectPaths) -> Overview:
+    """Read all evaluations of a project.
+
+    :param paths: The project.
+    :returns: Groups of what was measured by one protocol on the same corpus's prompts.
+    """
+    by_rules: dict[tuple[str, str], list[EvaluationResult]] = {}
+    problems = []
+    for corpus_id in _list_evaluated(paths):
+        try:
+            found = load_results(paths, corpus_id)
+        except CogError as error:
+            problems.append(str(error))
+            continue
+        for result in found:
+            rules = (result.protocol.digest, result.prompt_corpus)
+            by_rules.setdefault(rules, []).append(result)
+    groups = []
+    for results in by_rules.values():
+        try:
+            groups.append(_make_group(paths, results, problems))
+        except CogError as error:
+            problems.append(str(error))
+    groups.sort(key=lambda group: -len(group.results))
+    return Overview(tuple(groups), tuple(dict.fromkeys(problems)))
+
+
+def _list_evaluated(paths: ProjectPaths) -> list[str]:
+    # corpora with a card, and unions of them
+    folders = sorted(each.parent.name for each in paths.corpora.glob("*/evaluations"))
+    folders += [each.parent.name for each in sorted(paths.corpora.glob("*/evaluation.json"))]
+    known = set(iter_corpus_ids(paths))
+    evaluated = [each for each in dict.fromkeys(folders) if known.issuperset(each.split("+"))]
+    return [each for each in evaluated if _has_any(paths, each)]
+
+
+def _has_any(paths: ProjectPaths, corpus_id: str) -> bool:
+    corpus = paths.corpus(corpus_id)
+    own = corpus.evaluation
+    return any(corpus.evaluations.glob("*.json")) or (own.is_file() and own.stat().st_size > 0)
+
+
+def _make_group(
+    paths: ProjectPaths, results: Sequence[EvaluationResult], problems: list[str]
+) -> Group:
+    current = []
+    for result in results:
+        try:
+            digests = get_current_indexes(paths, result.corpus, system=result.system)
+        except CogError:
+            digests = ()
+        current.append(result.index in digests)
+    runs: dict[int, tuple[str, str | None]] = {}
+    try:
+        runs = find_runs(paths, results)
+    except CogError as error:
+        problems.append(str(error))
+    comparison = compare_results(results)
+    return Group(tuple(results), tuple(make_labels(results)), comparison, tuple(current), runs)

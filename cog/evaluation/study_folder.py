@@ -1,0 +1,228 @@
+"""Blind studies at rest: cases, key, raters and answers go into a folder, and come out of it.
+
+The folder is what ``cog study blind`` writes, so a study is the same in a spreadsheet and on a
+page: ``sheet.csv`` and ``key.json``, and below ``answers/`` a sheet per rater.
+"""
+
+import csv
+import io
+import json
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cog.atomic import write_text_atomically
+from cog.errors import EvaluationError
+from cog.evaluation.blind import (
+    ANSWERS,
+    QUESTIONS,
+    Item,
+    Key,
+    parse_key,
+    read_items,
+    read_sheet,
+    write_sheet,
+)
+from cog.paths import ProjectPaths
+from cog.registry import hold_lock
+
+KEY_NAME, CSV_NAME = "key.json", "sheet.csv"
+RATERS_NAME, ANSWERS_FOLDER = "raters.json", "answers"
+TOKEN_BYTES = 12
+MAX_NAME = 64  # characters of a rater's name
+
+Answers = dict[str, dict[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Rater:
+    """Somebody who judges.
+
+    :param name: What who asks calls them.
+    :param token: What their link holds, which nobody can guess; their sheet is named after it.
+    """
+
+    name: str
+    token: str
+
+
+def save_study(folder: Path, items: Sequence[Item], key: Key, *, is_forced: bool = False) -> None:
+    """Write a study: a sheet for graders, and the key that they do not get.
+
+    :param folder: Where to.
+    :param items: The cases in order.
+    :param key: The key.
+    :param is_forced: Whether a study that is there is written over.
+    :raises EvaluationError: If there is one.
+    """
+    if (folder / KEY_NAME).exists() and not is_forced:
+        raise EvaluationError(
+            "a study's key must not be lost",
+            found=f"one in {folder}",
+            run="choose another --output, or pass --force",
+            about=str(folder),
+        )
+    write_text_atomically(folder / KEY_NAME, json.dumps(key.to_json(), indent=1))
+    write_text_atomically(folder / CSV_NAME, write_sheet(items))
+
+
+def list_studies(paths: ProjectPaths) -> list[str]:
+    """Name the studies of a project.
+
+    :param paths: The project.
+    :returns: Names of their folders, in order.
+    """
+    return sorted(each.parent.name for each in paths.studies.glob(f"*/{KEY_NAME}"))
+
+
+class Study:
+    """A study of a project.
+
+    :param paths: The project.
+    :param name: Name of its folder, which must be one that is there.
+    :raises EvaluationError: If there is no such study, or it cannot be read.
+    """
+
+    def __init__(self, paths: ProjectPaths, name: str) -> None:
+        if name not in list_studies(paths):
+            raise EvaluationError(
+                f"a study must be one of {paths.studies.name}/",
+                found=repr(name[:80]),
+                run="cog study blind --systems A B",
+                about=name[:80],
+            )
+        self.name = name
+        self._paths = paths
+        self._folder = paths.studies / name
+        where = f"{paths.studies.name}/{name}"
+        self.key = parse_key(_read(self._folder / KEY_NAME), where=f"{where}/{KEY_NAME}")
+        self._where = f"{where}/{CSV_NAME}"
+
+    @property
+    def num_cases(self) -> int:
+        """Number of its cases."""
+        return len(self.key.first_is_left)
+
+    def load_items(self) -> list[Item]:
+        """Read the cases.
+
+        :returns: The cases in order.
+        :raises EvaluationError: If they are not those of the key.
+        """
+        return read_items(_read(self._folder / CSV_NAME), where=self._where, key=self.key)
+
+    def load_raters(self) -> list[Rater]:
+        """Say who judges.
+
+        :returns: Raters in the order they came.
+        """
+        path = self._folder / RATERS_NAME
+        if not path.is_file():
+            return []
+        return [Rater(name, token) for name, token in json.loads(_read(path)).items()]
+
+    def add_rater(self, name: str) -> Rater:
+        """Let somebody judge; who does so already is found again.
+
+        :param name: What they are called.
+        :returns: The rater.
+        :raises EvaluationError: If that is no name.
+        """
+        name = " ".join(name.split())
+        if not name or len(name) > MAX_NAME or not name.isprintable():
+            raise EvaluationError(
+                f"a rater's name must be one line of 1 to {MAX_NAME} characters",
+                found=repr(name[:MAX_NAME]),
+            )
+        with hold_lock(self._paths, "studies"):
+            raters = {each.name: each.token for each in self.load_raters()}
+            token = raters.setdefault(name, secrets.token_urlsafe(TOKEN_BYTES))
+            write_text_atomically(
+                self._folder / RATERS_NAME, json.dumps(raters, ensure_ascii=False, indent=1)
+            )
+        return Rater(name, token)
+
+    def find_rater(self, token: str) -> Rater | None:
+        """Find who brings a token.
+
+        :param token: What the link holds.
+        :returns: The rater; None if nobody has it.
+        """
+        known = self.load_raters()
+        found = [each for each in known if secrets.compare_digest(each.token, token)]
+        return found[0] if found else None
+
+    def load_answers(self, rater: Rater) -> Answers:
+        """Read what somebody has answered.
+
+        :param rater: The rater.
+        :returns: Answers by item and question; what was left empty is left out.
+        """
+        path = self._get_sheet(rater)
+        if not path.is_file():
+            return {}
+        found = read_sheet(_read(path), where=path.name, key=self.key)
+        return {item: answers for item, answers in found.items() if answers}
+
+    def load_all_answers(self) -> dict[str, Answers]:
+        """Read what everybody has answered.
+
+        :returns: Answers by name of the rater.
+        """
+        return {each.name: self.load_answers(each) for each in self.load_raters()}
+
+    def answer(self, rater: Rater, *, item: str, question: str, answer: str | None) -> Answers:
+        """Keep one answer.
+
+        :param rater: Who gives it.
+        :param item: The case.
+        :param question: The question.
+        :param answer: ``A``, ``B`` or ``N``; None takes it back.
+        :returns: All answers of the rater.
+        :raises EvaluationError: If there is no such case, question or answer.
+        """
+        checks = (
+            ("item", item, tuple(self.key.first_is_left)),
+            ("question", question, QUESTIONS),
+            ("answer", answer, (*ANSWERS, None)),
+        )
+        for name, given, known in checks:
+            if given not in known:
+                raise EvaluationError(f"{name} must be the study's", found=repr(given)[:80])
+        with hold_lock(self._paths, "studies"):
+            answers = self.load_answers(rater)
+            own = answers.setdefault(item, {})
+            own.pop(question, None)
+            if answer is not None:
+                own[question] = answer
+            write_text_atomically(self._get_sheet(rater), self.write_answers(answers))
+        return answers
+
+    def write_answers(self, answers: Mapping[str, Mapping[str, str]]) -> str:
+        """Write answers as ``cog study blind import`` reads them.
+
+        :param answers: Answers by item and question.
+        :returns: CSV.
+        """
+        target = io.StringIO()
+        writer = csv.writer(target, lineterminator="\n")
+        writer.writerow(["item", *QUESTIONS])
+        for item in self.key.first_is_left:
+            given = answers.get(item, {})
+            writer.writerow([item, *(given.get(question, "") for question in QUESTIONS)])
+        return target.getvalue()
+
+    def _get_sheet(self, rater: Rater) -> Path:
+        return self._folder / ANSWERS_FOLDER / f"{rater.token}.csv"
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise EvaluationError(
+            f"{path.name} of a study must be a text file in UTF-8",
+            found=str(error),
+            about=str(path),
+        ) from error

@@ -1,0 +1,155 @@
+"""The page that writes: what it shows is what was written, and where it stands in its source."""
+
+import json
+import re
+from dataclasses import fields
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from playwright.sync_api import Page
+
+from cog.corpus.documents import DocumentStore
+from cog.decoding.ranking import rank_documents
+from cog.evaluation.records import parse_generation
+from cog.records import CORPUS, Decoding, Generation
+from tests.serve.pages.visiting import PREFIX, Visitor, read_clipboard
+
+
+def copy_json(page: Page) -> Generation:
+    page.click("#copy-json")
+    return parse_generation(json.loads(read_clipboard(page)))
+
+
+def test_text_is_shown_with_its_copies_and_sources_ranked_as_in_a_terminal(
+    visitor: Visitor,
+) -> None:
+    page = visitor.write()
+    generation = copy_json(page)
+    copies = [each for each in generation.segments if each.origin == CORPUS]
+    assert len(copies) > 2
+    shown = page.eval_on_selector(
+        "#written",
+        "each => { each.querySelectorAll('sup').forEach(e => e.remove());"
+        " return each.textContent; }",
+    )
+    assert shown == PREFIX + generation.text
+    marked = page.locator("#written .copy").all_text_contents()
+    assert marked == [each.text.lstrip() for each in copies]
+    ranked = rank_documents(generation.segments)
+    titles = page.locator("#sources .title").all_text_contents()
+    assert titles == [generation.segments[each[0]].title for each in ranked]
+    # a source has one colour, in the text and in the list
+    first = page.locator("#sources .key").first.get_attribute("class") or ""
+    number = (page.locator("#sources .key").first.text_content() or "").split(",")[0].split("-")[0]
+    copy = page.locator(f"#written [data-number='{number}']").get_attribute("class") or ""
+    assert set(first.split()) - {"key"} == set(copy.split()) - {"copy"}
+
+
+def test_hovering_and_tabbing_tell_the_source_and_a_key_opens_it_at_the_copy(
+    visitor: Visitor,
+) -> None:
+    page = visitor.write()
+    generation = copy_json(page)
+    first = next(each for each in generation.segments if each.origin == CORPUS)
+    page.hover("#written .copy >> nth=0")
+    told = page.locator("#tip").inner_text()
+    for each in (first.title, first.licence, f"{first.information:.1f}"):
+        assert str(each) in told
+    (probability,) = re.findall(r"Probability\s+(\S+)", told)
+    assert f"{float(probability):.1e}" == f"{first.probability:.1e}"
+    page.mouse.move(0, 0)
+    page.wait_for_selector("#tip", state="hidden")
+    page.focus("#output")
+    page.keyboard.press("Tab")
+    page.wait_for_selector("#tip", state="visible")
+    assert page.evaluate("document.activeElement.getAttribute('aria-describedby')") == "tip"
+    page.keyboard.press("Enter")
+    mark = page.wait_for_selector("#source mark.here")
+    assert mark is not None
+    assert mark.text_content() == first.text
+    document = DocumentStore(visitor.server.paths.corpus("village").documents).get_document(
+        str(first.document_id)
+    )
+    assert page.locator("#source .body").text_content() == document.text
+    box, outer = mark.bounding_box(), page.locator("#source .body").bounding_box()
+    assert box is not None
+    assert outer is not None
+    assert outer["y"] <= box["y"] <= outer["y"] + outer["height"]
+    page.keyboard.press("Escape")
+    page.wait_for_selector("#source", state="hidden")
+    assert page.evaluate("document.activeElement.className").startswith("copy")
+
+
+@pytest.mark.slow
+def test_address_holds_all_settings_and_gives_the_text_again(visitor: Visitor) -> None:
+    page = visitor.write()
+    generation = copy_json(page)
+    named = parse_qs(urlsplit(page.url).query)
+    assert set(named) == {"prefix", "corpus", *(each.name for each in fields(Decoding))}
+    again = visitor.visit(f"/?{urlsplit(page.url).query}")
+    again.wait_for_selector("#done:not([hidden])")
+    assert copy_json(again).text == generation.text
+    again.focus("#output")
+    again.keyboard.press("n")  # the next seed
+    again.wait_for_url("**&seed=1&**")
+    again.wait_for_selector("#done:not([hidden])")
+    other = copy_json(again)
+    assert (other.decoding.seed, other.decoding.phrase_bias) == (1, 30.0)
+    assert other.text != generation.text
+
+
+@pytest.mark.slow
+def test_markdown_has_a_footnote_for_every_copy(visitor: Visitor) -> None:
+    page = visitor.write()
+    generation = copy_json(page)
+    page.click("#copy-markdown")
+    text, _, notes = read_clipboard(page).partition("\n\n[^1]: ")
+    copies = [each for each in generation.segments if each.origin == CORPUS]
+    assert len(re.findall(r"\[\^\d+\]", text)) == len(copies)
+    assert re.sub(r"\[\^\d+\]", "", text).replace("\\", "") == PREFIX + generation.text
+    sources = {each.document_id for each in copies}
+    assert len(notes.strip().split("\n")) == len(sources)
+    assert "Licence: CC0-1.0. Changes: " in notes
+    page.click("#copy-text")
+    assert read_clipboard(page) == PREFIX + generation.text
+
+
+def test_nothing_of_a_corpus_becomes_markup(visitor: Visitor) -> None:
+    page = visitor.write("hostile")
+    page.on("dialog", lambda dialog: visitor.problems.append(f"alert: {dialog.message}"))
+    generation = copy_json(page)
+    copy = next(each for each in generation.segments if each.origin == CORPUS)
+    assert page.locator("#main script, #main img, #main b:not(kbd), #main i").count() == 0
+    page.hover("#written .copy >> nth=0")
+    assert "<img src=x" in page.locator("#tip").inner_text()
+    page.click("#written .copy >> nth=0")
+    page.wait_for_selector("#source mark.here")
+    # what turns the order round is written out; the rest is what the document says
+    body = page.locator("#source .body").text_content() or ""
+    assert "<script>alert(" in body
+    assert not re.search("[\u202a-\u202e\u2066-\u2069]", page.locator("#main").inner_text())
+    marked = page.locator("#source mark.here").text_content()
+    written_out = re.sub(
+        "[\u202a-\u202e\u2066-\u2069]", lambda found: f"{ord(found.group()):04X}", copy.text
+    )
+    assert marked == written_out  # also beyond a character of two units
+
+
+@pytest.mark.slow
+def test_what_cannot_be_written_is_said_with_what_to_run(visitor: Visitor) -> None:
+    page = visitor.write()
+    manifest = visitor.server.paths.corpus("other").manifest
+    page.select_option("#corpus", "other")
+    manifest.rename(manifest.with_suffix(".away"))
+    try:
+        page.click("#write")
+        alert = page.locator("#error [role=alert]")
+        alert.wait_for()
+        assert "other" in alert.inner_text()
+        assert page.locator("#error code").inner_text() == "cog index build other"
+    finally:
+        manifest.with_suffix(".away").rename(manifest)
+    visitor.forgive("409")
+    page.click("#write")
+    page.wait_for_selector("#done:not([hidden])")
+    assert page.locator("#error [role=alert]").count() == 0

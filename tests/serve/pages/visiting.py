@@ -1,0 +1,89 @@
+"""Visits to pages: addresses and what a person does go in, what is on the page comes out."""
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlencode
+
+from playwright.sync_api import Browser, BrowserContext, Page, expect
+
+from tests.serve.serving import RunningServer
+
+WIDE, NARROW = (1280, 800), (390, 844)
+WAIT = 20_000  # milliseconds after which a test is given up
+PREFIX = "The old mill"
+# so that a model that knows nothing copies
+COPYING = {"phrase_bias": 30, "max_new_tokens": 96, "top_k_documents": 16}
+
+
+@dataclass(slots=True)
+class Visitor:
+    """Somebody with a browser.
+
+    :param browser: The browser.
+    :param server: What is visited.
+    :param problems: What the pages complained about.
+    """
+
+    browser: Browser
+    server: RunningServer
+    problems: list[str] = field(default_factory=list)
+    contexts: list[BrowserContext] = field(default_factory=list)
+
+    def visit(
+        self,
+        path: str,
+        values: dict[str, Any] | None = None,
+        *,
+        size: tuple[int, int] = WIDE,
+        scheme: Any = "light",  # noqa: ANN401
+    ) -> Page:
+        """Open a page in a window of its own."""
+        context = self.browser.new_context(
+            viewport={"width": size[0], "height": size[1]},
+            color_scheme=scheme,
+            permissions=["clipboard-read", "clipboard-write"],
+        )
+        self.contexts.append(context)
+        context.set_default_timeout(WAIT)
+        page = context.new_page()
+        page.on("console", lambda message: self._hear(message.type, message.text))
+        page.on("pageerror", lambda error: self._hear("error", str(error)))
+        query = f"?{urlencode(values)}" if values else ""
+        page.goto(f"{self.server.url}{path}{query}")
+        return page
+
+    def write(self, corpus: str = "village", **kept: Any) -> Page:  # noqa: ANN401
+        """Open the page that writes at an address that says what, and wait for the text."""
+        values = {"prefix": PREFIX, "corpus": corpus, **COPYING}
+        page = self.visit("/", values, **kept)
+        page.wait_for_selector("#done:not([hidden])")
+        return page
+
+    def _hear(self, kind: str, text: str) -> None:
+        if kind in ("error", "warning"):
+            self.problems.append(f"{kind}: {text}")
+
+    def forgive(self, pattern: str) -> None:
+        """Forget complaints that a test has asked for."""
+        assert any(re.search(pattern, each) for each in self.problems), self.problems
+        self.problems = [each for each in self.problems if not re.search(pattern, each)]
+
+    def leave(self) -> None:
+        """Close all windows."""
+        for context in self.contexts:
+            context.close()
+        assert self.problems == []
+
+
+def read_clipboard(page: Page) -> str:
+    """What a page has copied."""
+    expect(page.locator("button:focus")).to_have_text("Copied")
+    text: str = page.evaluate("navigator.clipboard.readText()")
+    return text
+
+
+def is_too_wide(page: Page) -> bool:
+    """Whether a page must be moved sideways."""
+    root = "document.documentElement"
+    return bool(page.evaluate(f"{root}.scrollWidth > {root}.clientWidth"))
