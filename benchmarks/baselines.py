@@ -40,7 +40,6 @@ from cog.baselines.transformer import TransformerGenerator
 from cog.corpus.documents import DocumentStore, load_prompts
 from cog.decoding.request import Request
 from cog.decoding.session import open_generator
-from cog.index.activation import get_model_folder
 from cog.model.load import CogModel, load_model, load_network
 from cog.params import Params, load_params
 from cog.paths import ProjectPaths, find_project
@@ -121,7 +120,7 @@ def open_retro(paths: ProjectPaths, params: Params, corpus_id: str) -> Iterator[
     :param corpus_id: The corpus.
     :yields: The generator.
     """
-    model = load_model(get_model_folder(paths, params))
+    model = load_model(paths.model(params.model))
     folder = get_adapter_folder(paths, corpus_id)
     if (folder / CONFIG_FILE).is_file():
         adapter = load_adapter(folder, model=model.fingerprint)
@@ -198,7 +197,7 @@ def main() -> None:
     options = parser.parse_args()
     paths = find_project(ROOT)
     params = load_params(paths.params)
-    folder = get_model_folder(paths, params)
+    folder = paths.model(params.model)
     model = load_model(folder)
     decoding = replace(
         params.generate.decoding, method="nucleus", max_new_tokens=options.new_tokens

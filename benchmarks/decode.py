@@ -19,7 +19,6 @@ from cog.corpus.documents import load_prompts
 from cog.decoding.generator import CopyGenerator
 from cog.decoding.request import Request
 from cog.decoding.session import open_generator
-from cog.index.activation import get_model_folder
 from cog.model.load import load_network
 from cog.model.matrices import choose_precision
 from cog.params import load_params
@@ -107,7 +106,7 @@ def main() -> None:
     decoding = replace(params.generate.decoding, method=options.decoding)
     prompts = load_prompts(paths.corpus(options.corpus).prompts)[: options.prompts]
     requests = [Request(prompt.prefix, decoding) for prompt in prompts]
-    folder = get_model_folder(paths, params)
+    folder = paths.model(params.model)
     default = choose_precision(params.generate.precision, torch.device("cpu"))
     peer: PreTrainedModel | None = None
     result: dict[str, object] = {"benchmark": "decode", "precision": default}

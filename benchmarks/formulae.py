@@ -25,7 +25,6 @@ from cog.baselines.names import COG
 from cog.baselines.systems import open_system
 from cog.decoding.batches import iter_batches
 from cog.decoding.request import Request
-from cog.index.activation import get_model_folder
 from cog.index.chunking import MAX_BLOCK_CHARS, Splitter, iter_blocks
 from cog.index.reader import open_index
 from cog.model.load import load_splitter
@@ -204,7 +203,7 @@ def measure_corpus(
     :param seed: Seed of the draw.
     :returns: Counts, shares with their intervals of 95 %, and the settings.
     """
-    splitter = load_splitter(get_model_folder(paths, params))
+    splitter = load_splitter(paths.model(params.model))
     formulae = find_formulae(iter_texts(paths, corpus_id), splitter)
     drawn = draw_formulae(formulae, num=num, seed=seed)
     say(f"{corpus_id}: {len(formulae)} formulae, {len(drawn)} drawn")

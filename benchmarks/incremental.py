@@ -18,7 +18,6 @@ from typing import Any
 from benchmarks.common import ROOT, peak_bytes, report, say
 from cog.corpus.documents import DOCUMENT_SCHEMA, DocumentStore, RecordWriter
 from cog.decoding.storage import make_storage_measure
-from cog.index.activation import get_model_folder
 from cog.index.builder import build_index
 from cog.model.fingerprint import fingerprint_model
 from cog.model.load import load_index_model
@@ -79,7 +78,7 @@ def build(target: str, is_forced: bool, results: "multiprocessing.Queue[Any]") -
     """
     paths = find_project(ROOT)
     params = load_params(paths.params)
-    folder = get_model_folder(paths, params)
+    folder = paths.model(params.model)
     corpus = CorpusPaths(Path(target))
     began = time.perf_counter()
     with show_progress("index", total=None, unit="words") as progress:

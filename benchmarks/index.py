@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 
 from benchmarks.common import ROOT, peak_bytes, report, say
-from cog.index.activation import get_model_folder
 from cog.index.builder import build_index
 from cog.index.reader import open_index
 from cog.model.load import IndexModel, load_index_model
@@ -84,7 +83,7 @@ def build(
     corpus_paths.root.mkdir(parents=True)
     for name in (corpus_paths.documents.name, corpus_paths.prompts.name):
         shutil.copy(Path(source) / name, corpus_paths.root / name)
-    model = load_index_model(get_model_folder(paths, params))
+    model = load_index_model(paths.model(params.model))
     watches = time_encoders(model)
     loaded = peak_bytes()
     began = time.perf_counter()

@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 
 from benchmarks.common import ROOT, peak_bytes, report, say
 from cog.corpus.documents import DocumentStore
-from cog.index.activation import get_model_folder
 from cog.index.chunking import chunk_document
 from cog.model.config import ModelConfig, load_config
 from cog.model.load import load_splitter
@@ -276,7 +275,7 @@ def main() -> None:
     options = parser.parse_args()
 
     paths = find_project(ROOT)
-    model_folder = get_model_folder(paths, load_params(paths.params))
+    model_folder = paths.model(load_params(paths.params).model)
     config, splitter = load_config(model_folder), load_splitter(model_folder)
     name, texts = load_texts(options)
     texts = texts[: options.max_documents]

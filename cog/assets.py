@@ -6,22 +6,19 @@ place and renamed into it, under one lock per entry: a killed process leaves at 
 folder, which the next one removes, and what it had of a file, with which the next one goes on.
 """
 
-import fcntl
 import hashlib
 import re
-import shutil
 import subprocess
 import sys
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from cog.atomic import share
+from cog.atomic import clear_leftovers, replacing, share
 from cog.card_source import PIN_FORMS
 from cog.download import Limits, download_file, name_file
 from cog.errors import AssetError, advise_on_writing
+from cog.locks import hold_lock
 from cog.paths import get_cache_folder
 from cog.progress import Progress
 
@@ -194,23 +191,18 @@ def _make_once(
     progress: Progress | None,
 ) -> Path:
     if folder.is_dir() and is_whole(folder):
-        _remove_unfinished(folder)
+        clear_leftovers(folder.parent)
         return folder
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with _hold_lock(folder.parent / f".{folder.name}.lock", name=name, progress=progress):
+        lock = folder.parent / f".{folder.name}.lock"
+        with hold_lock(lock, work=f"makes {name}", say=progress.say if progress else None):
             if folder.is_dir() and is_whole(folder):
                 return folder
-            _remove_unfinished(folder)
-            unfinished = Path(tempfile.mkdtemp(prefix=f".{folder.name}~", dir=folder.parent))
-            try:
+            with replacing(folder) as unfinished:
+                unfinished.mkdir()
                 build(unfinished)
                 share(unfinished)
-                if folder.exists():
-                    shutil.rmtree(folder)
-                unfinished.replace(folder)
-            finally:
-                shutil.rmtree(unfinished, ignore_errors=True)
     except OSError as error:
         raise AssetError(
             f"{name} must be written to the cache folder {folder.parent}",
@@ -219,23 +211,6 @@ def _make_once(
             about=str(folder),
         ) from error
     return folder
-
-
-def _remove_unfinished(folder: Path) -> None:
-    # what killed processes left; a pip that outlived its parent may still fill one for a while
-    for unfinished in folder.parent.glob(f".{folder.name}~*"):
-        shutil.rmtree(unfinished, ignore_errors=True)
-
-
-@contextmanager
-def _hold_lock(path: Path, *, name: str, progress: Progress | None) -> Iterator[None]:
-    with path.open("a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            _say(progress, f"waiting for another process that makes {name}")
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def _pip_download(requirement: str, folder: Path, *, retries: int, timeout_seconds: int) -> None:

@@ -212,6 +212,14 @@ class ProjectPaths:
         """Folder of MLflow's artifacts."""
         return self.root / "mlartifacts"
 
+    def model(self, name: str) -> Path:
+        """Path of a model folder.
+
+        :param name: As params.yaml and active.yaml name it, from the project's root.
+        :returns: The folder.
+        """
+        return self.root / name
+
     def card(self, corpus_id: str) -> Path:
         """Path of a card.
 
@@ -227,6 +235,21 @@ class ProjectPaths:
         :returns: The paths below ``corpora/<corpus-id>``.
         """
         return CorpusPaths(self.corpora / corpus_id, self.root)
+
+
+def writer_lock(locks: Path, corpus_id: str) -> Path:
+    """The lock of who builds the index of a corpus."""
+    return locks / f"{corpus_id}-build.lock"
+
+
+def versions_lock(locks: Path, corpus_id: str) -> Path:
+    """The lock of who puts versions of a corpus in place, or removes them."""
+    return locks / f"{corpus_id}-versions.lock"
+
+
+def reader_lock(locks: Path, corpus_id: str, folder: str) -> Path:
+    """The lock that readers of a version folder share."""
+    return locks / f"{corpus_id}-{folder}.lock"
 
 
 def find_project(start: Path) -> ProjectPaths:

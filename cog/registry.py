@@ -1,7 +1,6 @@
 """The only door to registry/: ids go in, cards and what is active come out; writes are atomic."""
 
 import contextlib
-import fcntl
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -14,6 +13,7 @@ from cog.atomic import write_text_atomically
 from cog.card_source import PIN_FORMS
 from cog.cards import Card, check_corpus_id, format_card, parse_card, resolve_card
 from cog.errors import CorpusNotFoundError, InvalidCardError, NothingActiveError, RegistryError
+from cog.locks import hold_lock
 from cog.paths import ProjectPaths
 from cog.reading import read_record
 from cog.records import Active
@@ -191,7 +191,7 @@ def switch_active(paths: ProjectPaths, active: Active, *, command: str = "") -> 
     :returns: What was active before; None if nothing was.
     :raises RegistryError: If active.yaml is malformed.
     """
-    with hold_lock(paths, "active"):
+    with hold_lock(paths.locks / "active.lock"):
         old, previous = _load_history(paths)
         if old is not None and _identity(old) == _identity(active):
             return old
@@ -201,21 +201,31 @@ def switch_active(paths: ProjectPaths, active: Active, *, command: str = "") -> 
         return old
 
 
-def rollback_active(paths: ProjectPaths, *, command: str = "") -> tuple[Active, Active]:
+def rollback_active(
+    paths: ProjectPaths, target: Active | None, *, command: str = ""
+) -> tuple[Active, Active]:
     """Go back to what was active before the last switch, atomically.
 
     :param paths: The project.
+    :param target: What was active before, as :func:`load_previous` gave it and as it was checked;
+        None if nothing was.
     :param command: What was called, for the history.
     :returns: What was active, and what is active now.
-    :raises NothingActiveError: If there is nothing to go back to.
+    :raises NothingActiveError: If there is nothing to go back to, or something else by now.
     :raises RegistryError: If active.yaml is malformed.
     """
-    with hold_lock(paths, "active"):
+    with hold_lock(paths.locks / "active.lock"):
         old, previous = _load_history(paths)
         if old is None or not previous:
             raise NothingActiveError(
                 "rollback needs an earlier switch",
                 found="nothing before this" if old else "nothing was ever switched on",
+                run="cog status",
+            )
+        if target != previous[0]:
+            raise NothingActiveError(
+                "rollback needs active.yaml to itself",
+                found="another switch at the same time",
                 run="cog status",
             )
         _save_history(paths, previous[0], previous[1:])
@@ -230,7 +240,7 @@ def forget_previous(paths: ProjectPaths, corpus_id: str) -> int:
     """
     if not paths.active.is_file():
         return 0
-    with hold_lock(paths, "active"):
+    with hold_lock(paths.locks / "active.lock"):
         active, previous = _load_history(paths)
         kept = [each for each in previous if corpus_id not in each.corpora]
         if active is not None and len(kept) < len(previous):
@@ -265,7 +275,7 @@ def record_fetched(paths: ProjectPaths, files: dict[str, str]) -> None:
     :param paths: The project.
     :param files: Address to sha256.
     """
-    with hold_lock(paths, "fetched"):
+    with hold_lock(paths.locks / "fetched.lock"):
         content = files | load_fetched(paths)
         write_text_atomically(paths.fetched, FETCHED_HEADER + _dump(dict(sorted(content.items()))))
 
@@ -277,15 +287,6 @@ class _Fetched:
 
 def _identity(active: Active) -> tuple[str, str, str]:
     return active.corpus, active.index, active.model
-
-
-@contextlib.contextmanager
-def hold_lock(paths: ProjectPaths, name: str) -> Iterator[None]:
-    """Be the only process that edits a file of the project while the block runs."""
-    paths.locks.mkdir(parents=True, exist_ok=True)
-    with (paths.locks / f"{name}.lock").open("w") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)  # released when the file is closed
-        yield
 
 
 def _load_history(paths: ProjectPaths) -> tuple[Active | None, list[Active]]:

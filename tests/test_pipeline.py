@@ -14,9 +14,8 @@ from typing import Any
 import pytest
 import yaml
 
-from cog.index.locks import hold_writer_lock
+from cog.index.versions import hold_writer_lock
 from cog.paths import ProjectPaths
-from cog.progress import SilentProgress
 from tests.model_fixtures import make_tiny_model
 from tests.tiny_project import VILLAGE_CARD, write_yaml
 
@@ -162,7 +161,7 @@ def test_killed_index_stage_leaves_the_old_index_serving(pipeline: ProjectPaths)
     edit(pipeline.params, "index", "vector_dtype", value="float16")
     folder = Path(sys.executable).parent
     # held, so that the stage cannot end before it is killed, however fast the machine is
-    with hold_writer_lock(pipeline.locks, "village", progress=SilentProgress()):
+    with hold_writer_lock(pipeline.locks, "village", say=None):
         process = subprocess.Popen(
             [folder / "dvc", "repro", "index@village"],
             cwd=pipeline.root,

@@ -106,16 +106,20 @@ def test_a_card_that_is_extended_stays(project: ProjectPaths) -> None:
 def test_nothing_is_active_at_first(project: ProjectPaths) -> None:
     assert load_active(project) is None
     with pytest.raises(NothingActiveError, match="nothing was ever switched on"):
-        rollback_active(project)
+        rollback_active(project, None)
 
 
 def test_switching_and_rolling_back(project: ProjectPaths) -> None:
     assert switch_active(project, make_active(1)) is None
     with pytest.raises(NothingActiveError, match="nothing before this"):
-        rollback_active(project)
+        rollback_active(project, None)
     assert switch_active(project, make_active(2)) == make_active(1)
     assert load_active(project) == make_active(2)
-    assert rollback_active(project) == (make_active(2), make_active(1))
+    for checked in (None, make_active(3)):  # there was another switch since
+        with pytest.raises(NothingActiveError, match="at the same time"):
+            rollback_active(project, checked)
+    assert load_active(project) == make_active(2)
+    assert rollback_active(project, make_active(1)) == (make_active(2), make_active(1))
     assert load_active(project) == make_active(1)
     assert load_previous(project) == ()
 

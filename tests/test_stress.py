@@ -12,10 +12,9 @@ import pytest
 
 from cog.corpus.documents import DOCUMENT_SCHEMA, DocumentStore, RecordWriter
 from cog.index.activation import switch_corpus
-from cog.index.locks import hold_writer_lock
 from cog.index.manifest import load_manifest
+from cog.index.versions import hold_writer_lock
 from cog.paths import CorpusPaths, ProjectPaths
-from cog.progress import SilentProgress
 from cog.records import Document
 from cog.switch_log import load_history
 from tests.built_project import build_village
@@ -90,7 +89,7 @@ def run_at_once(project: ProjectPaths, *, num_builds: int, num_generations: int)
     change_documents(corpus)
     words = ["generate", "--prefix", "The old mill stands", "--max-new-tokens", "16", "--json"]
     # builds begin when all of them are there, however slowly they start
-    with hold_writer_lock(project.locks, "village", progress=SilentProgress()):
+    with hold_writer_lock(project.locks, "village", say=None):
         build = ("index", "build", "village", "--force")
         builds = [start(project, *build) for _ in range(num_builds)]
         texts_at_once = [start(project, *words, "--seed", str(i)) for i in range(num_generations)]

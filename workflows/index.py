@@ -5,7 +5,6 @@ from pathlib import Path
 
 from cog.decoding.storage import make_storage_measure
 from cog.errors import CogError
-from cog.index.activation import get_model_folder
 from cog.index.project import build_corpus_index, count_corpus_words
 from cog.params import load_params
 from cog.paths import find_project
@@ -23,7 +22,7 @@ def main(corpus_id: str) -> None:
     with show_progress(f"index {corpus_id}", total=total, unit="words") as progress:
         measure_storage = make_storage_measure(
             paths.corpus(corpus_id),
-            model_folder=get_model_folder(paths, params),
+            model_folder=paths.model(params.model),
             params=params.index,
             device="auto",
         )

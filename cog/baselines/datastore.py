@@ -2,8 +2,6 @@
 
 import hashlib
 import json
-import os
-import shutil
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
@@ -13,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from cog.atomic import replacing
 from cog.baselines.manifest import (
     FORMAT_VERSION,
     KEYS_FILE,
@@ -154,13 +153,8 @@ def build_datastore(
     :param progress: Told of every document.
     :returns: Its manifest.
     """
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    for left in folder.parent.glob(f".{folder.name}-*"):
-        if not _is_alive(left):
-            shutil.rmtree(left, ignore_errors=True)
-    building = folder.with_name(f".{folder.name}-{os.getpid()}")
-    building.mkdir()
-    try:
+    with replacing(folder) as building:
+        building.mkdir()
         began = time.perf_counter()
         num_entries, dim, digest = _write_entries(building, documents, model, settings, progress)
         encoded = time.perf_counter()
@@ -187,9 +181,6 @@ def build_datastore(
         )
         text = json.dumps(asdict(manifest), indent=2) + "\n"
         (building / MANIFEST_FILE).write_text(text, encoding="utf-8")
-        _replace_folder(building, folder)
-    finally:
-        shutil.rmtree(building, ignore_errors=True)
     return manifest
 
 
@@ -234,21 +225,3 @@ def load_tokens(folder: Path, *, num_entries: int) -> NDArray[np.int32]:
     :returns: *Shape:* ``(num_entries,)``
     """
     return np.fromfile(folder / TOKENS_FILE, dtype=np.int32, count=num_entries)
-
-
-def _replace_folder(building: Path, folder: Path) -> None:
-    old = folder.with_name(f".{folder.name}-old-{os.getpid()}")
-    if folder.exists():
-        folder.rename(old)
-    building.rename(folder)
-    shutil.rmtree(old, ignore_errors=True)
-
-
-def _is_alive(left: Path) -> bool:
-    try:
-        os.kill(int(left.name.rsplit("-", 1)[1]), 0)
-    except (ValueError, ProcessLookupError):
-        return False
-    except PermissionError:
-        return True
-    return True

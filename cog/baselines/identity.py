@@ -10,7 +10,6 @@ from cog.baselines.retro.folder import digest_adapter, load_record
 from cog.baselines.retro.project import get_adapter_folder
 from cog.baselines.tuned import get_tuned_folder
 from cog.corpus.documents import documents_digest
-from cog.index.activation import get_model_folder
 from cog.index.unions import JOIN, check_indexes
 from cog.model.fingerprint import fingerprint_model
 from cog.params import Params
@@ -50,7 +49,7 @@ def identify_system(
     :raises IndexMismatchError: If that belongs to another model or other documents.
     :raises CheckpointError: If its adapter or model is missing, or does not fit.
     """
-    model = fingerprint_model(get_model_folder(paths, params))
+    model = fingerprint_model(paths.model(params.model))
     if system == TRANSFORMER:
         return SystemIdentity(system, "", "", model, 0)
     if system == TUNED_TRANSFORMER:

@@ -24,8 +24,7 @@ from cog.baselines.neighbours import (
 )
 from cog.corpus.documents import DocumentStore, documents_digest
 from cog.errors import IndexingError
-from cog.index.activation import get_model_folder
-from cog.index.locks import hold_writer_lock
+from cog.index.versions import hold_writer_lock
 from cog.model.load import CogModel, load_model
 from cog.params import DatastoreParams, Params
 from cog.paths import ProjectPaths
@@ -48,7 +47,7 @@ def build_corpus_datastore(
     corpus_paths = paths.corpus(corpus_id)
     store = DocumentStore(corpus_paths.documents)
     settings = read_settings(params.datastore)
-    model = load_model(get_model_folder(paths, params), device=device)
+    model = load_model(paths.model(params.model), device=device)
     limit = model.prefix_encoder.max_positions
     if settings.context_tokens > limit:
         raise IndexingError(
@@ -56,7 +55,7 @@ def build_corpus_datastore(
             found=str(settings.context_tokens),
             run="change params.yaml",
         )
-    with hold_writer_lock(paths.locks, f"{corpus_id}-datastore", progress=progress):
+    with hold_writer_lock(paths.locks, f"{corpus_id}-datastore", say=progress.say):
         return build_datastore(
             corpus_paths.datastore,
             store.iter_documents(),

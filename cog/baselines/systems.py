@@ -12,7 +12,6 @@ from cog.baselines.retro.project import open_retro
 from cog.baselines.transformer import TransformerGenerator
 from cog.baselines.tuned import get_tuned_folder
 from cog.decoding.session import open_generator
-from cog.index.activation import get_model_folder
 from cog.model.load import load_model
 from cog.params import Params
 from cog.paths import ProjectPaths
@@ -51,7 +50,7 @@ def open_system(
         model = load_model(folder, device=device, precision=precision)
         yield TransformerGenerator(model, corpus_id=corpus_id)
         return
-    model = load_model(get_model_folder(paths, params), device=device, precision=precision)
+    model = load_model(paths.model(params.model), device=device, precision=precision)
     if system == KNN_LM:
         yield open_knn_lm(paths, corpus_id, model=model, settings=params.datastore)
         return

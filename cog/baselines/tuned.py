@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from cog.errors import CheckpointError
-from cog.index.activation import get_model_folder
 from cog.index.unions import split_union
 from cog.model.language_model import identify_tokenizer
 from cog.params import Params
@@ -31,7 +30,7 @@ def get_tuned_folder(paths: ProjectPaths, params: Params, corpus_id: str) -> Pat
             run=run,
             about=str(folder),
         )
-    wanted = identify_tokenizer(get_model_folder(paths, params))
+    wanted = identify_tokenizer(paths.model(params.model))
     found = identify_tokenizer(folder)
     if found != wanted:
         raise CheckpointError(

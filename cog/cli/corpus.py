@@ -22,6 +22,7 @@ from cog.cli.corpus_duplicates import show_duplicates
 from cog.cli.corpus_stats import echo_nested, show_stats
 from cog.cli.corpus_versions import diff, versions
 from cog.cli.main import get_project
+from cog.cli.switch import say
 from cog.errors import CorpusError, RegistryError
 from cog.paths import ProjectPaths
 from cog.registry import iter_corpus_ids, load_resolved_card
@@ -175,11 +176,12 @@ def add_corpus(ctx: click.Context, /, as_json: bool, **options: Any) -> None:  #
 def remove_corpus(ctx: click.Context, corpus_id: str, dry_run: bool, as_json: bool) -> None:
     """Remove a corpus and every trace of it: card, entries, pointers, what was built, caches."""
     from cog.corpus.removal import remove_corpus as remove
-    from cog.index.locks import find_writer, hold_writing
-    from cog.progress import SilentProgress
+    from cog.index.versions import hold_writing
+    from cog.locks import find_holder
+    from cog.paths import writer_lock
 
     paths = get_project(ctx)
-    holder = find_writer(paths.locks, corpus_id)
+    holder = find_holder(writer_lock(paths.locks, corpus_id))
     if holder is not None and not dry_run:
         raise RegistryError(
             f"corpus {corpus_id} must not be built while it is removed",
@@ -189,7 +191,7 @@ def remove_corpus(ctx: click.Context, corpus_id: str, dry_run: bool, as_json: bo
         )
 
     def hold() -> AbstractContextManager[None]:
-        return hold_writing(paths.locks, corpus_id, progress=SilentProgress())
+        return hold_writing(paths.locks, corpus_id, say=say)
 
     gone = remove(paths, corpus_id, is_trial=dry_run, hold=hold)
     if as_json:

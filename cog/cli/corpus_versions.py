@@ -7,6 +7,7 @@ import click
 
 from cog.cli.main import get_project_of
 from cog.cli.options import json_option
+from cog.cli.switch import say
 from cog.params import load_params
 
 MAX_NAMED = 10  # documents of a kind that are named where people read
@@ -65,7 +66,7 @@ def diff(
 
     paths = get_project_of(ctx, corpus_id)
     params = load_params(paths.params)
-    found = compare_versions(paths, corpus_id, params=params, before=before, after=after)
+    found = compare_versions(paths, corpus_id, params=params, before=before, after=after, say=say)
     if as_json:
         click.echo(json.dumps(asdict(found), ensure_ascii=False))
         return

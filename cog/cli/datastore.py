@@ -47,12 +47,11 @@ def info(ctx: click.Context, /, corpus_id: str, *, as_json: bool) -> None:
     paths = get_project(ctx)
     params = load_params(paths.params)
     from cog.baselines.manifest import load_corpus_manifest
-    from cog.index.activation import get_model_folder
     from cog.model.fingerprint import fingerprint_model
     from cog.registry import load_card
 
     corpus_id = load_card(paths, corpus_id).id
-    fingerprint = fingerprint_model(get_model_folder(paths, params))
+    fingerprint = fingerprint_model(paths.model(params.model))
     manifest = load_corpus_manifest(paths, corpus_id, model=fingerprint)
     _write(asdict(manifest), as_json=as_json)
 

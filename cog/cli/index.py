@@ -34,7 +34,6 @@ def command() -> None:
 def build(ctx: click.Context, corpus_id: str, force: bool, device: str, as_json: bool) -> None:
     """Build the index of a corpus beside the old one, then put it in place."""
     from cog.decoding.storage import make_storage_measure
-    from cog.index.activation import get_model_folder
     from cog.index.project import build_corpus_index, count_corpus_words
 
     paths = get_project_of(ctx, corpus_id)
@@ -50,7 +49,7 @@ def build(ctx: click.Context, corpus_id: str, force: bool, device: str, as_json:
             force=force,
             measure_storage=make_storage_measure(
                 paths.corpus(corpus_id),
-                model_folder=get_model_folder(paths, params),
+                model_folder=paths.model(params.model),
                 params=params.index,
                 device=device,
             ),

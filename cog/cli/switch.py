@@ -29,7 +29,13 @@ def command(
     if (given_id is None) == (corpus_id is None):
         raise click.UsageError("give one corpus: cog switch ID, or --corpus ID")
     chosen = given_id if given_id is not None else str(corpus_id)
-    print_change(switch_corpus(get_project(ctx), chosen, index=index), as_json=as_json)
+    change = switch_corpus(get_project(ctx), chosen, index=index, say=say)
+    print_change(change, as_json=as_json)
+
+
+def say(line: str) -> None:
+    """Tell what is waited for."""
+    click.echo(line, err=True)
 
 
 def print_change(change: Change, *, as_json: bool) -> None:

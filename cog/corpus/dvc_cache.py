@@ -67,16 +67,17 @@ def find_cached_files(paths: ProjectPaths, corpus_id: str) -> list[Path]:
 def find_revision(paths: ProjectPaths, file: Path) -> str:
     """The newest git revision, of whatever branch, that touched a file; empty if there is none."""
     name = file.relative_to(paths.root).as_posix()
-    return _run_git(paths, "log", "--all", "--max-count=1", "--format=%h", "--", name).strip()
+    return run_git(paths, "log", "--all", "--max-count=1", "--format=%h", "--", name).strip()
 
 
 def _list_revisions(paths: ProjectPaths) -> list[str]:
     # what DVC reads is the same at all others; `--full-history` follows both sides of a merge
     files = ("*dvc.lock", "*dvc.yaml", "*.dvc", "*params.yaml")
-    return _run_git(paths, "log", "--all", "--full-history", "--format=%H", "--", *files).split()
+    return run_git(paths, "log", "--all", "--full-history", "--format=%H", "--", *files).split()
 
 
-def _run_git(paths: ProjectPaths, *words: str) -> str:
+def run_git(paths: ProjectPaths, *words: str) -> str:
+    """What a git command prints; empty if there is no git, no checkout, or it fails."""
     try:
         done = subprocess.run(
             ["git", "-C", str(paths.root), *words], capture_output=True, text=True, check=False

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Protocol
 
 from cog.archives import unpack_members
+from cog.atomic import replacing
 from cog.cards import Card
 from cog.corpus.local_files import copy_files, list_kinds, survey_files
 from cog.corpus.next_step import name_fetch
@@ -14,7 +15,6 @@ from cog.corpus.sources import (
     describe_file,
     save_source_record,
 )
-from cog.corpus.staging import open_staging, replace_folder
 from cog.corpus.web import FileFetcher, save_addresses
 from cog.errors import CorpusError
 from cog.paths import CorpusPaths, ProjectPaths
@@ -63,8 +63,7 @@ def fetch_corpus(
     """
     assert card.source is not None
     assert card.format is not None
-    with open_staging(corpus_paths.root) as staging:
-        raw = staging / "raw"
+    with replacing(corpus_paths.raw) as raw:
         raw.mkdir()
         origin = card.source.type if source is None else "local"
         left: dict[str, str] = {}
@@ -92,7 +91,6 @@ def fetch_corpus(
         layout = choose_layout(names, card.format)
         record = SourceRecord(origin, layout, tuple(entries), left, commit)
         save_source_record(raw, record)
-        replace_folder(raw, corpus_paths.raw)
     return record
 
 

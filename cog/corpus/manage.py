@@ -19,11 +19,12 @@ from cog.corpus.sources import (
 )
 from cog.corpus.tally import Tally
 from cog.errors import CogError, CorpusError, RegistryError
+from cog.locks import hold_lock
 from cog.params import UNWATCHED, CorpusEntry, load_params
 from cog.params_edit import add_corpus_entry
 from cog.paths import CorpusPaths, ProjectPaths
 from cog.records import Document
-from cog.registry import hold_lock, load_resolved_card, remove_card, save_card
+from cog.registry import load_resolved_card, remove_card, save_card
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ def add_corpus(paths: ProjectPaths, card: Card) -> Trial | None:
     trial = None
     if card.source is not None and card.source.path is not None:
         trial = try_source(card, paths.root / card.source.path)
-    with hold_lock(paths, "params"):
+    with hold_lock(paths.locks / "params.lock"):
         _add_new(paths, card)
     return trial
 

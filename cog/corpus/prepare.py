@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
+from cog.atomic import open_staging, sync_tree
 from cog.cards import Card
 from cog.corpus.documents import DOCUMENT_SCHEMA, PROMPT_SCHEMA, RecordWriter
 from cog.corpus.duplicates import drop_near_duplicates
@@ -19,7 +20,6 @@ from cog.corpus.readers import fill_in, iter_found
 from cog.corpus.report import HELD_OUT, PrepareReport
 from cog.corpus.selection import SeenTexts, is_held_out, is_in_subset
 from cog.corpus.sources import get_layout, list_raw_files, load_source_record
-from cog.corpus.staging import open_staging
 from cog.corpus.suitability import CountPieces, TextSample, measure_suitability
 from cog.corpus.tally import Tally
 from cog.errors import CorpusError
@@ -61,12 +61,10 @@ def prepare_corpus(
         prompt_tokens=prompt_tokens,
         reference_tokens=reference_tokens,
     )
-    with open_staging(corpus_paths.root) as staging:
-        documents_path = staging / corpus_paths.documents.name
-        prompts_path = staging / corpus_paths.prompts.name
+    with open_staging(corpus_paths.documents) as staging:
         with (
-            RecordWriter(documents_path, DOCUMENT_SCHEMA) as documents,
-            RecordWriter(prompts_path, PROMPT_SCHEMA) as prompts,
+            RecordWriter(staging / corpus_paths.documents.name, DOCUMENT_SCHEMA) as documents,
+            RecordWriter(staging / corpus_paths.prompts.name, PROMPT_SCHEMA) as prompts,
         ):
             counter = _Counter()
             distinct = _iter_distinct(
@@ -87,9 +85,10 @@ def prepare_corpus(
             )
             documents.finish(report)
             prompts.finish(report)
+        sync_tree(staging)
         # The documents are replaced last: what reads them finds the prompts that belong to them.
-        prompts_path.replace(corpus_paths.prompts)
-        documents_path.replace(corpus_paths.documents)
+        for place in (corpus_paths.prompts, corpus_paths.documents):
+            (staging / place.name).replace(place)
     return report
 
 

@@ -13,9 +13,10 @@ from cog.cards import check_corpus_id
 from cog.corpus.dvc_cache import find_cached_files, find_revision
 from cog.dvc_lock import load_outs
 from cog.errors import CorpusNotFoundError, RegistryError
+from cog.locks import hold_lock
 from cog.params_edit import find_corpus_entries, remove_corpus_entries, remove_lock_entries
 from cog.paths import ProjectPaths
-from cog.registry import check_childless, forget_previous, hold_lock, load_active, load_previous
+from cog.registry import check_childless, forget_previous, load_active, load_previous
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,7 @@ def _check_inactive(paths: ProjectPaths, corpus_id: str) -> None:
 
 def _remove(paths: ProjectPaths, corpus_id: str, traces: Traces) -> None:
     # Entries go first: the pipeline never names a corpus without a card.
-    with hold_lock(paths, "params"):
+    with hold_lock(paths.locks / "params.lock"):
         remove_lock_entries(paths.dvc_lock, corpus_id)
         remove_corpus_entries(paths.params, corpus_id)
     forget_previous(paths, corpus_id)

@@ -4,8 +4,8 @@ import os
 import shutil
 from pathlib import Path
 
+from cog.atomic import replacing
 from cog.corpus.sources import load_source_record
-from cog.corpus.staging import open_staging, replace_folder
 from cog.paths import CorpusPaths
 
 
@@ -16,9 +16,8 @@ def share_raw(source: CorpusPaths, target: CorpusPaths) -> None:
     :param target: The corpus that takes the same.
     """
     load_source_record(source.raw)  # refuses what is not whole
-    with open_staging(target.root) as staging:
-        shutil.copytree(source.raw, staging / "raw", copy_function=_link)
-        replace_folder(staging / "raw", target.raw)
+    with replacing(target.raw) as raw:
+        shutil.copytree(source.raw, raw, copy_function=_link)
 
 
 def _link(source: str, target: str) -> str:

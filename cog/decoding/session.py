@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from cog.corpus.documents import find_documents_digest
 from cog.decoding.generator import CopyGenerator
 from cog.decoding.licences import CopyRule, check_documents, check_rule
-from cog.index.activation import choose_corpus, get_model_folder
+from cog.index.activation import choose_corpus
 from cog.index.active_model import get_active_model
 from cog.index.reader import PhraseIndex, open_index
 from cog.index.unions import split_active, split_union
@@ -70,7 +70,7 @@ def open_generator(
     """
     chosen, active = choose_corpus(paths, corpus_id)
     if active is None:
-        folder = get_model_folder(paths, params)
+        folder = paths.model(params.model)
         fingerprint = fingerprint_model(folder)
     else:
         folder, fingerprint = get_active_model(paths, params, active), active.model

@@ -1,8 +1,8 @@
 """Stage ``generate``: a corpus's held-out prompts go in, a file of cited generations comes out."""
 
 import json
-import os
 
+from cog.atomic import replacing, write_text_atomically
 from cog.corpus.documents import NO_PROMPTS, load_prompts
 from cog.decoding.batches import iter_batches
 from cog.decoding.request import Request
@@ -28,28 +28,22 @@ def generate_corpus(paths: ProjectPaths, corpus_id: str, params: Params, progres
     target = paths.corpus(corpus_id).generations
     if not prompts:
         progress.say(f"{corpus_id} {NO_PROMPTS}: no text is written")
-        target.write_text("", encoding="utf-8")
+        write_text_atomically(target, "")
         return 0
-    unfinished = target.with_suffix(f".{os.getpid()}.tmp")
     decoding = settings.decoding
-    try:
-        with (
-            open_generator(paths, params, corpus_id=corpus_id, device="auto") as generator,
-            unfinished.open("w", encoding="utf-8") as file,
-        ):
-            for batch in iter_batches(prompts, settings.batch_size):
-                generations = generator.generate(
-                    [Request(prompt.prefix, decoding) for prompt in batch]
-                )
-                for prompt, generation in zip(batch, generations, strict=True):
-                    line = {
-                        "prompt_id": prompt.prompt_id,
-                        **generation.to_json(),
-                        "reference": prompt.reference,
-                    }
-                    file.write(json.dumps(line, ensure_ascii=False) + "\n")
-                progress.advance(len(batch))
-        os.replace(unfinished, target)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    with (
+        open_generator(paths, params, corpus_id=corpus_id, device="auto") as generator,
+        replacing(target) as unfinished,
+        unfinished.open("w", encoding="utf-8") as file,
+    ):
+        for batch in iter_batches(prompts, settings.batch_size):
+            generations = generator.generate([Request(prompt.prefix, decoding) for prompt in batch])
+            for prompt, generation in zip(batch, generations, strict=True):
+                line = {
+                    "prompt_id": prompt.prompt_id,
+                    **generation.to_json(),
+                    "reference": prompt.reference,
+                }
+                file.write(json.dumps(line, ensure_ascii=False) + "\n")
+            progress.advance(len(batch))
     return len(prompts)

@@ -2,22 +2,22 @@
 
 from collections.abc import Iterator
 
-from cog.atomic import is_running
+from cog.atomic import find_leftovers
 from cog.corpus.documents import DocumentStore, find_documents_digest
 from cog.corpus.dvc_cache import find_revision
 from cog.corpus.manage import check_corpus
 from cog.doctor.records import Finding, from_error
 from cog.errors import CogError, IndexNotBuiltError
 from cog.index.activation import get_kept
-from cog.index.kept import find_unneeded, iter_kept
-from cog.index.locks import find_writer, has_reader
 from cog.index.manifest import check_index, get_index_uri, load_manifest
 from cog.index.part import IndexPart
 from cog.index.reader import PhraseIndex
 from cog.index.records import Manifest
 from cog.index.verify import verify_index
+from cog.index.versions import find_unneeded, iter_kept, list_reader_locks
+from cog.locks import find_holder, is_locked
 from cog.params import Params
-from cog.paths import CorpusPaths, ProjectPaths
+from cog.paths import CorpusPaths, ProjectPaths, writer_lock
 from cog.progress import Progress
 from cog.registry import iter_corpus_ids, load_card
 
@@ -102,27 +102,24 @@ def check_corpus_index(
 def check_leftovers(paths: ProjectPaths, corpus_id: str) -> Iterator[Finding]:
     """Find what killed processes left in the folder of a corpus."""
     corpus = paths.corpus(corpus_id)
-    if find_writer(paths.locks, corpus_id) is not None:
+    if find_holder(writer_lock(paths.locks, corpus_id)) is not None:
         return  # what lies there belongs to a build that runs
     try:
         served = {load_manifest(corpus).folder}
     except CogError:
         served = set()
     strays = [path for path in sorted(corpus.index.glob("*")) if path.name not in served]
-    strays += sorted(corpus.root.glob(f".{corpus.manifest.name}.*.tmp"))
     keep = get_kept(paths, corpus_id)
     unneeded = find_unneeded(corpus, keep) if keep is not None else []
     for path in unneeded:
-        folders = [each.name for each in corpus.version(path.name).index.glob("*")]
-        if not any(has_reader(paths.locks, corpus_id, folder) for folder in folders):
+        if not any(map(is_locked, list_reader_locks(corpus, path, locks=paths.locks))):
             strays.append(path)
     for path in strays if served else ():
         name = path.relative_to(paths.root)
         yield Finding("orphan", str(name), "nothing uses it", f"cog index build {corpus_id}")
-    for path in sorted(corpus.root.glob(".staging-*")):
-        if not is_running(path.name.removeprefix(".staging-").split("-")[0]):
-            name = path.relative_to(paths.root)
-            yield Finding("orphan", str(name), "nothing uses it", f"rm -r {name}")
+    for path in find_leftovers(corpus.root):
+        name = path.relative_to(paths.root)
+        yield Finding("orphan", str(name), "nothing uses it", f"rm -r {name}")
 
 
 def find_strays(paths: ProjectPaths) -> Iterator[Finding]:

@@ -3,12 +3,12 @@
 import contextlib
 import hashlib
 import json
+import os
 import shutil
 import sqlite3
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from cog.atomic import is_running
 from cog.cards import check_corpus_id
 from cog.corpus.dvc_cache import get_dvc_cache
 from cog.doctor.corpora import (
@@ -21,7 +21,7 @@ from cog.doctor.records import Finding, from_error
 from cog.doctor.runs import find_schema_problem
 from cog.dvc_lock import is_readable, load_outs
 from cog.errors import CogError
-from cog.index.activation import get_model_folder, get_status
+from cog.index.activation import get_status
 from cog.index.manifest import load_manifest
 from cog.model.fingerprint import fingerprint_model
 from cog.params import Params, load_params
@@ -47,7 +47,7 @@ def examine(
     findings: list[Finding] = []
     fingerprint = None
     try:
-        fingerprint = fingerprint_model(get_model_folder(paths, params))
+        fingerprint = fingerprint_model(paths.model(params.model))
     except CogError as error:
         findings.append(from_error("model", params.model, error, run=_restore(params, error.run)))
     if corpus_id is not None and not paths.corpus(check_corpus_id(corpus_id)).root.exists():
@@ -102,7 +102,7 @@ def check_dvc(paths: ProjectPaths) -> Iterator[Finding]:
     lock = paths.root / ".dvc" / "tmp" / "rwlock"
     with contextlib.suppress(OSError, ValueError):
         holders = set(_iter_pids(json.loads(lock.read_bytes())))
-        if holders and not any(is_running(str(pid)) for pid in holders):
+        if holders and not any(map(_is_running, holders)):
             held = lock.relative_to(paths.root)
             yield Finding("lock", str(held), "held by a process that is gone", f"rm {held}")
 
@@ -186,6 +186,16 @@ def _restore(params: Params, otherwise: str) -> str:
     return f"git checkout HEAD {Path(params.model).as_posix()}" + (
         f", or {otherwise}" if otherwise else ""
     )
+
+
+def _is_running(pid: object) -> bool:
+    try:
+        os.kill(int(str(pid)), 0)
+    except PermissionError:
+        return True
+    except (ValueError, ProcessLookupError, OverflowError):
+        return False
+    return True
 
 
 def _iter_pids(content: object) -> Iterator[object]:

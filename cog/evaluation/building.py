@@ -15,7 +15,6 @@ from cog.corpus.prepare import prepare_corpus
 from cog.corpus.sharing import share_raw
 from cog.decoding.storage import make_storage_measure
 from cog.errors import EvaluationError
-from cog.index.activation import get_model_folder
 from cog.index.project import build_corpus_index, count_corpus_words
 from cog.model.piece_counts import load_cutter
 from cog.params import Params
@@ -148,7 +147,7 @@ def _fetch(paths: ProjectPaths, params: Params, corpus_id: str, building: Buildi
 
 
 def _prepare(paths: ProjectPaths, params: Params, corpus_id: str, building: Building) -> None:
-    cutter = load_cutter(get_model_folder(paths, params))
+    cutter = load_cutter(paths.model(params.model))
     with building.open_progress(f"prepare {corpus_id}", total=None, unit="documents") as progress:
         prepare_corpus(
             load_resolved_card(paths, corpus_id),
@@ -165,7 +164,7 @@ def _index(paths: ProjectPaths, params: Params, corpus_id: str, building: Buildi
     total = count_corpus_words(paths, corpus_id)
     measure_storage = make_storage_measure(
         paths.corpus(corpus_id),
-        model_folder=get_model_folder(paths, params),
+        model_folder=paths.model(params.model),
         params=params.index,
         device=building.device,
     )

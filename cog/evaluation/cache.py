@@ -1,8 +1,6 @@
 """Rows at rest: numbers that cost a model's pass go in by digest, and come out without one."""
 
 import hashlib
-import os
-import tempfile
 import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cog.atomic import share
+from cog.atomic import replacing
 from cog.errors import EvaluationError, advise_on_writing
 
 Rows = NDArray[Any]  # float32 or float64
@@ -67,19 +65,11 @@ class RowCache:
         :raises EvaluationError: If they cannot be written.
         """
         names = np.frombuffer(b"".join(digests), dtype=np.uint8).reshape(-1, DIGEST_BYTES)
-        temporary: Path | None = None
+        name = hashlib.sha256(b"".join(digests)).hexdigest()[:24]
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            descriptor, name = tempfile.mkstemp(dir=self._folder, prefix=".rows-")
-            temporary = Path(name)
-            with os.fdopen(descriptor, "wb") as file:
+            with replacing(self._folder / f"{name}.npz") as new, new.open("wb") as file:
                 np.savez(file, digests=names, rows=rows)
-            share(temporary)
-            name = hashlib.sha256(b"".join(digests)).hexdigest()[:24]
-            temporary.replace(self._folder / f"{name}.npz")
         except OSError as error:
-            if temporary is not None:
-                temporary.unlink(missing_ok=True)
             raise EvaluationError(
                 f"measured numbers must be written to {self._folder}",
                 found=error.strerror or str(error),

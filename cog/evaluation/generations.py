@@ -7,7 +7,6 @@ only if it holds the same prompts, since in which company a text is decoded may 
 rounding.
 """
 
-import fcntl
 import hashlib
 import json
 import os
@@ -17,9 +16,11 @@ from dataclasses import asdict, dataclass
 from io import FileIO
 from pathlib import Path
 
+from cog.atomic import write_text_atomically
 from cog.decoding.batches import iter_batches
 from cog.errors import EvaluationError, advise_on_writing
 from cog.evaluation.records import ANY_ERROR, EvaluatedText, SeedResult, parse_text
+from cog.locks import hold_lock
 from cog.progress import Progress
 from cog.records import DECODER_VERSION, Decoding, Generation, Prompt
 
@@ -153,9 +154,7 @@ def _stating_what_is_kept(folder: Path, *, num_kept: int) -> Iterator[None]:
 
 def _write_key(path: Path, key: RunKey) -> None:
     if not path.is_file():
-        temporary = path.with_name(f".{path.name}.{os.getpid()}")
-        temporary.write_text(json.dumps(asdict(key)), encoding="utf-8")
-        temporary.replace(path)
+        write_text_atomically(path, json.dumps(asdict(key)))
 
 
 def _digest_batch(prompts: Sequence[Prompt]) -> str:
@@ -170,12 +169,10 @@ def _open_exclusively(folder: Path, key: RunKey, progress: Progress) -> Iterator
             folder.mkdir(parents=True, exist_ok=True)
             _write_key(folder / "run.json", key)
             path = folder / f"seed-{key.decoding.seed}.jsonl"
+            lock = path.with_name(f".{path.name}.lock")
+            work = "writes the same generations"
+            stack.enter_context(hold_lock(lock, work=work, say=progress.say))
             file = stack.enter_context(path.open("a+b", buffering=0))
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            progress.say("another process writes the same generations; waiting for it")
-            fcntl.flock(file, fcntl.LOCK_EX)
         yield file
 
 

@@ -6,7 +6,6 @@ from numpy.typing import NDArray
 from cog.baselines.plain import time_transformers
 from cog.evaluation.cache import RowCache, digest_text, fill
 from cog.evaluation.session import Evaluation
-from cog.index.activation import get_model_folder
 from cog.model.base import get_base_folder
 from cog.model.config import load_config
 from cog.model.load import resolve_device
@@ -25,7 +24,7 @@ def time_plain(run: Evaluation) -> tuple[float, bool]:
     prefixes = [prompt.prefix for prompt in run.selection.prompts[: protocol.batch_size]]
 
     def compute(_positions: list[int]) -> NDArray[np.float64]:
-        model_folder = get_model_folder(run.paths, run.params)
+        model_folder = run.paths.model(run.params.model)
         base = get_base_folder(load_config(model_folder).prefix_base, model_folder=model_folder)
         seconds = time_transformers(base, prefixes, decoding=decoding, device=run.plan.device)
         return np.array([[seconds, WRITE not in run.seconds]])

@@ -25,7 +25,6 @@ from cog.evaluation.protocol import (
 )
 from cog.evaluation.scores import check_mauve
 from cog.evaluation.tune_split import take_part
-from cog.index.activation import get_model_folder
 from cog.model.language_model import identify_tokenizer
 from cog.model.load import load_splitter, resolve_device
 from cog.model.matrices import choose_precision
@@ -173,7 +172,7 @@ def prepare(paths: ProjectPaths, params: Params, plan: Plan, progress: Progress)
     :raises EvaluationError: If the plan cannot be run, or no prompt is long enough.
     """
     _check_plan(plan)
-    folder = get_model_folder(paths, params)
+    folder = paths.model(params.model)
     identity = identify_system(paths, params, corpus_id=plan.corpus_id, system=plan.system)
     splitter = load_splitter(folder)
     held_out = take_part(

@@ -4,7 +4,6 @@ By default runs lie in ``mlflow.db`` of the project and their files in ``mlartif
 relative to the project, so that a project that was moved or cloned still opens them.
 """
 
-import fcntl
 import hashlib
 import json
 import logging
@@ -22,6 +21,7 @@ from typing import Any
 
 from cog.errors import TrackingError
 from cog.evaluation.records import EvaluationResult, SeedResult
+from cog.locks import hold_lock
 from cog.paths import ProjectPaths
 from cog.version import __version__
 
@@ -61,7 +61,7 @@ class Tracker:
         self._paths = paths
         self._experiment = experiment
         self.uri = choose_uri(paths)
-        with _stated(self.uri), _hold_lock(paths):
+        with _stated(self.uri), hold_lock(paths.locks / "mlflow.lock"):
             os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
             from mlflow import MlflowClient
 
@@ -319,15 +319,6 @@ def _stated(uri: str) -> Iterator[None]:
             run=f"check {URI_VARIABLE} or {uri.partition('?')[0]}, then run the same command again",
             about=uri,
         ) from error
-
-
-@contextmanager
-def _hold_lock(paths: ProjectPaths) -> Iterator[None]:
-    # MLflow makes its tables without one, and processes that do so together fail
-    paths.locks.mkdir(parents=True, exist_ok=True)
-    with (paths.locks / "mlflow.lock").open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def _describe(result: EvaluationResult) -> dict[str, str]:

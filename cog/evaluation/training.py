@@ -5,13 +5,13 @@ come out.
 """
 
 import os
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from cog.atomic import discard
 from cog.corpus.text_files import (
     digest_text_files,
     find_form,
@@ -167,7 +167,7 @@ def go_on_or_begin_anew(
     found = find_checkpoints(folder / RUN_FOLDER / "checkpoints")
     # a run that was killed after its last step has all of it in a checkpoint, and wrote no model
     if (folder / config).exists() and (not found or get_step(found[-1]) >= max_steps):
-        shutil.rmtree(folder)
+        discard(folder)
     try:
         return run()
     except DamagedCheckpointError:
@@ -175,7 +175,7 @@ def go_on_or_begin_anew(
     except CheckpointError as error:
         if not Path(error.about).name.startswith("step-"):
             raise
-        shutil.rmtree(folder)
+        discard(folder)
         return run()
 
 

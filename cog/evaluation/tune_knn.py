@@ -26,7 +26,6 @@ from cog.decoding.request import Request
 from cog.evaluation.prompts import select_prompts
 from cog.evaluation.protocol import make_protocol
 from cog.evaluation.tune_split import TUNING, check_tuning_prompts, take_part
-from cog.index.activation import get_model_folder
 from cog.model.load import CogModel, load_model
 from cog.params import Params
 from cog.paths import ProjectPaths
@@ -73,7 +72,7 @@ def tune_knn_lm(
     :param progress: Told of every prompt.
     :returns: The search; what was chosen lies beside the datastore.
     """
-    folder = get_model_folder(paths, params)
+    folder = paths.model(params.model)
     model = load_model(folder, device=device, precision=params.generate.precision)
     prompts = _take_prompts(paths, params, corpus_id, model=model, num_prompts=num_prompts)
     manifest = load_corpus_manifest(paths, corpus_id, model=model.fingerprint)

@@ -3,24 +3,22 @@
 Neither torch nor a store is loaded: a switch takes well under a second as a whole process.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from cog.corpus.next_step import name_build
 from cog.errors import CogError, IndexMismatchError, NothingActiveError, RegistryError
 from cog.index.active_model import find_model, get_active_model
-from cog.index.kept import Keep, find_version, prune_versions
-from cog.index.locks import hold_versions_lock
 from cog.index.manifest import check_index, load_manifest
 from cog.index.records import Manifest
-from cog.index.resolve import resolve_version
+from cog.index.resolve import hold_versions
 from cog.index.unions import JOIN, check_cards, check_fit, split_active
+from cog.index.versions import Keep, find_version, prune_versions
+from cog.locks import Say
 from cog.model.fingerprint import fingerprint_model
-from cog.params import Params, load_params
+from cog.params import load_params
 from cog.paths import CorpusPaths, ProjectPaths
 from cog.records import Active
 from cog.registry import (
@@ -95,7 +93,9 @@ class Status:
         }
 
 
-def switch_corpus(paths: ProjectPaths, corpus_id: str, *, index: str | None = None) -> Change:
+def switch_corpus(
+    paths: ProjectPaths, corpus_id: str, *, index: str | None = None, say: Say | None = None
+) -> Change:
     """Make a corpus and its index the active ones, atomically, after quick checks.
 
     :param paths: The project.
@@ -104,13 +104,13 @@ def switch_corpus(paths: ProjectPaths, corpus_id: str, *, index: str | None = No
         version that is not here is brought back from DVC's cache or remote, and one of another
         model is switched on with that. For a union one per part, joined with ``+``. None for the
         one in place, which must be of the model of params.yaml.
+    :param say: Told of downloads, and who is waited for; None for silence.
     :returns: What changed.
     :raises IndexMismatchError: If there is no such index, or it is damaged, or of another model.
     """
     parts = check_cards(paths, corpus_id)
     command = f"cog switch --corpus {corpus_id}" + ("" if index is None else f" --index {index}")
-    with _hold_versions(paths, parts):
-        places = _find_places(paths, parts, index)
+    with hold_versions(paths, _name_versions(parts, index), say=say) as places:
         model_folder = _choose_model(paths, corpus_id, places if index is not None else [])
         manifests = _check(places, fingerprint_model(paths.root / model_folder))
         digest = JOIN.join(each.digest for each in manifests)
@@ -122,34 +122,23 @@ def switch_corpus(paths: ProjectPaths, corpus_id: str, *, index: str | None = No
     return change if change.is_change or before is None else Change(before, before)
 
 
-def rollback_corpus(paths: ProjectPaths) -> Change:
+def rollback_corpus(paths: ProjectPaths, *, say: Say | None = None) -> Change:
     """Go back to what was active before the last switch, after the checks of a switch.
 
     An index that was replaced since is brought back.
 
     :param paths: The project.
+    :param say: Told of downloads, and who is waited for; None for silence.
     :returns: What changed.
     :raises NothingActiveError: If there is nothing to go back to.
     """
-    previous = load_previous(paths)
-    if not previous:
-        before, after = rollback_active(paths, command="cog rollback")
-        return Change(before, after)
-    target = previous[0]
-    parts = split_active(target)
-    with _hold_versions(paths, list(parts)):
-        for part, digest in parts.items():
-            if find_version(paths.corpus(part), digest) is None:
-                resolve_version(paths, part, digest)
-        _check_active(paths, target)
-        before, after = rollback_active(paths, command="cog rollback")
-        if after != target:
-            raise NothingActiveError(
-                "rollback needs active.yaml to itself",
-                found="another switch at the same time",
-                run="cog status",
-            )
-        _prune(paths, list(parts))
+    target = next(iter(load_previous(paths)), None)
+    digests = split_active(target) if target is not None else {}
+    with hold_versions(paths, digests, say=say):
+        if target is not None:
+            _check_active(paths, target)
+        before, after = rollback_active(paths, target, command="cog rollback")
+        _prune(paths, list(digests))
     return Change(before, after)
 
 
@@ -210,16 +199,6 @@ def choose_corpus(paths: ProjectPaths, corpus_id: str | None) -> tuple[str, Acti
     return active.corpus, active
 
 
-def get_model_folder(paths: ProjectPaths, params: Params) -> Path:
-    """Where the model lies that builds and that evaluates; what is active may be of another one.
-
-    :param paths: The project.
-    :param params: params.yaml.
-    :returns: The folder.
-    """
-    return paths.root / params.model
-
-
 def _choose_model(paths: ProjectPaths, corpus_id: str, places: Sequence[CorpusPaths]) -> str:
     # the folder of the model: that of params.yaml, but for versions that were asked for by name
     params = load_params(paths.params)
@@ -248,17 +227,9 @@ def _count(manifests: Sequence[Manifest]) -> dict[str, int]:
     }
 
 
-@contextmanager
-def _hold_versions(paths: ProjectPaths, parts: Sequence[str]) -> Iterator[None]:
-    with ExitStack() as stack:
-        for part in sorted(parts):  # always in one order, so that two never wait for each other
-            stack.enter_context(hold_versions_lock(paths.locks, part))
-        yield
-
-
-def _find_places(paths: ProjectPaths, parts: Sequence[str], index: str | None) -> list[CorpusPaths]:
+def _name_versions(parts: Sequence[str], index: str | None) -> dict[str, str | None]:
     if index is None:
-        return [paths.corpus(part) for part in parts]
+        return dict.fromkeys(parts)
     names = index.split(JOIN) if len(parts) > 1 else [index]
     if len(names) != len(parts):
         raise IndexMismatchError(
@@ -267,8 +238,7 @@ def _find_places(paths: ProjectPaths, parts: Sequence[str], index: str | None) -
             run=f"cog switch --corpus {JOIN.join(parts)}",
             about=index,
         )
-    pairs = zip(parts, names, strict=True)
-    return [resolve_version(paths, part, name)[0] for part, name in pairs]
+    return dict(zip(parts, names, strict=True))
 
 
 def _prune(paths: ProjectPaths, parts: Sequence[str]) -> None:

@@ -5,18 +5,29 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from cog.atomic import open_staging
 from cog.corpus.documents import DocumentStore
 from cog.errors import IndexingError, IndexMismatchError, IndexNotBuiltError
 from cog.index.assembly import Assembly, BuildInput, BuildModel, MeasureStorage
-from cog.index.kept import Keep, iter_kept, keep_version, prune_versions
-from cog.index.locks import hold_versions_lock, hold_writer_lock
 from cog.index.manifest import check_index, load_manifest, save_manifest
 from cog.index.quantise import INT8
 from cog.index.records import FORMAT_VERSION, VECTORS_VERSION, Manifest
 from cog.index.reuse import StoredChunks, make_vectors_key
-from cog.index.versions import find_parts, make_building_folder, place_version, remove_leftovers
+from cog.index.versions import (
+    TABLES,
+    Keep,
+    find_parts,
+    hold_versions_lock,
+    hold_writer_lock,
+    iter_kept,
+    keep_version,
+    place_version,
+    prune_versions,
+    remove_leftovers,
+)
+from cog.locks import make_lock
 from cog.params import IndexParams
-from cog.paths import CorpusPaths
+from cog.paths import CorpusPaths, reader_lock
 from cog.progress import Progress
 
 
@@ -71,13 +82,14 @@ def build_index(
     :returns: What is in place now.
     :raises IndexingError: If nothing can be indexed, or search misses its recall.
     """
-    with hold_writer_lock(locks, corpus_paths.root.name, progress=progress):
+    corpus_id = corpus_paths.root.name
+    with hold_writer_lock(locks, corpus_id, say=progress.say):
         store = DocumentStore(corpus_paths.documents)
         build_input = BuildInput(corpus_paths, store.load_report(), model_fingerprint, params)
         current = None if force else find_current(build_input)
         if current is not None:
             remove_leftovers(corpus_paths, keep=[current.folder], locks=locks)
-            with hold_versions_lock(locks, corpus_paths.root.name):
+            with hold_versions_lock(locks, corpus_id, say=progress.say):
                 prune_versions(corpus_paths, get_kept(), locks=locks)
             progress.say(f"the index of {current.corpus} is up to date: {current.digest[:16]}")
             return BuildReport(current, is_new=False)
@@ -90,9 +102,10 @@ def build_index(
             force=force,
             measure_storage=measure_storage,
         )
-        with hold_versions_lock(locks, corpus_paths.root.name):
+        with hold_versions_lock(locks, corpus_id, say=progress.say):
             keep = get_kept()
             keep_version(corpus_paths, keep, successor=manifest.digest)
+            make_lock(reader_lock(locks, corpus_id, manifest.folder))
             save_manifest(corpus_paths.manifest, manifest)
             prune_versions(corpus_paths, keep, locks=locks)
         remove_leftovers(corpus_paths, keep=[manifest.folder], locks=locks)
@@ -118,30 +131,30 @@ def _build(
     parts = None if force else find_parts(corpus_paths, key)
     if before is not None:
         # what an unreadable manifest served is unknown: nothing goes before a new one is in place
-        kept = [before.folder, *([parts.name] if parts else [])]
+        kept = [before.folder, *([parts.parent.name] if parts else [])]
         remove_leftovers(corpus_paths, keep=kept, locks=locks)
     folders = [] if force else _find_stored(corpus_paths, key, parts)
-    building = make_building_folder(corpus_paths, key)
-    assembly = Assembly(building, build_input, model, progress)
-    try:
-        with StoredChunks(
-            folders,
-            locks=locks,
-            corpus_id=corpus_paths.root.name,
-            vector_format=(dtype, model.phrase_encoder.dim),
-            progress=progress,
-        ) as stored:
-            manifest = assembly.run(
-                documents.iter_documents(),
-                stored,
-                measure_storage=measure_storage,
-                before=None if force else before,
-            )
-        folder = place_version(building, manifest.digest, into=corpus_paths.index)
-    except BaseException as error:
-        if isinstance(error, IndexingError) or not assembly.is_begun:
-            shutil.rmtree(building, ignore_errors=True)  # else the next build goes on from it
-        raise
+    with open_staging(corpus_paths.index / key, is_kept=True) as staging:
+        assembly = Assembly(staging / TABLES, build_input, model, progress)
+        try:
+            with StoredChunks(
+                folders,
+                locks=locks,
+                corpus_id=corpus_paths.root.name,
+                vector_format=(dtype, model.phrase_encoder.dim),
+                progress=progress,
+            ) as stored:
+                manifest = assembly.run(
+                    documents.iter_documents(),
+                    stored,
+                    measure_storage=measure_storage,
+                    before=None if force else before,
+                )
+        except BaseException:
+            if not assembly.is_begun:  # else the next build goes on from it, whatever went wrong
+                shutil.rmtree(staging, ignore_errors=True)
+            raise
+        folder = place_version(staging / TABLES, manifest.digest, into=corpus_paths.index)
     return replace(manifest, folder=folder.name)
 
 

@@ -12,16 +12,16 @@ from numpy.typing import NDArray
 
 from cog.corpus.documents import DocumentStore
 from cog.errors import IndexingError, IndexMismatchError
-from cog.index.activation import get_kept, get_model_folder
+from cog.index.activation import get_kept
 from cog.index.chunking import ChunkLimits, Splitter, chunk_document, hash_content
 from cog.index.digest import get_binary_buffers
-from cog.index.kept import find_version, prune_versions
-from cog.index.locks import hold_versions_lock
 from cog.index.manifest import load_manifest
 from cog.index.reader import PhraseIndex, open_index
-from cog.index.resolve import resolve_version
+from cog.index.resolve import hold_versions
 from cog.index.store import CHUNKS, DOCUMENTS
 from cog.index.unions import split_active
+from cog.index.versions import find_version, hold_versions_lock, prune_versions
+from cog.locks import Say
 from cog.model.fingerprint import fingerprint_model
 from cog.params import Params
 from cog.paths import ProjectPaths
@@ -83,6 +83,7 @@ def compare_versions(
     params: Params,
     before: str | None = None,
     after: str | None = None,
+    say: Say | None = None,
 ) -> CorpusDiff:
     """Compare two versions of a corpus.
 
@@ -92,15 +93,16 @@ def compare_versions(
     :param before: Digest or git revision of the earlier version; None for the active one, else the
         one in place.
     :param after: Digest or git revision of the later version; None for the prepared documents.
+    :param say: Told of downloads, and who is waited for; None for silence.
     :returns: What differs.
     :raises IndexMismatchError: If there is no such version.
     """
     _check_before(before, corpus_id)
     with ExitStack() as stack:
-        with hold_versions_lock(paths.locks, corpus_id):
-            first = _open(paths, corpus_id, before or _find_default(paths, corpus_id), stack)
-            is_prepared = after is None or after == PREPARED
-            second = None if is_prepared else _open(paths, corpus_id, after, stack)
+        earlier = before or _find_default(paths, corpus_id)
+        first = _open(paths, corpus_id, earlier, stack, say=say) if earlier else None
+        is_prepared = after is None or after == PREPARED
+        second = None if is_prepared else _open(paths, corpus_id, str(after), stack, say=say)
         reason = _find_reason(paths, params, first, second)
         old = _tally_index(first) if first else _Tally({}, 0, Counter(), _no_heads(), 0)
         if second is not None:
@@ -110,7 +112,7 @@ def compare_versions(
             store = DocumentStore(paths.corpus(corpus_id).documents)
             digest = store.load_report().digest
             new = _tally_documents(paths, params, store, old, is_all=bool(reason))
-    with hold_versions_lock(paths.locks, corpus_id):
+    with hold_versions_lock(paths.locks, corpus_id, say=say):
         kept = get_kept(paths, corpus_id)
         prune_versions(paths.corpus(corpus_id), kept, locks=paths.locks)
     name = first.digest if first else None
@@ -168,14 +170,12 @@ def _find_default(paths: ProjectPaths, corpus_id: str) -> str | None:
 
 
 def _open(
-    paths: ProjectPaths, corpus_id: str, name: str | None, stack: ExitStack
-) -> PhraseIndex | None:
-    if name is None:
-        return None
-    _, manifest = resolve_version(paths, corpus_id, name)
-    digests = {corpus_id: manifest.digest}
-    index = open_index(paths.corpus(corpus_id), locks=paths.locks, digests=digests)
-    return stack.enter_context(index)
+    paths: ProjectPaths, corpus_id: str, name: str, stack: ExitStack, *, say: Say | None
+) -> PhraseIndex:
+    with hold_versions(paths, {corpus_id: name}, say=say) as (place,):
+        digests = {corpus_id: load_manifest(place).digest}
+        index = open_index(paths.corpus(corpus_id), locks=paths.locks, digests=digests)
+        return stack.enter_context(index)
 
 
 def _find_reason(
@@ -183,7 +183,7 @@ def _find_reason(
 ) -> str:
     if first is None:
         return "there is no index"
-    model = fingerprint_model(get_model_folder(paths, params))
+    model = fingerprint_model(paths.model(params.model))
     dtype = params.index.vector_dtype
     if second is not None:
         model, dtype = second.model, second.vectors.dtype
@@ -214,7 +214,7 @@ def _tally_documents(
     from cog.model.config import load_config
     from cog.model.load import load_splitter
 
-    folder = get_model_folder(paths, params)
+    folder = paths.model(params.model)
     splitter, limits = load_splitter(folder), load_config(folder)
     tally = _Tally({}, 0, Counter(), _no_heads(), 0)
     heads: list[int] = []

@@ -5,6 +5,7 @@ import os
 import re
 from pathlib import Path
 
+from cog.atomic import write_text_atomically
 from cog.cards import is_index_uri
 from cog.corpus.next_step import name_build
 from cog.errors import CorpusNotFoundError, IndexingError, IndexMismatchError, IndexNotBuiltError
@@ -23,26 +24,8 @@ def save_manifest(path: Path, manifest: Manifest) -> None:
     :param path: Where to.
     :param manifest: What to write.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with temporary.open("w", encoding="utf-8") as file:
-        json.dump(manifest.to_json(), file, indent=2, ensure_ascii=False)
-        file.write("\n")
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
-    sync_folder(path.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make renames inside a folder survive a power cut.
-
-    :param folder: The folder.
-    """
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    text = json.dumps(manifest.to_json(), indent=2, ensure_ascii=False)
+    write_text_atomically(path, text + "\n")
 
 
 def load_manifest(corpus_paths: CorpusPaths, *, oldest: int = FORMAT_VERSION) -> Manifest:

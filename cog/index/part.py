@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from cog.errors import IndexMismatchError
 from cog.index.contexts import CONTEXTS, ContextBlock, load_blocks
-from cog.index.locks import ReaderLock
 from cog.index.manifest import mismatch
 from cog.index.records import Manifest
 from cog.index.searcher import FLAT, SEARCHER, Searcher, load_ivf_searcher, make_flat_searcher
 from cog.index.store import CHUNKS, DOCUMENTS, WORDS, StoreReader
 from cog.index.word_counts import WORD_COUNTS, WordCounts, load_counts
+from cog.locks import SharedLock
 
 UNREADABLE = (OSError, ValueError, EOFError)  # what NumPy raises for a damaged file
 
@@ -31,13 +31,13 @@ class IndexPart:
     """
 
     def __init__(
-        self, folder: Path, manifest: Manifest, *, lock: ReaderLock | None = None, uri: str = ""
+        self, folder: Path, manifest: Manifest, *, lock: SharedLock | None = None, uri: str = ""
     ) -> None:
         self.folder = folder
         self.manifest = manifest
         self._lock = lock
         self._uri = uri
-        self._store = StoreReader(folder, uri=uri)
+        self._store = StoreReader(folder, manifest.corpus, uri=uri)
         for table, wanted in (
             (DOCUMENTS, manifest.documents.num_indexed),
             (CHUNKS, manifest.num_chunks),

@@ -1,7 +1,7 @@
 """The index of a project's corpus: a corpus id goes in; its index is built, opened or verified."""
 
 from cog.corpus.documents import DocumentStore, documents_digest
-from cog.index.activation import get_kept, get_model_folder
+from cog.index.activation import get_kept
 from cog.index.assembly import BuildModel, MeasureStorage
 from cog.index.builder import BuildReport, build_index
 from cog.index.reader import open_index
@@ -44,7 +44,7 @@ def build_corpus_index(
     :param measure_storage: Measures what storing vectors in few bits costs.
     :returns: What is in place now.
     """
-    model_folder = get_model_folder(paths, params)
+    model_folder = paths.model(params.model)
 
     def load_model() -> BuildModel:
         from cog.model.load import load_index_model
@@ -79,7 +79,7 @@ def verify_corpus_index(
     with open_index(
         paths.corpus(corpus_id),
         locks=paths.locks,
-        model_fingerprint=fingerprint_model(get_model_folder(paths, params)),
+        model_fingerprint=fingerprint_model(paths.model(params.model)),
         documents_digest_of=lambda place: documents_digest(place.documents),
     ) as index:
         return verify_index(index, progress=progress)

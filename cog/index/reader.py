@@ -3,6 +3,7 @@
 It has 1 to n parts, each of one corpus; ids of chunks and documents count on from part to part.
 """
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -18,18 +19,19 @@ from numpy.typing import NDArray
 from cog.errors import IndexMismatchError
 from cog.index.contexts import Contexts
 from cog.index.gather import WordArrays
-from cog.index.kept import find_version
-from cog.index.locks import ReaderLock
 from cog.index.manifest import check_index, get_index_uri, load_manifest
 from cog.index.part import IndexPart
 from cog.index.records import GatheredChunks, Places
 from cog.index.searcher import Neighbours
 from cog.index.store import CHUNKS, DOCUMENTS, WORDS
 from cog.index.unions import JOIN, DigestOf, check_fit
+from cog.index.versions import find_version
 from cog.index.word_counts import WordBits, WordCounts, join_counts
-from cog.paths import CorpusPaths
+from cog.locks import SharedLock
+from cog.paths import CorpusPaths, reader_lock
 from cog.records import Document
 
+_logger = logging.getLogger(__name__)
 NUM_TAKES = 2  # LanceDB reads one take mostly on one core
 MIN_SPLIT_CHUNKS = 64  # below this a second take costs more than it saves
 
@@ -80,7 +82,7 @@ def _open_part(
     while True:
         place = corpus_paths if digest is None else _find_place(corpus_paths, digest)
         folder = load_manifest(place).folder
-        lock = ReaderLock(locks, corpus_paths.root.name, folder)
+        lock = _lock(reader_lock(locks, corpus_paths.root.name, folder))
         try:
             stated = load_manifest(place)
             if stated.folder == folder and digest in (None, stated.digest):
@@ -92,9 +94,23 @@ def _open_part(
                     uri = "" if tables.is_dir() else get_index_uri(place)
                     return IndexPart(tables, manifest, lock=lock, uri=uri)
         except BaseException:
-            lock.release()
+            if lock is not None:
+                lock.release()
             raise
-        lock.release()  # a build put another version in place meanwhile
+        if lock is not None:
+            lock.release()  # a build put another version in place meanwhile
+
+
+def _lock(path: Path) -> SharedLock | None:
+    try:
+        return SharedLock(path)
+    except OSError as error:
+        _logger.warning(
+            "the index is read without a lock (%s: %s): a build may remove it meanwhile",
+            path,
+            error.strerror or error,
+        )
+        return None
 
 
 def _find_place(corpus_paths: CorpusPaths, digest: str) -> CorpusPaths:

@@ -1,26 +1,23 @@
-"""Recorded versions: what DVC's cache holds of a corpus, as git's history and dvc.lock name it.
+"""Recorded versions: what DVC's cache and remote hold of a corpus, as git and dvc.lock name it.
 
-Neither torch nor a store is loaded here. Versions are found by git revisions of ``dvc.lock``, by
-the one in the working tree, and by lines that a build adds before it replaces what that names.
+Nothing is known here of what lies beside the corpus, which is ``cog.index.versions``, nor of names
+for both, which is ``cog.index.resolve``; neither torch nor a store is loaded. Versions are found by
+git revisions of ``dvc.lock``, by the one in the working tree, and by lines that a build adds before
+it replaces what that names.
 """
 
 import hashlib
 import json
 import shutil
-import subprocess
-import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from cog.corpus.dvc_cache import get_dvc_cache
+from cog.corpus.dvc_cache import get_dvc_cache, run_git
 from cog.dvc_lock import load_outs, read_outs
 from cog.errors import IndexMismatchError
-from cog.index.kept import add_version
-from cog.index.manifest import check_index, load_manifest
-from cog.index.records import Manifest
-from cog.index.versions import list_files
+from cog.index.manifest import load_manifest
 from cog.paths import CorpusPaths, ProjectPaths, is_below
 
 MAX_REVISIONS = 1000
@@ -62,7 +59,7 @@ def _iter_all(paths: ProjectPaths, corpus_id: str) -> Iterator[Recorded]:
         for path in (paths.corpus(corpus_id).manifest, paths.corpus(corpus_id).index)
     ]
     for revision, time in _list_revisions(paths):
-        outs = read_outs(_run_git(paths, "show", f"{revision}:./{paths.dvc_lock.name}") or "")
+        outs = read_outs(run_git(paths, "show", f"{revision}:./{paths.dvc_lock.name}"))
         if all(name in outs for name in names):
             yield Recorded(revision, time, outs[names[0]], outs[names[1]])
     outs = load_outs(paths.dvc_lock)
@@ -79,15 +76,15 @@ def find_revision(paths: ProjectPaths, corpus_id: str, revision: str) -> Recorde
     :param revision: A commit, branch or tag.
     :returns: The version; None if there is no such revision, or no index at it.
     """
-    commit = _run_git(paths, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}")
+    commit = run_git(paths, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}")
     if not commit or revision.startswith("-"):
         return None
-    outs = read_outs(_run_git(paths, "show", f"{commit.strip()}:./{paths.dvc_lock.name}") or "")
+    outs = read_outs(run_git(paths, "show", f"{commit.strip()}:./{paths.dvc_lock.name}"))
     corpus = paths.corpus(corpus_id)
     name, index = (p.relative_to(paths.root).as_posix() for p in (corpus.manifest, corpus.index))
     if name not in outs or index not in outs:
         return None
-    time = (_run_git(paths, "show", "-s", "--format=%cI", commit.strip()) or "").strip()
+    time = run_git(paths, "show", "-s", "--format=%cI", commit.strip()).strip()
     return Recorded(commit.strip(), time, outs[name], outs[index])
 
 
@@ -139,41 +136,29 @@ def record_version(paths: ProjectPaths, corpus_id: str) -> None:
         file.write(json.dumps(asdict(version)) + "\n")
 
 
-def bring_back(paths: ProjectPaths, corpus_id: str, version: Recorded) -> Manifest:
-    """Put a version beside the corpus's own: from DVC's cache, or its remote.
+def fetch_version(paths: ProjectPaths, corpus_id: str, version: Recorded) -> None:
+    """Bring all of a version from DVC's remote to its cache.
 
     :param paths: The project.
-    :param corpus_id: The corpus; the caller holds its versions lock.
+    :param corpus_id: The corpus.
     :param version: The version.
-    :returns: What the version states; its files are checked against it.
-    :raises IndexMismatchError: If the remote does not give it, or it is damaged.
+    :raises IndexMismatchError: If the remote does not give it.
     """
-    corpus = paths.corpus(corpus_id)
-    corpus.versions.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".fetch-", dir=corpus.versions) as folder:
-        place = CorpusPaths(Path(folder) / corpus_id)
-        place.root.mkdir()
-        if not is_cached(paths, version):
-            _pull(paths, corpus_id, [version.manifest_md5, version.index_md5])
-            files = _list_cached(paths, version.index_md5) or {}
-            _pull(paths, corpus_id, [path.parent.name + path.name for path in files.values()])
-            if not is_cached(paths, version):
-                raise _not_remote(corpus_id, "the remote does not hold all of it")
-        _copy_cached(paths, version, place)
-        manifest = check_index(place, model_fingerprint=None, documents_digest=None)
-        source = place.index / manifest.folder
-        if list_files(source) != manifest.files:
-            raise IndexMismatchError(
-                f"DVC's cache needs index {manifest.digest[:16]} of {corpus_id} as it was built",
-                found="other files than its manifest states",
-                run=f"cog corpus versions {corpus_id}",
-                about=corpus_id,
-            )
-        add_version(corpus, manifest, source)
-    return manifest
+    _pull(paths, corpus_id, [version.manifest_md5, version.index_md5])
+    files = _list_cached(paths, version.index_md5) or {}
+    _pull(paths, corpus_id, [path.parent.name + path.name for path in files.values()])
+    if not is_cached(paths, version):
+        raise _not_remote(corpus_id, "the remote does not hold all of it")
 
 
-def _copy_cached(paths: ProjectPaths, version: Recorded, place: CorpusPaths) -> None:
+def copy_cached(paths: ProjectPaths, version: Recorded, place: CorpusPaths) -> None:
+    """Copy a version that DVC's cache holds.
+
+    :param paths: The project.
+    :param version: The version.
+    :param place: Where to.
+    """
+    place.root.mkdir(parents=True)
     shutil.copyfile(_get_cached(paths, version.manifest_md5), place.manifest)
     folder = load_manifest(place).folder
     for name, path in (_list_cached(paths, version.index_md5) or {}).items():
@@ -232,18 +217,8 @@ def _list_cached(paths: ProjectPaths, md5: str) -> dict[str, Path] | None:
 
 def _list_revisions(paths: ProjectPaths) -> list[tuple[str, str]]:
     words = ("log", "--all", f"--max-count={MAX_REVISIONS}", "--format=%H %cI", "--")
-    text = _run_git(paths, *words, paths.dvc_lock.name) or ""
+    text = run_git(paths, *words, paths.dvc_lock.name)
     return [(line.split()[0], line.split()[1]) for line in text.splitlines() if " " in line]
-
-
-def _run_git(paths: ProjectPaths, *words: str) -> str | None:
-    try:
-        done = subprocess.run(
-            ["git", "-C", str(paths.root), *words], capture_output=True, text=True, check=False
-        )
-    except OSError:
-        return None
-    return done.stdout if done.returncode == 0 else None
 
 
 def _load_lines(corpus: CorpusPaths) -> list[Recorded]:

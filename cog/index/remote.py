@@ -14,20 +14,23 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from cog.atomic import open_staging, replacing
 from cog.errors import IndexingError
 from cog.index.activation import get_kept
-from cog.index.kept import keep_version, prune_versions
-from cog.index.locks import hold_versions_lock, hold_writer_lock
 from cog.index.manifest import check_index, get_index_uri, load_manifest, save_manifest
 from cog.index.records import Manifest
 from cog.index.versions import (
     hash_file,
-    make_building_folder,
+    hold_versions_lock,
+    hold_writer_lock,
+    keep_version,
     place_version,
+    prune_versions,
     remove_leftovers,
     remove_version,
 )
-from cog.paths import CorpusPaths, ProjectPaths, get_cache_folder
+from cog.locks import make_lock
+from cog.paths import CorpusPaths, ProjectPaths, get_cache_folder, reader_lock
 from cog.progress import Progress
 
 NUM_TRIES = 4
@@ -139,46 +142,43 @@ def pull_index(
     """
     corpus = paths.corpus(corpus_id)
     store = _ObjectStore(require_uri(corpus), corpus_id, progress)
-    corpus.root.mkdir(parents=True, exist_ok=True)
-    with hold_writer_lock(paths.locks, corpus_id, progress=progress):
-        manifest = _pull(store, paths, corpus_id, has_tables=has_tables, progress=progress)
-        remove_leftovers(corpus, keep=[manifest.folder], locks=paths.locks)
-    return manifest
-
-
-def _pull(
-    store: "_ObjectStore",
-    paths: ProjectPaths,
-    corpus_id: str,
-    *,
-    has_tables: bool,
-    progress: Progress,
-) -> Manifest:
-    corpus = paths.corpus(corpus_id)
-    place = CorpusPaths(make_building_folder(corpus, "pull") / corpus_id)
-    try:
+    # nothing is held while it is downloaded: its hidden folder is this process's own
+    with open_staging(corpus.index / "pull") as staging:
+        place = CorpusPaths(staging / corpus_id)
         store.get(corpus.manifest.name, place.manifest)
         manifest = load_manifest(place)
         own = _find_own(corpus, manifest.digest)
         if own is not None:
             return own
-        target = corpus.index / manifest.folder
-        if has_tables:
-            folder = place.root / manifest.folder
-            for name, entry in manifest.files.items():
-                store.get(f"{manifest.folder}/{name}", folder / name, sha256=entry.sha256)
-                progress.advance(entry.size_bytes)
-            target = place_version(folder, manifest.digest, into=corpus.index)
-            manifest = replace(manifest, folder=target.name)
-        with hold_versions_lock(paths.locks, corpus_id):
-            keep = get_kept(paths, corpus_id)
-            keep_version(corpus, keep, successor=manifest.digest)
-            if not has_tables:  # what is not whole here would be read before the store
-                remove_version(target, locks=paths.locks, corpus_id=corpus_id)
-            save_manifest(corpus.manifest, manifest)
-            prune_versions(corpus, keep, locks=paths.locks)
-    finally:
-        shutil.rmtree(place.root.parent, ignore_errors=True)
+        folder = place.root / manifest.folder
+        for name, entry in manifest.files.items() if has_tables else ():
+            store.get(f"{manifest.folder}/{name}", folder / name, sha256=entry.sha256)
+            progress.advance(entry.size_bytes)
+        with hold_writer_lock(paths.locks, corpus_id, say=progress.say):
+            # another process may have built or pulled the same meanwhile
+            return _find_own(corpus, manifest.digest) or _place(
+                paths, manifest, folder if has_tables else None, progress=progress
+            )
+
+
+def _place(
+    paths: ProjectPaths, manifest: Manifest, tables: Path | None, *, progress: Progress
+) -> Manifest:
+    corpus_id = manifest.corpus
+    corpus = paths.corpus(corpus_id)
+    if tables is not None:
+        target = place_version(tables, manifest.digest, into=corpus.index)
+        manifest = replace(manifest, folder=target.name)
+    with hold_versions_lock(paths.locks, corpus_id, say=progress.say):
+        keep = get_kept(paths, corpus_id)
+        keep_version(corpus, keep, successor=manifest.digest)
+        if tables is None:  # what is not whole here would be read before the store
+            folder = corpus.index / manifest.folder
+            remove_version(folder, locks=paths.locks, corpus_id=corpus_id)
+        make_lock(reader_lock(paths.locks, corpus_id, manifest.folder))
+        save_manifest(corpus.manifest, manifest)
+        prune_versions(corpus, keep, locks=paths.locks)
+    remove_leftovers(corpus, keep=[manifest.folder], locks=paths.locks)
     return manifest
 
 
@@ -255,24 +255,19 @@ class _ObjectStore:
 
     def get(self, name: str, target: Path, *, sha256: str | None = None) -> None:
         source = f"{self._prefix}/{name}"
-        target.parent.mkdir(parents=True, exist_ok=True)
-        part = target.with_name(f".{target.name}.{os.getpid()}.tmp")
 
         def work() -> None:
             size = self._files.get_file_info(source).size
-            with self._files.open_input_stream(source) as stream, part.open("wb") as file:
-                shutil.copyfileobj(stream, file, 1 << 20)
-            found = part.stat().st_size  # an answer that breaks off just ends, and may be empty
-            if found != size or not found:
-                raise OSError(f"{found} of {size or 'unknown'} bytes")
-            if sha256 is not None and hash_file(part) != sha256:
-                raise OSError("other bytes than the manifest states")
-            os.replace(part, target)
+            with replacing(target) as part:
+                with self._files.open_input_stream(source) as stream, part.open("wb") as file:
+                    shutil.copyfileobj(stream, file, 1 << 20)
+                found = part.stat().st_size  # an answer that breaks off just ends, and may be empty
+                if found != size or not found:
+                    raise OSError(f"{found} of {size or 'unknown'} bytes")
+                if sha256 is not None and hash_file(part) != sha256:
+                    raise OSError("other bytes than the manifest states")
 
-        try:
-            self._try(work, name)
-        finally:
-            part.unlink(missing_ok=True)
+        self._try(work, name)
 
     def _try(self, work: Callable[[], Result], name: str) -> Result:
         for number in range(NUM_TRIES):

@@ -1,20 +1,25 @@
-"""Versions of an index: a digest or a git revision goes in, where that version is comes out.
+"""Names of versions: a digest or a git revision goes in, where that version lies comes out.
+
+Here is known both what lies on this machine (``cog.index.versions``) and what DVC has
+(``cog.index.recorded``).
 
 Neither torch nor a store is loaded here.
 """
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from cog.atomic import open_staging
 from cog.errors import CogError, IndexingError, IndexMismatchError
-from cog.index.kept import find_version, iter_kept
-from cog.index.manifest import load_manifest
+from cog.index.manifest import check_index, load_manifest
 from cog.index.recorded import (
     Recorded,
-    bring_back,
+    copy_cached,
     fetch_manifest,
+    fetch_version,
     find_revision,
     is_cached,
     iter_recorded,
@@ -22,7 +27,15 @@ from cog.index.recorded import (
 )
 from cog.index.records import Manifest
 from cog.index.unions import split_active
-from cog.paths import CorpusPaths, ProjectPaths
+from cog.index.versions import (
+    add_version,
+    find_version,
+    hold_versions_lock,
+    iter_kept,
+    list_files,
+)
+from cog.locks import Say, make_lock
+from cog.paths import CorpusPaths, ProjectPaths, reader_lock
 from cog.registry import load_active
 
 IN_PLACE = "in place"
@@ -93,35 +106,83 @@ def list_versions(paths: ProjectPaths, corpus_id: str) -> list[Version]:
     return [replace(each, is_active=is_on[name]) for name, each in found.items()]
 
 
-def resolve_version(paths: ProjectPaths, corpus_id: str, name: str) -> tuple[CorpusPaths, Manifest]:
-    """Find a version on this machine; else bring it back from DVC's cache or its remote.
+@contextmanager
+def hold_versions(
+    paths: ProjectPaths, names: Mapping[str, str | None], *, say: Say | None
+) -> Iterator[list[CorpusPaths]]:
+    """Keep the versions of corpora as they are while the block runs, one of each on this machine.
+
+    One that is not here is brought back from DVC's cache or its remote, before anything is held:
+    nobody waits for a download.
 
     :param paths: The project.
-    :param corpus_id: The corpus; the caller holds its versions lock.
-    :param name: A digest, the beginning of one, or a git revision.
-    :returns: Where it lies, and what it states.
+    :param names: The version of each corpus: a digest, the beginning of one, or a git revision;
+        None for the one in place, built or not.
+    :param say: Told of downloads, and who is waited for; None for silence.
+    :yields: Where the versions lie, in the order of the names.
     :raises IndexMismatchError: If there is no such version, or more than one.
     """
-    corpus = paths.corpus(corpus_id)
-    local = {manifest.digest for _, manifest in _iter_local(corpus)}
+    while True:
+        digests = {
+            part: None if name is None else _ensure_version(paths, part, name, say=say)
+            for part, name in names.items()
+        }
+        with ExitStack() as stack:
+            for part in sorted(names):  # always in one order, so that two never wait for each other
+                stack.enter_context(hold_versions_lock(paths.locks, part, say=say))
+            places = [
+                paths.corpus(part) if digest is None else find_version(paths.corpus(part), digest)
+                for part, digest in digests.items()
+            ]
+            found = [place for place in places if place is not None]
+            if len(found) == len(places):
+                yield found
+                return
+        # another process removed one before it was held: what nothing needs goes with every switch
+
+
+def _ensure_version(paths: ProjectPaths, corpus_id: str, name: str, *, say: Say | None) -> str:
+    # the digest of a version that is on this machine now
+    local = {manifest.digest for _, manifest in _iter_local(paths.corpus(corpus_id))}
     digest = _match(local, name, corpus_id)
-    if digest is None:
-        recorded = _find_recorded(paths, corpus_id, name)
-        if recorded is None:
-            shown = ", ".join(sorted(each[:16] for each in local)) or "no index at all"
+    if digest is not None:
+        return digest
+    recorded = _find_recorded(paths, corpus_id, name)
+    if recorded is None:
+        shown = ", ".join(sorted(each[:16] for each in local)) or "no index at all"
+        raise IndexMismatchError(
+            f"corpus {corpus_id} needs an index {name!r}",
+            found=f"index {shown} here, and none of that name in DVC's records",
+            run=f"cog corpus versions {corpus_id}",
+            about=corpus_id,
+        )
+    digest = str((load_recorded_manifest(paths, recorded) or {}).get("digest"))
+    return digest if digest in local else _bring_back(paths, corpus_id, recorded, say=say)
+
+
+def _bring_back(paths: ProjectPaths, corpus_id: str, version: Recorded, *, say: Say | None) -> str:
+    # from DVC's cache, or its remote; its files are checked against what it states
+    corpus = paths.corpus(corpus_id)
+    if not is_cached(paths, version):
+        if say is not None:
+            say(f"fetching an older index of {corpus_id} from DVC's remote")
+        fetch_version(paths, corpus_id, version)
+    with open_staging(corpus.versions / "cached") as staging:
+        place = CorpusPaths(staging / corpus_id)
+        copy_cached(paths, version, place)
+        manifest = check_index(place, model_fingerprint=None, documents_digest=None)
+        source = place.index / manifest.folder
+        if list_files(source) != manifest.files:
             raise IndexMismatchError(
-                f"corpus {corpus_id} needs an index {name!r}",
-                found=f"index {shown} here, and none of that name in DVC's records",
+                f"DVC's cache needs index {manifest.digest[:16]} of {corpus_id} as it was built",
+                found="other files than its manifest states",
                 run=f"cog corpus versions {corpus_id}",
                 about=corpus_id,
             )
-        stated = load_recorded_manifest(paths, recorded) or {}
-        digest = str(stated.get("digest"))
-        if digest not in local:
-            digest = bring_back(paths, corpus_id, recorded).digest
-    place = find_version(corpus, digest)
-    assert place is not None
-    return place, load_manifest(place)
+        with hold_versions_lock(paths.locks, corpus_id, say=say):
+            add_version(corpus, manifest, source)
+            make_lock(reader_lock(paths.locks, corpus_id, manifest.folder))
+    return manifest.digest
 
 
 def _iter_local(corpus: CorpusPaths) -> Iterator[tuple[str, Manifest]]:

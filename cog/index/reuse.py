@@ -16,13 +16,14 @@ from cog.errors import IndexingError
 from cog.index.chunking import Chunk
 from cog.index.digest import get_binary_buffers
 from cog.index.encoding import EncodedChunk
-from cog.index.locks import ReaderLock
 from cog.index.quantise import StoredVectors
 from cog.index.records import VECTORS_VERSION
 from cog.index.rows import hash_vectors
 from cog.index.store import CHUNKS, WORDS, StoreReader
-from cog.index.versions import BUILDING
+from cog.index.versions import TABLES
+from cog.locks import SharedLock
 from cog.model.words import BARRED
+from cog.paths import reader_lock
 from cog.progress import Progress
 
 VECTOR_COLUMNS = ("start_vectors", "start_scales", "end_vectors", "end_scales", "word_flags")
@@ -74,10 +75,11 @@ class StoredChunks:
         self._stack = ExitStack()
         self._progress = progress
         for folder in folders:
-            if not folder.name.startswith(BUILDING):
-                self._stack.callback(ReaderLock(locks, corpus_id, folder.name).release)
+            if folder.name != TABLES:  # of a build that is not finished: its lock is held already
+                lock = SharedLock(reader_lock(locks, corpus_id, folder.name))
+                self._stack.callback(lock.release)
             try:
-                self._sources.append(_open_source(folder))
+                self._sources.append(_open_source(folder, corpus_id))
             except IndexingError as error:
                 progress.say(f"what {folder.name} holds cannot be reused: {error.found}")
 
@@ -178,8 +180,8 @@ def adopt(encoded: EncodedChunk, chunk: Chunk, *, own: NDArray[np.uint8]) -> Enc
     )
 
 
-def _open_source(folder: Path) -> _Source:
-    store = StoreReader(folder)
+def _open_source(folder: Path, corpus_id: str) -> _Source:
+    store = StoreReader(folder, corpus_id)
     num_rows = min(store.count_rows(CHUNKS), store.count_rows(WORDS))
     heads = [np.zeros(0, dtype=np.uint64)]
     for batch in store.iter_batches(CHUNKS, columns=["content_hash"]):

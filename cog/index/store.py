@@ -23,6 +23,8 @@ WORDS = "words"
 TABLES = (DOCUMENTS, CHUNKS, WORDS)
 # what one row holds differs by orders of magnitude; this keeps a batch near 20 MB
 ROWS_PER_BATCH = {DOCUMENTS: 1024, CHUNKS: 16384, WORDS: 256}
+ID_COLUMNS = {DOCUMENTS: "ordinal", CHUNKS: "chunk_id", WORDS: "chunk_id"}  # positions of rows
+READAHEAD = 2  # batches of a scan that are read before they are asked for
 # vectors do not compress, and plain pages are what a take reads fastest
 PLAIN = {"lance-encoding:compression": "none"}
 
@@ -125,12 +127,13 @@ class StoreReader:
     """Reads the tables of one version folder.
 
     :param folder: A folder that a :class:`StoreWriter` wrote.
+    :param corpus_id: The corpus.
     :param uri: Address of an object store, from which tables are read that are not here.
     :raises IndexMismatchError: If a table is missing or damaged.
     """
 
-    def __init__(self, folder: Path, *, uri: str = "") -> None:
-        self._corpus_id = folder.parent.parent.name
+    def __init__(self, folder: Path, corpus_id: str, *, uri: str = "") -> None:
+        self._corpus_id = corpus_id
         self._uri = uri
         self.is_remote = not folder.is_dir() and bool(uri)
         with self._refusing("tables"):
@@ -160,14 +163,20 @@ class StoreReader:
         :returns: The rows in the same order, in one chunk of memory per column.
         :raises IndexMismatchError: If the table is damaged.
         """
+        key = ID_COLUMNS[table]
         with self._refusing(table):
             query = self._tables[table].take_offsets(positions.tolist())
             if columns is not None:
-                query = query.select(list(columns))
+                query = query.select(list(dict.fromkeys([*columns, key])))
             rows = query.to_arrow()
-        if rows.num_rows != len(positions):
-            raise self._mismatch(table, f"{rows.num_rows} of {len(positions)} rows")
-        return rows.combine_chunks()
+        # LanceDB promises no order of what is taken
+        ids = rows.column(key).to_numpy()
+        if not np.array_equal(ids, positions):
+            order = np.argsort(ids, kind="stable")
+            if not np.array_equal(ids[order], positions):
+                raise self._mismatch(table, f"other rows than the {len(positions)} asked for")
+            rows = rows.take(order)
+        return rows.select(list(columns or rows.column_names)).combine_chunks()
 
     def iter_batches(
         self, table: str, *, columns: Sequence[str] | None = None
@@ -177,11 +186,39 @@ class StoreReader:
         :param table: Name of the table.
         :param columns: Columns to read; None for all.
         :yields: Rows.
+        :raises IndexMismatchError: If the table is damaged, or its rows are in another order.
         """
-        step = ROWS_PER_BATCH[table]
-        for start in range(0, self._num_rows[table], step):
-            positions = np.arange(start, min(start + step, self._num_rows[table]), dtype=np.int64)
-            yield from self.take(table, positions, columns=columns).to_batches()
+        key, start = ID_COLUMNS[table], 0
+        with self._refusing(table):
+            batches = self._scan(table, columns)
+        while True:
+            with self._refusing(table):
+                batch = next(batches, None)
+            if batch is None:
+                break
+            wanted = np.arange(start, start + batch.num_rows)
+            if not np.array_equal(batch.column(key).to_numpy(), wanted):
+                raise self._mismatch(table, f"other rows than {start} and what follows")
+            start += batch.num_rows
+            yield batch.select(list(columns or batch.schema.names))
+        if start != self._num_rows[table]:
+            raise self._mismatch(table, f"{start} of {self._num_rows[table]} rows")
+
+    def _scan(self, table: str, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
+        names = None if columns is None else list(dict.fromkeys([*columns, ID_COLUMNS[table]]))
+        scanner = (
+            self._tables[table]
+            .to_lance()
+            .scanner(
+                columns=names,
+                batch_size=ROWS_PER_BATCH[table],
+                batch_readahead=READAHEAD,
+                fragment_readahead=1,
+                scan_in_order=True,
+            )
+        )
+        batches: Iterator[pa.RecordBatch] = scanner.to_batches()
+        return batches
 
     @contextmanager
     def _refusing(self, what: str) -> Iterator[None]:

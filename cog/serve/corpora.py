@@ -17,10 +17,10 @@ from cog.doctor.project import examine
 from cog.errors import CogError, IndexNotBuiltError
 from cog.index.activation import get_status
 from cog.index.diff import compare_versions
-from cog.index.kept import iter_kept
 from cog.index.manifest import load_manifest
 from cog.index.records import Manifest
 from cog.index.resolve import list_versions
+from cog.index.versions import iter_kept
 from cog.paths import ProjectPaths
 from cog.progress import SilentProgress
 from cog.registry import load_card, load_previous, load_resolved_card

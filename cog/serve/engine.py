@@ -16,7 +16,6 @@ from cog.decoding.licences import CopyRule
 from cog.decoding.queue import Event, TextQueue
 from cog.decoding.request import Request
 from cog.errors import CogError, NothingActiveError, ServeError
-from cog.index.activation import get_model_folder
 from cog.index.active_model import get_active_model
 from cog.model.load import CogModel, load_model
 from cog.params import Params, load_params
@@ -251,7 +250,7 @@ class Engine:
 
 def _load(paths: ProjectPaths, params: Params, *, device: str) -> CogModel:
     # the model of what is active, so that it can be served; else the one of params.yaml
-    folder = get_model_folder(paths, params)
+    folder = paths.model(params.model)
     try:
         active = load_active(paths)
         if active is not None:

@@ -5,8 +5,6 @@ A build that is killed leaves nothing that could be taken for a whole one.
 """
 
 import hashlib
-import shutil
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -14,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cog.atomic import share
+from cog.atomic import replacing
 from cog.errors import TrainingError
 from cog.index.chunking import Chunk, chunk_document
 from cog.model.phrase_encoder import locate_words
@@ -89,27 +87,22 @@ def build_examples(
     store_folder = folder / key
     if (store_folder / ABOUT_FILE).is_file():
         return ExampleStore(store_folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    unfinished = Path(tempfile.mkdtemp(prefix=f".{key}~", dir=folder))
-    writer = ExampleWriter(unfinished)
-    try:
-        for name, examples in _iter_examples(text.read(), settings, num_workers=num_workers):
-            writer.add_document(name, examples)
-            progress.advance(1)
-        if writer.num_chunks == 0:
-            raise TrainingError(
-                "training needs text", found="no document with a word in it", run="name other files"
-            )
-        writer.finish({"key": key})
-        share(unfinished)
+    with replacing(store_folder) as unfinished:
+        unfinished.mkdir()
+        writer = ExampleWriter(unfinished)
         try:
-            unfinished.replace(store_folder)
-        except OSError:  # another process was first, with the same content
-            if not (store_folder / ABOUT_FILE).is_file():
-                raise
-    finally:
-        writer.close()
-        shutil.rmtree(unfinished, ignore_errors=True)
+            for name, examples in _iter_examples(text.read(), settings, num_workers=num_workers):
+                writer.add_document(name, examples)
+                progress.advance(1)
+            if writer.num_chunks == 0:
+                raise TrainingError(
+                    "training needs text",
+                    found="no document with a word in it",
+                    run="name other files",
+                )
+            writer.finish({"key": key})
+        finally:
+            writer.close()
     return ExampleStore(store_folder)
 
 

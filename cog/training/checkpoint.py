@@ -1,11 +1,9 @@
 """Checkpoints: the state of a run goes in, a folder that a killed run goes on from comes out.
 
-A checkpoint is made beside its place and renamed into it, so there is never a part of one.
+There is never a part of one.
 """
 
 import json
-import os
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,7 +13,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from cog.atomic import share
+from cog.atomic import discard, replacing, share
 from cog.errors import CheckpointError, DamagedCheckpointError
 
 ABOUT_FILE = "about.json"
@@ -61,24 +59,16 @@ def save_checkpoint(
     """
     folder.mkdir(parents=True, exist_ok=True)
     checkpoint = folder / f"step-{position.step:08d}"
-    unfinished = folder / f".{checkpoint.name}~{os.getpid()}"
-    shutil.rmtree(unfinished, ignore_errors=True)
-    unfinished.mkdir()
-    try:
+    with replacing(checkpoint) as unfinished:
+        unfinished.mkdir()
         save_file(_trained(model), unfinished / WEIGHTS_FILE)
         state = {"optimizer": optimizer.state_dict(), "random": list(random_states)}
         torch.save(state, unfinished / STATE_FILE)
         about = {"position": asdict(position), "identity": asdict(identity)}
         (unfinished / ABOUT_FILE).write_text(json.dumps(about, indent=1), encoding="utf-8")
         share(unfinished)
-        for path in unfinished.iterdir():
-            _flush(path)
-        shutil.rmtree(checkpoint, ignore_errors=True)
-        unfinished.replace(checkpoint)
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
     for old in find_checkpoints(folder)[:-NUM_KEPT]:
-        shutil.rmtree(old, ignore_errors=True)
+        discard(old)
     return checkpoint
 
 
@@ -198,14 +188,6 @@ def _set_random_states(states: dict[str, Any]) -> None:
     torch.set_rng_state(states["cpu"])
     if torch.cuda.is_available() and len(states.get("cuda", [])) == torch.cuda.device_count():
         torch.cuda.set_rng_state_all(states["cuda"])
-
-
-def _flush(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _damaged(checkpoint: Path, error: Exception) -> DamagedCheckpointError:

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from cog.atomic import share
+from cog.atomic import discard, replacing, share
 from cog.errors import TrainingError
 from cog.model.base import get_base_folder, pin_base
 from cog.model.config import FORMAT_VERSION, ModelConfig, load_config
@@ -65,7 +65,8 @@ def find_bases(
     """
     if is_new:
         for role in ROLES:
-            shutil.rmtree(out / BASES_FOLDER / role, ignore_errors=True)
+            if (out / BASES_FOLDER / role).is_dir():
+                discard(out / BASES_FOLDER / role)
     if source is None:
         config = _make_config(recipe, out, text=text, seed=seed)
         weights: Weights = {}
@@ -128,11 +129,8 @@ def _make_base(base: RandomBase, out: Path, role: str, *, text: TrainingText, se
     if not (folder / "model.safetensors").is_file():
         hush_transformers()
         texts = (document.text for document in islice(text.read(), NUM_TEXTS))
-        unfinished = folder.with_name(f".{role}~")
-        shutil.rmtree(unfinished, ignore_errors=True)
-        make_random_base(base, unfinished, texts=texts, seed=seed)
-        shutil.rmtree(folder, ignore_errors=True)
-        unfinished.replace(folder)
+        with replacing(folder) as unfinished:
+            make_random_base(base, unfinished, texts=texts, seed=seed)
     return HubBase(f"{BASES_FOLDER}/{role}", "main")
 
 
@@ -147,11 +145,9 @@ def _copy_bases(config: ModelConfig, source: Path, out: Path) -> ModelConfig:
             name = copied.setdefault(local.resolve(), role)
             folder = out / BASES_FOLDER / name
             if not folder.is_dir():
-                unfinished = folder.with_name(f".{name}~")
-                shutil.rmtree(unfinished, ignore_errors=True)
-                shutil.copytree(local, unfinished)
-                share(unfinished)
-                unfinished.replace(folder)
+                with replacing(folder) as unfinished:
+                    shutil.copytree(local, unfinished)
+                    share(unfinished)
             changed[f"{role}_base"] = HubBase(f"{BASES_FOLDER}/{name}", base.revision)
         else:
             changed[f"{role}_base"] = pin_base(base, model_folder=source)

@@ -1,8 +1,6 @@
 """The model folder: trained weights go in, safetensors shards, config and card come out."""
 
 import hashlib
-import os
-import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -11,9 +9,9 @@ import torch
 from safetensors.torch import save
 from torch import Tensor
 
-from cog.atomic import write_text_atomically
+from cog.atomic import open_staging, replacing, write_text_atomically
 from cog.errors import CheckpointError
-from cog.model.config import ModelConfig, save_config
+from cog.model.config import CONFIG_FILE, ModelConfig, save_config
 from cog.model.fingerprint import fingerprint_model
 from cog.model.weights import Weights
 from cog.profiles import Base, HubBase
@@ -37,19 +35,16 @@ def write_model(
     :returns: The model's fingerprint.
     :raises CheckpointError: If a weight is not a number that half precision holds.
     """
-    unfinished = folder.parent / f".{folder.name}~model"
-    shutil.rmtree(unfinished, ignore_errors=True)
-    unfinished.mkdir(parents=True)
     folder.mkdir(parents=True, exist_ok=True)
     names = []
     for shard in _iter_shards(weights):
         content = save(shard)
         names.append(f"cog-{hashlib.sha256(content).hexdigest()[:12]}.safetensors")
-        (unfinished / names[-1]).write_bytes(content)
-        os.replace(unfinished / names[-1], folder / names[-1])
-    save_config(replace(config, weights=tuple(names)), unfinished)
-    os.replace(unfinished / "config.yaml", folder / "config.yaml")
-    shutil.rmtree(unfinished)
+        with replacing(folder / names[-1]) as unfinished:
+            unfinished.write_bytes(content)
+    with open_staging(folder / CONFIG_FILE) as staging:
+        save_config(replace(config, weights=tuple(names)), staging)
+        (staging / CONFIG_FILE).replace(folder / CONFIG_FILE)
     for path in folder.glob("*.safetensors"):
         if path.name not in names:
             path.unlink()

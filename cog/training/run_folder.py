@@ -1,6 +1,5 @@
 """The folder and the device of a run: what a user asks for goes in, checked, held, opened."""
 
-import fcntl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -11,6 +10,7 @@ from accelerate import Accelerator
 from accelerate.utils import InitProcessGroupKwargs
 
 from cog.errors import CheckpointError, TrainingError
+from cog.locks import try_locks
 from cog.progress import Progress
 from cog.training.checkpoint import find_checkpoints
 
@@ -69,16 +69,14 @@ def hold_run_folder(out: Path, *, is_main: bool) -> Iterator[None]:
     if not is_main:
         yield
         return
-    with (run_folder / ".lock").open("a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+    with try_locks(run_folder / ".lock") as is_free:
+        if not is_free:
             raise TrainingError(
                 f"{out} must be free",
                 found="another process that trains into it",
                 run="wait for it, or name another --out",
                 about=str(out),
-            ) from None
+            )
         yield
 
 

@@ -1,12 +1,12 @@
 """Retriever vectors of training chunks: encoded once, kept beside the examples."""
 
 import hashlib
-import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from cog.atomic import replacing
 from cog.errors import TrainingError
 from cog.model.load import load_bidirectional, resolve_device
 from cog.model.retriever import MeanRetriever
@@ -33,11 +33,10 @@ def encode_vectors(
     check_pieces(network.config, max_pieces=max_pieces, name="retriever")
     retriever = MeanRetriever(network, load_tokenizer(base), max_pieces=max_pieces)
     retriever.to(resolve_device(device))
-    unfinished = path.with_name(f".{path.name}~{os.getpid()}.npy")
-    vectors = np.lib.format.open_memmap(
-        unfinished, mode="w+", dtype=np.float32, shape=(store.num_chunks, retriever.dim)
-    )
-    try:
+    with replacing(path) as unfinished:
+        vectors = np.lib.format.open_memmap(
+            unfinished, mode="w+", dtype=np.float32, shape=(store.num_chunks, retriever.dim)
+        )
         for first in range(0, store.num_chunks, SORTED_TEXTS):
             last = min(first + SORTED_TEXTS, store.num_chunks)
             texts = [store.get_text(chunk).decode("utf-8") for chunk in range(first, last)]
@@ -48,9 +47,6 @@ def encode_vectors(
                 vectors[first + rows] = encoded
                 progress.advance(len(rows))
         vectors.flush()
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
     return path
 
 

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from cog.cli.main import cli
 from cog.paths import ProjectPaths
 from cog.records import Active
-from cog.registry import load_active, rollback_active, switch_active
+from cog.registry import load_active, load_previous, rollback_active, switch_active
 from cog.switch_log import OUTSIDE, load_history
 
 
@@ -41,7 +41,7 @@ def test_every_change_has_a_line_and_old_lines_stay(project: ProjectPaths) -> No
         written_before, written = written, project.history.read_bytes()
         assert written.startswith(written_before)
         if change is None:
-            rollback_active(project, command="cog rollback")
+            rollback_active(project, load_previous(project)[0], command="cog rollback")
         else:
             switch(project, change)
     assert project.history.read_bytes().startswith(written)

@@ -15,12 +15,18 @@ from cog.errors import (
     IndexNotBuiltError,
     NothingActiveError,
 )
+from cog.index import activation
 from cog.index.activation import get_kept
+from cog.index.manifest import load_manifest
 from cog.index.reader import open_index
+from cog.index.records import Manifest
 from cog.index.verify import verify_index
+from cog.index.versions import hold_versions_lock
 from cog.model.fingerprint import fingerprint_model
 from cog.paths import ProjectPaths
 from cog.progress import SilentProgress
+from cog.records import Active
+from cog.registry import load_active, load_previous
 from tests.calling import call, call_json, refusal
 from tests.index.hash_model import HashModel, build, make_documents, write_corpus
 
@@ -200,7 +206,7 @@ def test_rollback_goes_back_step_by_step(built: ProjectPaths) -> None:
 
 
 def test_rollback_before_any_switch_is_refused(built: ProjectPaths) -> None:
-    assert "cog switch" in refusal(built, "rollback").run
+    assert refusal(built, "rollback").run == "cog status"
 
 
 def test_rollback_goes_back_to_an_index_that_was_replaced(built: ProjectPaths) -> None:
@@ -256,6 +262,52 @@ def test_rollback_to_an_index_that_is_gone_is_refused(built: ProjectPaths) -> No
     error = refusal(built, "rollback")
     assert error.run == "cog corpus versions village"
     assert built.active.read_bytes() == before
+
+
+def run_cog(project: ProjectPaths, *words: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, "-m", "cog.cli.main", "--project", str(project.root), *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_rollback_is_refused_if_another_process_switches_while_it_checks(
+    built: ProjectPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for corpus_id in ("village", "hamlet"):
+        call(built, "switch", corpus_id)
+    check = activation._check_active
+
+    def check_while_another_switches(paths: ProjectPaths, active: Active) -> list[Manifest]:
+        # the versions of village are held, those of hamlet are not
+        rebuild(built, "hamlet")
+        other = run_cog(built, "switch", "hamlet")
+        assert other.communicate()[1] == ""
+        return check(paths, active)
+
+    write_corpus(built.corpus("hamlet"), make_documents(4))
+    monkeypatch.setattr(activation, "_check_active", check_while_another_switches)
+    error = refusal(built, "rollback")
+    assert isinstance(error, NothingActiveError)
+    assert "at the same time" in error.found
+    active = load_active(built)
+    assert active is not None
+    assert (active.corpus, active.index) == ("hamlet", load_manifest(built.corpus("hamlet")).digest)
+    assert [each.corpus for each in load_previous(built)] == ["hamlet", "village"]
+
+
+def test_who_is_waited_for_is_told(built: ProjectPaths) -> None:
+    with hold_versions_lock(built.locks, "village", say=None):
+        waiting = run_cog(built, "switch", "village")
+        assert waiting.stderr is not None
+        line = waiting.stderr.readline()
+        assert line.startswith("another process changes the versions of village (pid ")
+        assert line.endswith("waiting for it\n")
+    output, errors = waiting.communicate()
+    assert (waiting.returncode, errors) == (0, "")
+    assert output.startswith("nothing -> village")
 
 
 HEAVY = ("torch", "lancedb", "lance", "pyarrow", "transformers", "faiss", "datasets")

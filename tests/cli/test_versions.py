@@ -11,13 +11,15 @@ from pathlib import Path
 import pytest
 import yaml
 
+from cog.index import recorded
 from cog.index.activation import get_kept
 from cog.index.reader import open_index
 from cog.index.recorded import record_version
 from cog.index.records import Manifest
 from cog.index.verify import verify_index
+from cog.locks import is_locked
 from cog.model.fingerprint import fingerprint_model
-from cog.paths import ProjectPaths
+from cog.paths import ProjectPaths, versions_lock
 from cog.progress import SilentProgress
 from tests.calling import call, call_json, refusal
 from tests.index.hash_model import HashModel, build, make_documents, make_text, write_corpus
@@ -93,7 +95,17 @@ def verify(project: ProjectPaths, digest: str) -> None:
         assert verify_index(index, progress=SilentProgress()).digest == digest
 
 
-def test_older_versions_come_back_from_the_cache_and_the_remote(tracked: ProjectPaths) -> None:
+def test_older_versions_come_back_from_the_cache_and_the_remote(
+    tracked: ProjectPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pull, pulled = recorded._pull, []
+
+    def pull_unheld(paths: ProjectPaths, corpus_id: str, checksums: list[str]) -> None:
+        pulled.extend(checksums)
+        assert not is_locked(versions_lock(paths.locks, corpus_id)), "others wait for a download"
+        pull(paths, corpus_id, checksums)
+
+    monkeypatch.setattr(recorded, "_pull", pull_unheld)
     remote = tracked.root.parent / "remote"
     run(tracked, "dvc", "remote", "add", "--default", "store", str(remote))
     first = build_version(tracked, 5)
@@ -134,6 +146,7 @@ def test_older_versions_come_back_from_the_cache_and_the_remote(tracked: Project
         switched = call_json(tracked, "switch", "--corpus", "village", "--index", name)
         assert switched["to"]["index"] == wanted
         verify(tracked, wanted)
+    assert len(pulled) > 4
 
     run(tracked, "dvc", "remote", "modify", "store", "url", str(remote.with_name("nowhere")))
     shutil.rmtree(tracked.root / ".dvc" / "cache")

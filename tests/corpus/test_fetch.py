@@ -3,7 +3,6 @@
 import hashlib
 import json
 import zipfile
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,7 +14,6 @@ from cog.archives import unpack_members
 from cog.cards import Card
 from cog.corpus.fetch import Fetcher, fetch_corpus
 from cog.corpus.sources import SourceRecord, load_source_record
-from cog.corpus.staging import open_staging, replace_folder
 from cog.errors import AssetError, CorpusError
 from cog.paths import CorpusPaths
 from cog.progress import SilentProgress
@@ -246,35 +244,3 @@ def test_a_broken_source_record_names_the_command(tmp_path: Path) -> None:
         (raw / "SOURCE.json").write_text(content, encoding="utf-8")
         with pytest.raises(CorpusError, match="next: cog corpus fetch village"):
             load_source_record(raw)
-
-
-def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
-    (tmp_path / ".staging-999999999-x").mkdir()
-    (tmp_path / ".staging-1-running").mkdir()
-    with open_staging(tmp_path) as staging:
-        assert staging.is_dir()
-        assert not (tmp_path / ".staging-999999999-x").exists()
-        assert (tmp_path / ".staging-1-running").exists()
-    assert not staging.exists()
-
-
-def test_folders_that_are_put_in_one_place_at_once_come_one_after_the_other(
-    tmp_path: Path,
-) -> None:
-    target = tmp_path / "raw"
-
-    def put(number: int) -> None:
-        for turn in range(20):
-            built = tmp_path / f"{number}-{turn}" / "raw"
-            built.mkdir(parents=True)
-            for name in ("a", "b"):
-                (built / name).write_text(f"{number}-{turn}")
-            replace_folder(built, target)
-
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(put, range(4)))
-    assert len({path.read_text() for path in target.iterdir()}) == 1
-    (tmp_path / "linked").symlink_to(target, target_is_directory=True)
-    put(9)
-    replace_folder(target, tmp_path / "linked")
-    assert (tmp_path / "linked" / "a").read_text() == "9-19"

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from cog.decoding.repeats import Repeats, find_word_begins
-from cog.index.activation import get_model_folder
 from cog.model.load import load_splitter
 from cog.params import load_params
 from cog.paths import ProjectPaths
@@ -33,7 +32,7 @@ def test_without_a_limit_nothing_is_refused() -> None:
 
 
 def test_numbers_signs_and_the_rest_of_a_word_may_be_said_again(village: ProjectPaths) -> None:
-    splitter = load_splitter(get_model_folder(village, load_params(village.params)))
+    splitter = load_splitter(village.model(load_params(village.params).model))
     begins = find_word_begins(splitter)
     named = {each.decode(errors="replace") for each in np.array(splitter.token_bytes)[begins]}
     assert named

@@ -151,11 +151,11 @@ def break_fingerprint(paths: ProjectPaths) -> None:
 
 
 def break_building(paths: ProjectPaths) -> None:
-    (paths.corpus("village").index / ".building-1-ab" / "words.lance").mkdir(parents=True)
+    (paths.corpus("village").index / ".0ab+0123456789ab" / "words.lance").mkdir(parents=True)
 
 
 def break_staging(paths: ProjectPaths) -> None:
-    (paths.corpus("village").root / ".staging-4194999-x").mkdir()
+    (paths.corpus("village").root / ".raw~0123456789ab").mkdir()
 
 
 def break_stray(paths: ProjectPaths) -> None:
@@ -229,8 +229,8 @@ CASES: list[tuple[Callable[[ProjectPaths], None], str, str, bool]] = [
     (break_size, "index", "village", True),
     (break_manifest, "index", "village", True),
     (break_fingerprint, "index", "village", True),
-    (break_building, "orphan", "corpora/village/index/.building-1-ab", True),
-    (break_staging, "orphan", "corpora/village/.staging-4194999-x", True),
+    (break_building, "orphan", "corpora/village/index/.0ab+0123456789ab", True),
+    (break_staging, "orphan", "corpora/village/.raw~0123456789ab", True),
     (break_stray, "orphan", "corpora/nobody", True),
     (break_active, "active", "registry/active.yaml", True),
     (break_model, "model", "models/tiny", True),
@@ -339,10 +339,10 @@ def test_vectors_that_are_not_finite_are_named(sick: ProjectPaths) -> None:
 
 
 def test_a_running_build_is_no_finding(sick: ProjectPaths) -> None:
-    from cog.index.locks import hold_writer_lock
+    from cog.index.versions import hold_writer_lock
 
     break_building(sick)
-    with hold_writer_lock(sick.locks, "village", progress=SilentProgress()):
+    with hold_writer_lock(sick.locks, "village", say=None):
         assert examine(sick) == []
 
 

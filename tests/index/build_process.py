@@ -1,36 +1,15 @@
 """A build in a process of its own; ``--kill-at N`` kills it at its N-th touch of a file."""
 
 import argparse
-import os
 import re
-import signal
 import sys
 from pathlib import Path
 
 from cog.paths import CorpusPaths
 from tests.index.hash_model import HashModel, build
+from tests.killing import watch_files
 
-WATCHED = {"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.truncate", "shutil.rmtree"}
-COMMIT = re.compile(r"os\.rename .*/\.manifest\.json\.\d+\.tmp")
-
-
-def watch_files(root: str, kill_at: int) -> list[str]:
-    """Kill this process at its n-th touch of a file below a folder.
-
-    :param root: The folder.
-    :param kill_at: Which touch; 0 for never.
-    :returns: What is touched, as it happens; the last touch is not done yet.
-    """
-    touches: list[str] = []
-
-    def count(event: str, arguments: tuple[object, ...]) -> None:
-        if event in WATCHED and any(str(each).startswith(root) for each in arguments[:2]):
-            touches.append(f"{event} {arguments[0]}")
-            if len(touches) == kill_at:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-    sys.addaudithook(count)
-    return touches
+COMMIT = re.compile(r"os\.rename .*/\.manifest\.json~[0-9a-f]+/new")
 
 
 def say(line: str) -> None:

@@ -26,9 +26,9 @@ from cog.decoding.generator import CopyGenerator
 from cog.decoding.request import Request
 from cog.index.activation import get_kept, rollback_corpus, switch_corpus
 from cog.index.builder import build_index
-from cog.index.kept import iter_kept
 from cog.index.reader import PhraseIndex, open_index
 from cog.index.verify import verify_index
+from cog.index.versions import iter_kept
 from cog.model.load import load_index_model, load_model
 from cog.params import load_params
 from cog.paths import ProjectPaths
@@ -36,8 +36,8 @@ from cog.progress import SilentProgress
 from cog.records import CORPUS as COPIED
 from cog.records import Decoding, Document
 from cog.registry import load_active
-from tests.index.build_process import watch_files
 from tests.index.hash_model import write_corpus
+from tests.killing import watch_files
 from tests.tiny_project import TINY_CORPUS
 
 CORPUS = "village"

@@ -220,9 +220,9 @@ def test_reader_keeps_the_old_version_until_it_closes(corpus: CorpusPaths, locks
 
 def test_leftovers_of_killed_builds_are_removed(corpus: CorpusPaths, locks: Path) -> None:
     manifest = build(corpus, locks=locks).manifest
-    (corpus.index / ".building-1-00000000" / "words.lance").mkdir(parents=True)
+    (corpus.index / ".0ab+0123456789ab" / "words.lance").mkdir(parents=True)
     (corpus.index / "0123456789abcdef").mkdir()
-    (corpus.root / ".manifest.json.1.tmp").write_text("{")
+    (corpus.root / ".manifest.json~0123456789ab").mkdir()
     assert not build(corpus, locks=locks).is_new
     assert [path.name for path in corpus.index.iterdir()] == [manifest.folder]
     names = {path.name for path in corpus.root.iterdir()}

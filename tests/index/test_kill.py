@@ -88,8 +88,8 @@ def run_chain(root: Path, moments: Sequence[int | float], *, commit: int) -> dic
 
 def test_old_index_serves_after_a_kill_at_any_moment(tmp_path: Path) -> None:
     commit, last = count_touches(tmp_path / "whole")
-    around = set(range(commit - 4, last + 1))
-    spread = set(np.linspace(1, commit - 5, NUM_TOUCHES - len(around)).astype(int).tolist())
+    around = {*range(commit - 3, commit + 3), *range(commit + 3, last + 1, 5)}
+    spread = set(np.linspace(1, commit - 4, NUM_TOUCHES - len(around)).astype(int).tolist())
     moments = [*sorted(spread | around), *DELAYS]
     assert len(moments) >= 18
     with ThreadPoolExecutor(2) as pool:

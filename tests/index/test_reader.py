@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,10 +14,10 @@ import pytest
 from cog.errors import IndexMismatchError, IndexNotBuiltError
 from cog.index import reader
 from cog.index.chunking import hash_words
-from cog.index.kept import Keep
 from cog.index.reader import PhraseIndex, open_index
 from cog.index.records import GatheredChunks
 from cog.index.store import CHUNKS, WORDS
+from cog.index.versions import Keep
 from cog.paths import CorpusPaths
 from tests.index.hash_model import (
     PARAMS,
@@ -248,12 +249,66 @@ def test_width_comes_from_the_model(corpus: CorpusPaths, locks: Path) -> None:
         assert chunks.schema.field("vector").type.list_size == 7
 
 
-def test_read_only_project_can_be_read(corpus: CorpusPaths, tmp_path: Path) -> None:
+def test_a_project_without_room_for_locks_can_be_read_and_that_is_told(
+    corpus: CorpusPaths, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     build(corpus, locks=tmp_path / "locks")
+    with open_tiny(corpus, tmp_path / "locks"):
+        assert caplog.messages == []
     blocked = tmp_path / "file"
     blocked.write_text("")
     with open_tiny(corpus, blocked / "locks") as index:  # no lock file can be made there
         assert index.gather_chunks(np.array([0])).chunk_ids.tolist() == [0]
+    (message,) = caplog.messages
+    assert "without a lock" in message
+    assert "a build may remove it" in message
+
+
+READING = """
+import os, sys
+from pathlib import Path
+from cog.index.reader import open_index
+from cog.paths import CorpusPaths
+with open_index(CorpusPaths(Path(sys.argv[1])), locks=Path(sys.argv[2])):
+    pass  # so that all is imported
+if os.geteuid() == 0:
+    os.setgroups([])
+    os.setuid(65534)
+with open_index(CorpusPaths(Path(sys.argv[1])), locks=Path(sys.argv[2])) as index:
+    print("open", flush=True)
+    sys.stdin.read()
+    print(len(index.document_ids()))
+"""
+
+
+def test_a_build_leaves_the_version_that_another_user_reads(corpus: CorpusPaths) -> None:
+    # who may neither make nor write lock files: they are the builder's
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        shared, locks = CorpusPaths(folder / "corpora" / "tiny"), folder / "locks"
+        shutil.copytree(corpus.root, shared.root)
+        old = build(shared, locks=locks).manifest
+        for path in locks.iterdir():
+            path.chmod(0o444)
+        locks.chmod(0o555)
+        reader = subprocess.Popen(
+            [sys.executable, "-c", READING, str(shared.root), str(locks)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert reader.stdout is not None
+        assert reader.stdout.readline() == "open\n"
+        locks.chmod(0o755)
+        write_corpus(shared, make_documents(12))
+        new = build(shared, locks=locks).manifest
+        assert {path.name for path in shared.index.iterdir()} == {old.folder, new.folder}
+        output, errors = reader.communicate("")
+        assert (output, errors) == ("40\n", "")
+        assert not build(shared, locks=locks).is_new
+        assert [path.name for path in shared.index.iterdir()] == [new.folder]
 
 
 def test_the_version_that_is_asked_for_is_opened_though_another_is_put_in_place_meanwhile(

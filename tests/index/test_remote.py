@@ -3,12 +3,10 @@
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,16 +17,20 @@ import yaml
 from moto.server import ThreadedMotoServer
 
 from cog.corpus.documents import DocumentStore
+from cog.index import remote
 from cog.index.contexts import CONTEXTS
 from cog.index.manifest import load_manifest
 from cog.index.project import build_corpus_index
 from cog.index.reader import open_index
 from cog.index.searcher import LISTS_FILE, SEARCHER_FILE
+from cog.index.versions import remove_leftovers
 from cog.index.word_counts import WORD_COUNTS
+from cog.locks import is_locked
 from cog.params import load_params
-from cog.paths import ProjectPaths
+from cog.paths import ProjectPaths, versions_lock, writer_lock
 from cog.progress import SilentProgress
 from tests.calling import call_json, refusal
+from tests.index.breaking import Breaking
 from tests.index.hash_model import PARAMS, HashModel, build, write_corpus
 from tests.tiny_project import write_yaml
 
@@ -60,45 +62,6 @@ def access(endpoint: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
     }
     for name, value in values.items():
         monkeypatch.setenv(name, value)
-
-
-class Breaking:
-    """A door to the server that breaks connections after some bytes; the first few, or all."""
-
-    def __init__(self, endpoint: str, *, num_broken: int, after_bytes: int) -> None:
-        self._target = ("127.0.0.1", int(endpoint.rpartition(":")[2]))
-        self._num_broken, self._after_bytes = num_broken, after_bytes
-        self.num_connections = 0
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def close(self) -> None:
-        self._listener.close()
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                client, _ = self._listener.accept()
-            except OSError:
-                return
-            self.num_connections += 1
-            is_broken = self.num_connections <= self._num_broken
-            server = socket.create_connection(self._target)
-            limit = self._after_bytes if is_broken else 1 << 60
-            for pair in ((client, server, 1 << 60), (server, client, limit)):
-                threading.Thread(target=self._copy, args=pair, daemon=True).start()
-
-    @staticmethod
-    def _copy(source: socket.socket, target: socket.socket, limit: int) -> None:
-        with suppress(OSError):
-            while limit > 0 and (data := source.recv(min(limit, 65536))):
-                target.sendall(data)
-                limit -= len(data)
-        for each in (source, target):
-            with suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
-            each.close()
 
 
 @pytest.fixture
@@ -135,6 +98,26 @@ def test_push_pull_and_generate(here: ProjectPaths, there: ProjectPaths) -> None
 
 
 @pytest.mark.slow
+def test_nothing_is_held_while_tables_are_pulled(
+    here: ProjectPaths, there: ProjectPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call_json(here, "index", "push", "village")
+    get, names = remote._ObjectStore.get, []
+
+    def get_unheld(self: remote._ObjectStore, name: str, target: Path, **words: str) -> None:
+        names.append(name)
+        for lock in (writer_lock, versions_lock):
+            assert not is_locked(lock(there.locks, "village")), "others wait for a download"
+        remove_leftovers(there.corpus("village"), keep=[], locks=there.locks)  # as a build does
+        get(self, name, target, **words)
+
+    monkeypatch.setattr(remote._ObjectStore, "get", get_unheld)
+    pulled = call_json(there, "index", "pull", "village", "--tables")
+    assert len(names) == 1 + len(load_manifest(there.corpus("village")).files)
+    assert pulled["digest"] == load_manifest(here.corpus("village")).digest
+    assert call_json(there, "index", "verify", "village")["digest"] == pulled["digest"]
+
+
 def test_pull_of_the_tables_needs_no_store_afterwards(
     here: ProjectPaths, there: ProjectPaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:

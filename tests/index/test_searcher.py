@@ -130,7 +130,7 @@ def test_index_above_the_threshold_has_lists(corpus: CorpusPaths, locks: Path) -
         assert verify_index(index, progress=SilentProgress()).num_files == 18
 
 
-def test_recall_below_the_threshold_is_refused_and_leaves_nothing(
+def test_recall_below_the_threshold_is_refused_and_the_next_build_goes_on(
     corpus: CorpusPaths, locks: Path
 ) -> None:
     params = replace(PARAMS, ivf_threshold_rows=100, min_recall=0.999)
@@ -139,4 +139,7 @@ def test_recall_below_the_threshold_is_refused_and_leaves_nothing(
         build(corpus, locks=locks, params=params, model=model)
     assert "recall@10 of 0.999" in caught.value.wanted
     assert "ivf_threshold_rows" in caught.value.run
-    assert list(corpus.index.iterdir()) == []
+    assert not corpus.manifest.exists()
+    report = build(corpus, locks=locks, params=replace(params, min_recall=0.0), model=model)
+    assert (report.is_new, report.manifest.num_encoded) == (True, 0)
+    assert [path.name for path in corpus.index.iterdir()] == [report.manifest.folder]

@@ -13,7 +13,6 @@ from cog.baselines.ablations.generators import (
 from cog.baselines.ablations.prompt_phrases import PromptPhrasesGenerator
 from cog.decoding.generator import CopyGenerator
 from cog.decoding.session import MakeGenerator, open_generator
-from cog.index.activation import get_model_folder
 from cog.model.load import load_index_model
 from cog.params import Params
 from cog.paths import ProjectPaths
@@ -36,7 +35,7 @@ def open_ablation(
     """
     make: MakeGenerator
     if system == PROMPT_PHRASES:
-        index_model = load_index_model(get_model_folder(paths, params), device=device)
+        index_model = load_index_model(paths.model(params.model), device=device)
         make = partial(PromptPhrasesGenerator, phrase_encoder=index_model.phrase_encoder)
     elif system in KINDS:
         make = KINDS[system]

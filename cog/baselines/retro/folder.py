@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 
-from cog.atomic import share, write_text_atomically
+from cog.atomic import replacing, share, write_text_atomically
 from cog.baselines.retro.adapter import RetroAdapter
 from cog.baselines.retro.config import RetroConfig
 from cog.errors import CheckpointError
@@ -56,13 +55,9 @@ def save_adapter(
         name: value.detach().to("cpu", torch.float16).contiguous()
         for name, value in adapter.state_dict().items()
     }
-    unfinished = folder / f".{WEIGHTS_FILE}~{os.getpid()}"
-    try:
+    with replacing(folder / WEIGHTS_FILE) as unfinished:
         save_file(weights, unfinished)
         share(unfinished)
-        unfinished.replace(folder / WEIGHTS_FILE)
-    finally:
-        unfinished.unlink(missing_ok=True)
     record = AdapterRecord(FORMAT_VERSION, model, adapter.config, training)
     write_text_atomically(folder / CONFIG_FILE, json.dumps(asdict(record), indent=2) + "\n")
 

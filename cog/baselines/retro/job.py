@@ -22,7 +22,6 @@ from cog.baselines.retro.examples import ExampleSettings, RetroExamples, load_ex
 from cog.baselines.retro.folder import CONFIG_FILE, save_adapter
 from cog.baselines.retro.project import open_retro_index
 from cog.baselines.retro.trainee import RetroObjective, RetroTrainee, measure
-from cog.index.activation import get_model_folder
 from cog.index.reader import PhraseIndex
 from cog.model.load import load_model
 from cog.model.matrices import choose_precision
@@ -133,7 +132,7 @@ def train_adapter(
                 run="name another --out, or remove it",
                 progress=progress,
             )
-        run = _open_run(job, get_model_folder(paths, params), index, accelerator, progress)
+        run = _open_run(job, paths.model(params.model), index, accelerator, progress)
     with hold_run_folder(job.out, is_main=accelerator.is_main_process):
         if checkpoint is not None:
             run.loop.resume(progress)

@@ -7,7 +7,6 @@ from pathlib import Path
 from cog.baselines.retro.folder import CONFIG_FILE, load_adapter
 from cog.baselines.retro.generator import RetroGenerator
 from cog.corpus.documents import find_documents_digest
-from cog.index.activation import get_model_folder
 from cog.index.reader import PhraseIndex, open_index
 from cog.index.unions import split_union
 from cog.model.fingerprint import fingerprint_model
@@ -42,7 +41,7 @@ def open_retro(
     :yields: What writes.
     """
     with open_retro_index(paths, params, corpus_id) as index:
-        folder = get_model_folder(paths, params)
+        folder = paths.model(params.model)
         model = load_model(
             folder, device=device, precision=params.generate.precision, keeps_modules=True
         )
@@ -62,7 +61,7 @@ def open_retro_index(paths: ProjectPaths, params: Params, corpus_id: str) -> Ite
     with open_index(
         *map(paths.corpus, split_union(corpus_id)),
         locks=paths.locks,
-        model_fingerprint=fingerprint_model(get_model_folder(paths, params)),
+        model_fingerprint=fingerprint_model(paths.model(params.model)),
         documents_digest_of=find_documents_digest,
     ) as index:
         yield index

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from cog.atomic import write_text_atomically
 from cog.corpus.documents import DocumentStore, documents_digest
 from cog.errors import CorpusError
-from cog.index.activation import get_model_folder
 from cog.index.reader import PhraseIndex, open_index
 from cog.model.config import ModelConfig, load_config
 from cog.model.fingerprint import fingerprint_model
@@ -90,7 +89,7 @@ def segment_corpus(
     :raises IndexNotBuiltError: If ``retrieved`` is asked for and there is no index.
     """
     began = time.perf_counter()
-    folder = get_model_folder(paths, params)
+    folder = paths.model(params.model)
     config = load_config(folder)
     store = DocumentStore(paths.corpus(corpus_id).documents)
     if not store.num_documents:
@@ -139,7 +138,7 @@ def _match_corpus(
     documents = DocumentStore(paths.corpus(corpus_id).documents).iter_documents()
     words = collect_texts(
         (document.text for document in documents),
-        splitter=load_splitter(get_model_folder(paths, params)),
+        splitter=load_splitter(paths.model(params.model)),
         progress=progress,
     )
     seconds = _since(at, "read")
@@ -180,7 +179,7 @@ def _open_index(paths: ProjectPaths, corpus_id: str, *, params: Params) -> Phras
     return open_index(
         paths.corpus(corpus_id),
         locks=paths.locks,
-        model_fingerprint=fingerprint_model(get_model_folder(paths, params)),
+        model_fingerprint=fingerprint_model(paths.model(params.model)),
         documents_digest_of=lambda place: documents_digest(place.documents),
     )
 

@@ -1,0 +1,76 @@
+"""Kills a piece of work at each of its touches of a file, one after the other.
+
+The work runs in forks of the process that calls this; that process is one of its own, since what
+imported torch or LanceDB does not survive a fork.
+"""
+
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+
+WATCHED = {
+    "open",
+    "os.mkdir",
+    "os.rename",
+    "os.remove",
+    "os.rmdir",
+    "os.truncate",
+    "os.link",
+    "shutil.rmtree",
+}
+EVERYWHERE = {"fcntl.flock", "ctypes.dlsym"}  # which do not say on what
+
+
+def watch_files(root: str, kill_at: int) -> list[str]:
+    """Kill this process at its n-th touch of a file below a folder.
+
+    :param root: The folder.
+    :param kill_at: Which touch; 0 for never.
+    :returns: What is touched, as it happens; the last touch is not done yet.
+    """
+    touches: list[str] = []
+
+    def count(event: str, arguments: tuple[object, ...]) -> None:
+        is_below = event in WATCHED and any(str(each).startswith(root) for each in arguments[:2])
+        if is_below or event in EVERYWHERE:
+            touches.append(f"{event} {arguments[0]}")
+            if len(touches) == kill_at:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(count)
+    return touches
+
+
+def kill_at_every_touch(
+    root: str, work: Callable[[], object], check: Callable[[int], object]
+) -> int:
+    """Kill a piece of work at its first touch, then at its second, until it ends well.
+
+    :param root: Folder whose files count.
+    :param work: The work.
+    :param check: Called after each kill with its number, and after the whole work with 0.
+    :returns: How often it was killed.
+    """
+    number = 1
+    while True:
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                watch_files(root, number)
+                work()
+                status = 0
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                sys.stderr.flush()
+                os._exit(status)
+        _, ended = os.waitpid(child, 0)
+        status = os.waitstatus_to_exitcode(ended)
+        assert status in (0, -signal.SIGKILL), f"touch {number} ended with {status}"
+        check(0 if status == 0 else number)
+        if status == 0:
+            return number - 1
+        number += 1
