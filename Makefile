@@ -25,7 +25,7 @@ check: $(STAMP)
 	ruff check .
 	ruff format --check .
 	mypy
-	pydoclint cog workflows
+	pydoclint cog
 	PYTHONPATH=. lint-imports
 
 test: $(STAMP)
@@ -35,7 +35,7 @@ test-all: $(STAMP)
 	pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 demo: $(STAMP)
-	@bash scripts/demo.sh
+	cog init && cog demo
 
 pipeline: $(STAMP)
 	dvc repro

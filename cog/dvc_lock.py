@@ -3,7 +3,11 @@
 import re
 from pathlib import Path
 
-from cog.yaml_file import YamlError, parse_yaml
+import yaml
+
+from cog.atomic import write_text_atomically
+from cog.errors import ProjectError
+from cog.yaml_file import YamlError, load_yaml, parse_yaml
 
 _MD5 = re.compile(r"[0-9a-f]+(\.dir)?")  # it names a file of the cache, and may not name another
 
@@ -47,6 +51,32 @@ def is_readable(path: Path) -> bool:
         return False
     stages = content.get("stages") if isinstance(content, dict) else None
     return isinstance(stages, dict) and all(isinstance(each, dict) for each in stages.values())
+
+
+def remove_stages(path: Path, corpus_id: str) -> bool:
+    """Let DVC forget the stages of a corpus.
+
+    :param path: The lock of a pipeline; it may be missing.
+    :param corpus_id: The corpus.
+    :returns: Whether the file changed.
+    :raises ProjectError: If DVC cannot read the file.
+    """
+    if not is_readable(path):
+        raise ProjectError(
+            f"{path.name} must be as DVC writes it",
+            found="another content",
+            run=f"git checkout HEAD {path.name}, or rm {path.name}",
+            about=path.name,
+        )
+    if not path.is_file():
+        return False
+    content = load_yaml(path)
+    gone = [name for name in content["stages"] if str(name).endswith(f"@{corpus_id}")]
+    for name in gone:
+        del content["stages"][name]
+    if gone:
+        write_text_atomically(path, yaml.safe_dump(content, sort_keys=False))
+    return bool(gone)
 
 
 def _parse(text: str) -> object:

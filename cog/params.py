@@ -1,6 +1,6 @@
 """params.yaml: a file goes in, one frozen dataclass per stage comes out, every value checked.
 
-What the file does not name is as here; in ``generate``, as :class:`cog.records.Decoding` has it.
+What the file does not name is as here.
 """
 
 from dataclasses import asdict, dataclass, field, fields, make_dataclass
@@ -25,19 +25,29 @@ from cog.reading import (
 from cog.records import AUTO, PRECISIONS, Decoding, check_threshold
 from cog.yaml_file import YamlError, find_line, parse_yaml, read_text
 
-UNWATCHED = ".dvcignore"  # there in every project, and never changed
+# How texts are written unless params.yaml says otherwise. The record's own defaults are the
+# paper's, and what a text was written with before there was a setting.
+RECOMMENDED = Decoding(
+    top_k_documents=128,
+    min_bits=30.0,
+    copy_once=True,
+    guard_names=True,
+    no_repeat_ngram=6,
+    phrase_bias=5.0,
+    pool_bias=True,
+    first_token_weight=1.0,
+    relevance_weight=20.0,
+    relevance_level=0.61,
+    context_weight=2.0,
+    verify="absolute",
+    verify_threshold=0.0002,
+    trust=0.6,
+    span_words=16,
+    span_ratio=0.001,
+)
 
-
-@dataclass(frozen=True, slots=True)
-class CorpusEntry:
-    """One corpus that the pipeline builds.
-
-    :param root: Id of the card that names the source: the corpus itself or the one it extends.
-    :param source: What ``dvc repro`` watches: the local files; ``UNWATCHED`` of a pinned source.
-    """
-
-    root: str
-    source: str = UNWATCHED
+# what an older cog kept in this file, and registry/pipeline.yaml has now
+MOVED = ("corpora", "datastore.corpora", "retro.corpora", "train.corpora")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +121,7 @@ class GenerateParams:
     num_prompts: Count = 4
     batch_size: Count = 4
     precision: Annotated[str, OneOf(PRECISIONS)] = AUTO
-    decoding: Decoding = field(default_factory=Decoding)
+    decoding: Decoding = RECOMMENDED
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +155,6 @@ class EvaluateParams:
 class DatastoreParams:
     """Stage ``datastore``, and the settings of the system ``knn-lm``.
 
-    :param corpora: Corpora that the pipeline builds one for, as keys; none unless asked.
     :param context_tokens: Number of tokens of a document read in one pass.
     :param overlap_tokens: Number of those that only give context.
     :param batch_tokens: Number of tokens encoded together.
@@ -160,7 +169,6 @@ class DatastoreParams:
     :param temperature: What it is divided by.
     """
 
-    corpora: dict[str, dict[str, Any]] = field(default_factory=dict)
     context_tokens: Count = 256
     overlap_tokens: Natural = 128
     batch_tokens: Count = 2048
@@ -184,7 +192,6 @@ class DatastoreParams:
 class RetroParams:
     """Stage ``retro``, and the settings of ``cog retro train``.
 
-    :param corpora: Corpora that the pipeline fits an adapter on, as keys; none unless asked.
     :param chunk_tokens: Number of tokens after which neighbours are retrieved anew.
     :param num_neighbours: Number of neighbours of a chunk (k).
     :param neighbour_tokens: Number of tokens of a neighbour, at most.
@@ -211,7 +218,6 @@ class RetroParams:
     :param seed: Seed of weights, order and what is held out.
     """
 
-    corpora: dict[str, dict[str, Any]] = field(default_factory=dict)
     chunk_tokens: Count = 64
     num_neighbours: Count = 2
     neighbour_tokens: Count = 64
@@ -260,12 +266,11 @@ class TrainParams:
     """Stage ``train``, and the defaults of ``cog train``.
 
     :param profile: Name of the profile that is trained.
-    :param corpora: Corpora that the pipeline segments and trains on, as keys; none unless asked.
-    :param profiles: Profiles by name; ``cog.training.recipe`` reads one.
+    :param profiles: Profiles of your own by name, beside those that ``cog`` brings or in the place
+        of one of them.
     """
 
     profile: str = "smollm2-minilm"
-    corpora: dict[str, dict[str, Any]] = field(default_factory=dict)
     profiles: dict[str, Profile] = field(default_factory=dict)
 
 
@@ -287,7 +292,11 @@ _GenerateSection = make_dataclass(
         if each.name != "decoding"
     ]
     + [
-        ("decoding" if each.name == "method" else each.name, each.type, field(default=each.default))
+        (
+            "decoding" if each.name == "method" else each.name,
+            each.type,
+            field(default=getattr(RECOMMENDED, each.name)),
+        )
         for each in fields(Decoding)
     ],
 )
@@ -297,12 +306,11 @@ _GenerateSection = make_dataclass(
 class Params:
     """The whole of params.yaml: a section for each stage, and what all of them have in common.
 
-    :param corpora: What the pipeline builds, by corpus id.
-    :param model: Folder of the trained model, relative to the project.
+    :param model: The trained model: a name, of a folder in ``models/`` or of a model that the
+        package ships, or a folder, relative to the project.
     """
 
-    corpora: dict[str, CorpusEntry] = field(default_factory=dict)
-    model: str = "models/cog-v0"
+    model: str = "cog-v0"
     fetch: FetchParams = field(default_factory=FetchParams)
     prepare: PrepareParams = field(default_factory=PrepareParams)
     index: IndexParams = field(default_factory=IndexParams)
@@ -336,6 +344,23 @@ def load_params(path: Path) -> Params:
             run=f"mend that line, or git checkout HEAD {path.name}",
             about=str(path),
         ) from None
+    _refuse_moved(content, path.name)
     return read_record(
         Params, content, error=ParamsError, file=path.name, find_line=partial(find_line, text)
     )
+
+
+def _refuse_moved(content: object, name: str) -> None:
+    for keys in MOVED:
+        holder = content
+        for key in keys.split("."):
+            if not isinstance(holder, dict) or key not in holder:
+                break
+            holder = holder[key]
+        else:
+            raise ParamsError(
+                f"{name} must not say which corpora are built, registry/pipeline.yaml does",
+                found=f"{keys}: the project is of an older cog",
+                run="cog upgrade",
+                about=keys,
+            )

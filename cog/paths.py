@@ -2,7 +2,7 @@
 
 import fnmatch
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -10,6 +10,8 @@ from cog.errors import ProjectError
 
 PARAMS_FILE = "params.yaml"
 REGISTRY_FOLDER = "registry"
+CARDS_FOLDER = "cards"
+MODELS_FOLDER = "models"
 
 
 def is_below(name: str) -> bool:
@@ -116,6 +118,16 @@ class CorpusPaths:
         return self.root / "evaluation.json"
 
     @property
+    def metrics(self) -> Path:
+        """The scores of that evaluation by name, as ``dvc metrics`` reads them."""
+        return self.root / "metrics.json"
+
+    @property
+    def scores(self) -> Path:
+        """They as rows, with their intervals, as ``dvc plots`` reads them."""
+        return self.root / "scores.json"
+
+    @property
     def model(self) -> Path:
         """A model trained on the documents."""
         return self.root / "model"
@@ -155,7 +167,12 @@ class ProjectPaths:
     @property
     def cards(self) -> Path:
         """Folder of corpus cards."""
-        return self.root / REGISTRY_FOLDER / "cards"
+        return self.root / REGISTRY_FOLDER / CARDS_FOLDER
+
+    @property
+    def pipeline_file(self) -> Path:
+        """What the pipeline builds, and with which versions; written by machine."""
+        return self.root / REGISTRY_FOLDER / "pipeline.yaml"
 
     @property
     def active(self) -> Path:
@@ -180,7 +197,7 @@ class ProjectPaths:
     @property
     def models(self) -> Path:
         """Folder of model folders."""
-        return self.root / "models"
+        return self.root / MODELS_FOLDER
 
     @property
     def pipeline(self) -> Path:
@@ -198,6 +215,20 @@ class ProjectPaths:
         return self.root / "studies"
 
     @property
+    def workflows(self) -> Path:
+        """Folder of the pipelines beside the main one, each in a folder of its own."""
+        return self.root / "workflows"
+
+    def iter_dvc_locks(self) -> Iterator[Path]:
+        """Find the locks of all pipelines.
+
+        :yields: Files that are there, that of the main pipeline first.
+        """
+        for path in (self.dvc_lock, *sorted(self.workflows.glob("*/dvc.lock"))):
+            if path.is_file():
+                yield path
+
+    @property
     def locks(self) -> Path:
         """Lock files; never versioned, safe to delete when nothing runs."""
         return self.root / ".cog" / "locks"
@@ -212,14 +243,6 @@ class ProjectPaths:
         """Folder of MLflow's artifacts."""
         return self.root / "mlartifacts"
 
-    def model(self, name: str) -> Path:
-        """Path of a model folder.
-
-        :param name: As params.yaml and active.yaml name it, from the project's root.
-        :returns: The folder.
-        """
-        return self.root / name
-
     def card(self, corpus_id: str) -> Path:
         """Path of a card.
 
@@ -227,6 +250,25 @@ class ProjectPaths:
         :returns: ``registry/cards/<corpus-id>.yaml``.
         """
         return self.cards / f"{corpus_id}.yaml"
+
+    def shipped_card(self, corpus_id: str) -> Path:
+        """Path of a card that the package ships, for projects that have none of this id.
+
+        :param corpus_id: A corpus id that passed the slug rule.
+        :returns: The path; in a checkout of the package, the project's own.
+        """
+        return get_shipped(REGISTRY_FOLDER, CARDS_FOLDER) / f"{corpus_id}.yaml"
+
+    def model(self, name: str) -> Path:
+        """Where a model lies: in the project, or in the installed package.
+
+        :param name: A folder, relative to the project, or the name of one in ``models/``, of the
+            project or the package.
+        :returns: The first that is there; where it would be in the project if none is.
+        """
+        shipped = get_shipped(MODELS_FOLDER)
+        places = (self.root / name, self.models / name, shipped / name.removeprefix("models/"))
+        return next((each for each in places if each.is_dir()), places[0])
 
     def corpus(self, corpus_id: str) -> CorpusPaths:
         """Paths of a built corpus.
@@ -250,6 +292,17 @@ def versions_lock(locks: Path, corpus_id: str) -> Path:
 def reader_lock(locks: Path, corpus_id: str, folder: str) -> Path:
     """The lock that readers of a version folder share."""
     return locks / f"{corpus_id}-{folder}.lock"
+
+
+def get_shipped(*names: str) -> Path:
+    """Find what the package ships beside code: cards, models, templates.
+
+    :param *names: Folders and file, as in a checkout.
+    :returns: The path, in the installed package or, in a checkout, where git has it.
+    """
+    package = Path(__file__).parent
+    installed = package / "_data"
+    return (installed if installed.is_dir() else package.parent).joinpath(*names)
 
 
 def find_project(start: Path) -> ProjectPaths:

@@ -1,8 +1,10 @@
-"""Records of models: the bases they are made of, and the profiles of params.yaml for training."""
+"""Records of models: the bases they are made of, and the profiles that can be trained."""
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated
 
+from cog.errors import ParamsError
 from cog.reading import (
     Count,
     Factor,
@@ -13,7 +15,9 @@ from cog.reading import (
     Range,
     Share,
     Short,
+    read_record,
 )
+from cog.yaml_file import load_yaml
 
 CAUSAL, BIDIRECTIONAL = ("llama", "gpt2"), ("bert",)
 ARCHITECTURES = (*CAUSAL, *BIDIRECTIONAL)
@@ -228,3 +232,17 @@ class Profile:
 
     model: ModelProfile
     loop: LoopProfile = field(default_factory=LoopProfile)
+
+
+def load_shipped_profiles() -> dict[str, Profile]:
+    """Read the profiles that the package brings.
+
+    :returns: Profiles by name.
+    """
+    path = Path(__file__).with_suffix(".yaml")
+    return read_record(_Profiles, {"profiles": load_yaml(path)}, error=ParamsError).profiles
+
+
+@dataclass(frozen=True, slots=True)
+class _Profiles:
+    profiles: dict[str, Profile]

@@ -39,6 +39,9 @@ def load_card(paths: ProjectPaths, corpus_id: str) -> Card:
     """
     path = paths.card(check_corpus_id(corpus_id))
     if not path.is_file():
+        path = paths.shipped_card(corpus_id)
+    if not path.is_file():
+        path = paths.card(corpus_id)
         raise CorpusNotFoundError(
             f"corpus {corpus_id!r} needs a card",
             found=f"no {path.relative_to(paths.root)}",
@@ -80,11 +83,21 @@ def load_resolved_card(paths: ProjectPaths, corpus_id: str) -> Card:
 
 
 def iter_corpus_ids(paths: ProjectPaths) -> Iterator[str]:
-    """Name the corpora that have a card.
+    """Name the corpora that have a card in the project.
 
     Yields ids in alphabetical order.
     """
     yield from sorted(path.stem for path in paths.cards.glob("*.yaml"))
+
+
+def iter_shipped_ids(paths: ProjectPaths) -> Iterator[str]:
+    """Name the corpora whose card the package ships and the project does not have.
+
+    :param paths: The project.
+    :yields: Ids in alphabetical order.
+    """
+    shipped = {path.stem for path in paths.shipped_card("*").parent.glob("*.yaml")}
+    yield from sorted(shipped - set(iter_corpus_ids(paths)))
 
 
 def iter_cards(paths: ProjectPaths) -> Iterator[Card]:

@@ -4,8 +4,6 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-import yaml
-
 from cog import assets
 from cog.corpus.fetch import fetch_corpus
 from cog.corpus.prepare import prepare_corpus
@@ -13,6 +11,7 @@ from cog.index.project import build_corpus_index
 from cog.model.load import load_splitter
 from cog.params import load_params
 from cog.paths import ProjectPaths
+from cog.pipeline_file import CorpusEntry, add_corpus_entry
 from cog.progress import SilentProgress
 from cog.registry import load_resolved_card
 from tests.tiny_project import VILLAGE_CARD, make_project, write_yaml
@@ -63,7 +62,5 @@ def add_corpus(paths: ProjectPaths, corpus_id: str, lines: Sequence[str]) -> Non
     }
     card["format"] = {**card["format"], "fields": {**card["format"]["fields"], "licence": "by"}}
     write_yaml(paths.card(corpus_id), card)
-    params = yaml.safe_load(paths.params.read_text())
-    params["corpora"][corpus_id] = {"root": corpus_id}
-    write_yaml(paths.params, params)
+    add_corpus_entry(paths, corpus_id, CorpusEntry(corpus_id))
     build_corpus(paths, corpus_id)

@@ -2,13 +2,17 @@
 
 from pathlib import Path
 
-from cog.dvc_lock import is_readable, load_outs, read_outs
+import pytest
+import yaml
+
+from cog.dvc_lock import is_readable, load_outs, read_outs, remove_stages
+from cog.errors import ProjectError
 
 LOCK = """
 schema: '2.0'
 stages:
   index@village:
-    cmd: python workflows/index.py village
+    cmd: cog index build village
     outs:
     - {path: corpora/village/index, hash: md5, md5: aa.dir, size: 3, nfiles: 1}
     - {path: corpora/village/manifest.json, hash: md5, md5: bb, size: 3}
@@ -43,3 +47,22 @@ def test_a_lock_without_stages_is_not_readable(tmp_path: Path) -> None:
         assert not is_readable(path), text
     path.write_bytes(b"\xff")
     assert not is_readable(path)
+
+
+def test_the_lock_forgets_one_corpus(tmp_path: Path) -> None:
+    path = tmp_path / "dvc.lock"
+    assert not remove_stages(path, "law")
+    stages = {"fetch@law": {"cmd": "x"}, "fetch@law-mt": {"cmd": "y"}, "index@law": {"cmd": "z"}}
+    path.write_text(yaml.safe_dump({"schema": "2.0", "stages": stages}), encoding="utf-8")
+    assert remove_stages(path, "law")
+    content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    assert content == {"schema": "2.0", "stages": {"fetch@law-mt": {"cmd": "y"}}}
+
+
+@pytest.mark.parametrize("text", ["", "words", "- a", "{[", "stages: [1]", "stages: {fetch@a: 3}"])
+def test_a_lock_that_dvc_cannot_read_is_left_alone(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "dvc.lock"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(ProjectError, match="next: git checkout HEAD dvc.lock, or rm dvc.lock"):
+        remove_stages(path, "a")
+    assert path.read_text(encoding="utf-8") == text

@@ -16,6 +16,7 @@ import yaml
 from cog.cli.main import COMMANDS, cli
 from cog.errors import CogError
 from cog.paths import ProjectPaths
+from cog.pipeline_file import remove_corpus_entry
 from tests.calling import call, call_json
 from tests.tiny_project import make_project, write_yaml
 
@@ -147,9 +148,7 @@ def built(village: ProjectPaths, tmp_path: Path) -> ProjectPaths:
 
 def leave_out(paths: ProjectPaths) -> None:
     """The pipeline does not know the corpus."""
-    content = yaml.safe_load(paths.params.read_text(encoding="utf-8"))
-    del content["corpora"]["village"]
-    write_yaml(paths.params, content)
+    assert remove_corpus_entry(paths, "village")
 
 
 def ask_for_source(paths: ProjectPaths) -> None:

@@ -1,4 +1,4 @@
-"""The pipeline for real: DVC and the stage scripts on the tiny corpus, with a tiny model."""
+"""The pipelines for real: DVC and the commands on the tiny corpus, with a tiny model."""
 
 import json
 import os
@@ -16,10 +16,13 @@ import yaml
 
 from cog.index.versions import hold_writer_lock
 from cog.paths import ProjectPaths
+from cog.pipeline_file import VERSIONS, CorpusEntry, add_corpus_entry
 from tests.model_fixtures import make_tiny_model
 from tests.tiny_project import VILLAGE_CARD, write_yaml
 
 ROOT = Path(__file__).parents[1]
+WORKFLOWS = sorted((ROOT / "workflows").glob("*/dvc.yaml"))
+PIPELINES = ["", *(str(path.parent.relative_to(ROOT)) for path in WORKFLOWS)]
 STAGES = ("fetch", "prepare", "index", "generate", "evaluate")
 
 
@@ -67,8 +70,7 @@ def pipeline(
     shutil.copytree(tiny_model, root / "models" / "tiny")
     for name in ("dvc.yaml", ".dvcignore", ".gitignore"):
         shutil.copy(ROOT / name, root)
-    for name in ("workflows", "cog"):  # what deps name; the scripts import the installed cog
-        shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "workflows", root / "workflows")
     (root / ".dvc").mkdir()
     for name in ("config", ".gitignore"):
         shutil.copy(ROOT / ".dvc" / name, root / ".dvc")
@@ -102,10 +104,16 @@ def test_pipeline_builds_every_corpus_and_then_only_what_changed(pipeline: Proje
     edit(pipeline.card("hamlet"), "subset", "proportion", value=0.75)
     assert repro(pipeline) == [f"{s}@hamlet" for s in STAGES[1:]]
 
-    edit(pipeline.params, "generate", "num_prompts", value=1)
-    assert sorted(repro(pipeline)) == ["generate@hamlet", "generate@village"]
     edit(pipeline.params, "evaluate", "num_prompts", value=2)
     assert sorted(repro(pipeline)) == ["evaluate@hamlet", "evaluate@village"]
+    edit(pipeline.params, "generate", "min_bits", value=1.0)
+    both = [f"{s}@{c}" for s in ("evaluate", "generate") for c in ("hamlet", "village")]
+    assert sorted(repro(pipeline)) == both
+    evaluated = json.loads(pipeline.corpus("village").evaluation.read_text(encoding="utf-8"))
+    assert json.loads(run_dvc(pipeline, "metrics", "show", "--json").stdout)
+    metrics = json.loads(pipeline.corpus("village").metrics.read_text(encoding="utf-8"))
+    assert metrics == {each["name"]: each["mean"] for each in evaluated["metrics"]}
+    assert run_dvc(pipeline, "plots", "show", "--json").returncode == 0
 
     pipeline.active.write_text("active:\n  corpus: village\n", encoding="utf-8")
     assert repro(pipeline) == []
@@ -116,9 +124,7 @@ def test_changed_source_rebuilds_the_corpora_that_take_it_and_no_other(
 ) -> None:
     other = {**VILLAGE_CARD, "id": "town"}
     write_yaml(pipeline.card("town"), other)
-    edit(
-        pipeline.params, "corpora", "town", value={"root": "town", "source": "texts/village.jsonl"}
-    )
+    add_corpus_entry(pipeline, "town", CorpusEntry("town", "texts/village.jsonl"))
     targets = [f"prepare@{name}" for name in ("village", "hamlet", "town")]
     assert len(repro(pipeline, *targets)) == 6
 
@@ -135,7 +141,7 @@ def test_changed_source_rebuilds_the_corpora_that_take_it_and_no_other(
     ]
 
     shutil.copy(pipeline.root / "texts/more.jsonl", pipeline.root / "texts/village.jsonl")
-    ran = repro(pipeline, *targets)  # what params.yaml has as their source changed in place
+    ran = repro(pipeline, *targets)  # what the pipeline watches as their source changed in place
     assert sorted(ran) == ["fetch@hamlet", "fetch@town", "fetch@village", "prepare@town"]
     assert repro(pipeline, *targets) == []
 
@@ -183,9 +189,24 @@ def test_killed_index_stage_leaves_the_old_index_serving(pipeline: ProjectPaths)
     assert json.loads(corpus.manifest.read_text(encoding="utf-8"))["digest"] != digest
 
 
-def test_whole_plan_is_shown_before_anything_exists(pipeline: ProjectPaths) -> None:
-    assert len(repro(pipeline, "--dry", "--force")) == 10
+@pytest.mark.parametrize("folder", PIPELINES)
+def test_whole_plan_is_shown_before_anything_exists(pipeline: ProjectPaths, folder: str) -> None:
+    file = str(Path(folder, "dvc.yaml"))
+    stages = yaml.safe_load((pipeline.root / file).read_text(encoding="utf-8"))["stages"]
+    ran = repro(pipeline, "--dry", "--force", file)
+    begin = f"{file}:" if folder else ""
+    own = {f"{begin}{name}@{c}" for name in stages for c in ("village", "hamlet")}
+    assert own <= set(ran)
+    assert set(ran) - own <= {f"{name}@{c}" for name in STAGES for c in ("village", "hamlet")}
     assert list((pipeline.root / "corpora").iterdir()) == []
+
+
+def test_a_later_version_of_an_output_runs_its_stage_and_nothing_before(
+    pipeline: ProjectPaths,
+) -> None:
+    repro(pipeline, "prepare@village")
+    edit(pipeline.pipeline_file, "versions", "prepare", value=VERSIONS["prepare"] + 1)
+    assert repro(pipeline, "prepare@village") == ["prepare@village"]
 
 
 def test_pipeline_runs_without_git(pipeline: ProjectPaths) -> None:
@@ -200,37 +221,35 @@ def test_failing_stage_says_why_in_one_line(pipeline: ProjectPaths) -> None:
     assert done.returncode != 0
     said = done.stdout + done.stderr
     assert "Traceback" not in said
-    assert len(re.findall(r"^fetch: .*missing\.jsonl", said, flags=re.MULTILINE)) == 1
+    assert len(re.findall(r"^cog: .*missing\.jsonl", said, flags=re.MULTILINE)) == 1
 
 
 @pytest.mark.slow
 def test_corpora_that_are_asked_for_are_segmented_and_trained_on(pipeline: ProjectPaths) -> None:
     from cog.model.load import load_model
 
-    profile = yaml.safe_load((ROOT / "params.yaml").read_text())["train"]["profiles"]["tiny"]
+    profile = yaml.safe_load((ROOT / "cog" / "profiles.yaml").read_text())["tiny"]
     profile["loop"] |= {"max_steps": 3, "seeds_per_batch": 2}
     edit(pipeline.params, "train", "profiles", value={"tiny": profile})
-    edit(pipeline.params, "train", "corpora", value={"village": {}})
-    stages = ["segment@village", "train@village"]
+    stages = [f"workflows/training/dvc.yaml:{each}@village" for each in ("segment", "train")]
     assert sorted(repro(pipeline, *stages)) == ["fetch@village", "prepare@village", *stages]
     model = pipeline.corpus("village").model
     first = load_model(model).fingerprint
     assert repro(pipeline, *stages) == []
     edit(pipeline.params, "train", "profiles", "tiny", "loop", "max_steps", value=4)
-    assert repro(pipeline, *stages) == ["train@village"]
+    assert repro(pipeline, *stages) == stages[1:]
     assert load_model(model).fingerprint != first
     edit(pipeline.params, "train", "profiles", "tiny", "model", "head_width", value=32)
-    assert repro(pipeline, *stages) == ["train@village"]
+    assert repro(pipeline, *stages) == stages[1:]
 
 
 @pytest.mark.slow
 def test_fitting_of_an_adapter_that_was_killed_goes_on(pipeline: ProjectPaths) -> None:
-    edit(pipeline.params, "retro", "corpora", value={"village": {}})
     edit(pipeline.params, "retro", "max_steps", value=100_000)
     run_folder = pipeline.corpus("village").retro / "run"
     folder = Path(sys.executable).parent
     process = subprocess.Popen(
-        [folder / "dvc", "repro", "retro@village"],
+        [folder / "dvc", "repro", "workflows/baselines/dvc.yaml:retro@village"],
         cwd=pipeline.root,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -246,9 +265,9 @@ def test_fitting_of_an_adapter_that_was_killed_goes_on(pipeline: ProjectPaths) -
     assert not (run_folder.parent / "config.json").exists()
 
     edit(pipeline.params, "retro", "max_steps", value=step + 2)
-    done = run_dvc(pipeline, "repro", "retro@village")
+    done = run_dvc(pipeline, "repro", "workflows/baselines/dvc.yaml:retro@village")
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"resumed at step {step}\n" in done.stdout + done.stderr
     record = json.loads((run_folder.parent / "config.json").read_text(encoding="utf-8"))
     assert record["training"]["step"] == step + 2
-    assert repro(pipeline, "retro@village") == []
+    assert repro(pipeline, "workflows/baselines/dvc.yaml:retro@village") == []

@@ -166,7 +166,7 @@ def test_a_malformed_active_file_names_the_way_out(project: ProjectPaths, conten
 
 def test_the_registry_loads_neither_torch_nor_a_store() -> None:
     code = (
-        "import sys, cog.registry, cog.cards, cog.params_edit\n"
+        "import sys, cog.registry, cog.cards, cog.pipeline_file\n"
         "heavy = {'torch', 'lancedb', 'pyarrow', 'numpy'} & set(sys.modules)\n"
         "sys.exit(str(heavy) if heavy else 0)"
     )

@@ -1,4 +1,4 @@
-"""What holds the project together: same words, caps, documentation, a complete dvc.yaml."""
+"""What holds the project together: same words, caps, documentation, complete pipelines."""
 
 import ast
 import re
@@ -8,20 +8,24 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 import click
-import grimp
 import pytest
 import yaml
 
 from cog.cli.main import COMMANDS, cli
-from cog.params import Params, load_params
+from cog.params import Params
+from cog.paths import ProjectPaths
+from cog.pipeline_file import LAYOUT, VERSIONS, load_pipeline
+from cog.registry import load_card
 
 ROOT = Path(__file__).parents[1]
-PIPELINE = yaml.safe_load((ROOT / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
-STAGES = sorted(PIPELINE)
-CODE_FOLDERS = ("cog", "workflows", "benchmarks", "scripts", "tests")
+WORKFLOWS = sorted((ROOT / "workflows").glob("*/dvc.yaml"))
+STAGES = {
+    name: stage
+    for path in (ROOT / "dvc.yaml", *WORKFLOWS)
+    for name, stage in yaml.safe_load(path.read_text(encoding="utf-8"))["stages"].items()
+}
+CODE_FOLDERS = ("cog", "benchmarks", "scripts", "tests")
 SOURCES = sorted(path for name in CODE_FOLDERS for path in (ROOT / name).rglob("*.py"))
-# stages that run on corpora of their own list, none unless asked
-UNLESS_ASKED = {"datastore": "datastore", "retro": "retro", "segment": "train", "train": "train"}
 MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 60
 WRITTEN = {".py", ".md", ".yaml", ".toml", ".txt", ".sh", ".json", ".cfg", ""}
@@ -51,67 +55,49 @@ def iter_commands(command: click.Command, name: str) -> list[tuple[str, click.Co
     return found
 
 
-def test_stages_are_scripts_are_sections() -> None:
-    scripts = sorted(path.stem for path in (ROOT / "workflows").glob("*.py"))
-    assert scripts == STAGES
+def test_stages_are_sections_and_versions() -> None:
     kinds = get_type_hints(Params)
-    assert set(kinds) == {*STAGES, "corpora", "model"}
+    assert set(kinds) == {*STAGES, "model"} == {*VERSIONS, "model"}
     assert all(kinds[name].__name__ == f"{name.capitalize()}Params" for name in STAGES)
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_stage_runs_its_script_and_reads_its_section(stage: str) -> None:
-    content = PIPELINE[stage]
-    wanted = f"${{{UNLESS_ASKED[stage]}.corpora}}" if stage in UNLESS_ASKED else "${corpora}"
-    assert content["foreach"] == wanted
-    assert content["do"]["cmd"] == f"python workflows/{stage}.py ${{key}}"
-    sections = {str(entry).partition(".")[0] for entry in content["do"]["params"]}
-    assert stage in sections
+def test_stage_is_a_command_that_depends_on_data_section_and_version(stage: str) -> None:
+    content = STAGES[stage]
+    assert content["foreach"] == "${corpora}"
+    do = content["do"]
+    assert do["cmd"].startswith("cog ")
+    words = do["cmd"].replace("${key}", "wiki-mini").split()[1:]
+    command: click.Command = cli
+    context = click.Context(cli)
+    while isinstance(command, click.Group):
+        found = command.get_command(context, words.pop(0))
+        assert found is not None
+        command = found
+    command.make_context(command.name, words)  # its words are right
+    assert stage in do["params"]
+    assert {"registry/pipeline.yaml": [f"versions.{stage}"]} in do["params"]
+    allowed = ("${", "corpora/")
+    assert all(dep.startswith(allowed) for dep in do["deps"])
+    assert ("${watched}" in do["deps"]) == ("model" in do["params"])
 
 
-@pytest.mark.parametrize("stage", STAGES)
-def test_deps_cover_the_transitive_imports_of_the_script(stage: str) -> None:
-    script = ROOT / "workflows" / f"{stage}.py"
-    graph = grimp.build_graph("cog", cache_dir=None)
-    names = imported_modules(script, set(graph.modules))
-    needed = set(names)
-    for name in names:
-        needed |= graph.find_upstream_modules(name)
-    deps = [ROOT / dep for dep in PIPELINE[stage]["do"]["deps"] if "$" not in dep]
-    for dep in deps:
-        assert dep.exists(), f"{stage}: {dep} is not there"
-    files = {module_file(name) for name in needed} | {script}
-    uncovered = sorted(
-        str(file.relative_to(ROOT))
-        for file in files
-        if file.name != "__init__.py" and not any(file.is_relative_to(dep) for dep in deps)
-    )
-    assert uncovered == [], f"add to deps of {stage} in dvc.yaml"
+def test_the_file_of_the_pipeline_is_of_these_versions() -> None:
+    content = load_pipeline(ProjectPaths(ROOT))
+    assert (content.layout, content.versions) == (LAYOUT, VERSIONS)
+    assert content.watched == "models/cog-v0"
 
 
-def imported_modules(script: Path, modules: set[str]) -> set[str]:
-    found: set[str] = set()
-    for node in ast.walk(ast.parse(script.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom) and node.module in modules:
-            names = {f"{node.module}.{alias.name}" for alias in node.names}
-            found |= (names & modules) or {node.module}
-        elif isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names} & modules
-    assert found, f"{script.name} imports nothing of cog"
-    return found
-
-
-def module_file(name: str) -> Path:
-    path = ROOT.joinpath(*name.split("."))
-    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+@pytest.mark.parametrize("folder", [path.parent for path in WORKFLOWS], ids=lambda path: path.name)
+def test_pipelines_beside_the_main_one_say_what_they_do(folder: Path) -> None:
+    page = (folder / "README.md").read_text(encoding="utf-8")
+    for stage in yaml.safe_load((folder / "dvc.yaml").read_text(encoding="utf-8"))["stages"]:
+        assert f"dvc repro workflows/{folder.name}/dvc.yaml:{stage}@" in page
 
 
 def test_every_corpus_built_has_a_card_and_names_its_root() -> None:
-    from cog.paths import ProjectPaths
-    from cog.registry import load_card
-
     paths = ProjectPaths(ROOT)
-    corpora = load_params(paths.params).corpora
+    corpora = load_pipeline(paths).corpora
     assert corpora
     for corpus_id, entry in corpora.items():
         assert load_card(paths, corpus_id).root == entry.root
@@ -120,7 +106,7 @@ def test_every_corpus_built_has_a_card_and_names_its_root() -> None:
 def test_cards_write_every_key_that_the_pipeline_reads() -> None:
     wanted = {
         key
-        for stage in PIPELINE.values()
+        for stage in STAGES.values()
         for entry in stage["do"]["params"]
         if isinstance(entry, dict)
         for file, keys in entry.items()
@@ -177,7 +163,7 @@ def iter_public(tree: ast.Module) -> list[ast.FunctionDef]:
     ]
 
 
-LIBRARY = [path for path in SOURCES if path.parts[len(ROOT.parts)] in ("cog", "workflows")]
+LIBRARY = [path for path in SOURCES if path.parts[len(ROOT.parts)] == "cog"]
 
 
 @pytest.mark.parametrize("path", LIBRARY, ids=lambda path: str(path.relative_to(ROOT)))

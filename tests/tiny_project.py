@@ -1,18 +1,18 @@
 """A tiny project in a folder: two cards over one text file made for the tests."""
 
 import shutil
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from cog.paths import ProjectPaths
+from cog.pipeline_file import CorpusEntry, PipelineFile, save_pipeline
+from cog.records import Decoding
 
 TINY_CORPUS = Path(__file__).parent / "data" / "village.jsonl"
 TINY_PARAMS: dict[str, Any] = {
-    "corpora": dict.fromkeys(
-        ("village", "hamlet"), {"root": "village", "source": "texts/village.jsonl"}
-    ),
     "model": "models/tiny",
     "fetch": {"retries": 0, "timeout_seconds": 60},
     "prepare": {"prompt_tokens": 8, "reference_tokens": 16},
@@ -31,15 +31,9 @@ TINY_PARAMS: dict[str, Any] = {
         "batch_size": 2,
         "precision": "float32",  # what another kind of processor computes alike
         "decoding": "nucleus",
-        "top_p": 0.95,
+        **{name: value for name, value in asdict(Decoding()).items() if name != "method"},
         "max_new_tokens": 12,
-        "max_verbatim_words": 0,
         "top_k_documents": 16,
-        "phrase_bias": 0.0,
-        "verify": "off",
-        "verify_threshold": 0.0,
-        "temperature": 1.0,
-        "seed": 0,
     },
     "evaluate": {
         "protocol": "default",
@@ -53,7 +47,6 @@ TINY_PARAMS: dict[str, Any] = {
         "max_contamination": 0.2,
     },
     "datastore": {
-        "corpora": {},
         "context_tokens": 32,
         "overlap_tokens": 8,
         "batch_tokens": 128,
@@ -68,7 +61,6 @@ TINY_PARAMS: dict[str, Any] = {
         "temperature": 1.0,
     },
     "retro": {
-        "corpora": {},
         "chunk_tokens": 8,
         "num_neighbours": 2,
         "neighbour_tokens": 12,
@@ -94,7 +86,7 @@ TINY_PARAMS: dict[str, Any] = {
         "seed": 0,
     },
     "segment": {"source": "corpus", "top_k_documents": 4},
-    "train": {"profile": "tiny", "corpora": {}, "profiles": {}},
+    "train": {"profile": "tiny", "profiles": {}},
 }
 VILLAGE_CARD: dict[str, Any] = {
     "id": "village",
@@ -152,6 +144,9 @@ def make_project(root: Path) -> ProjectPaths:
     write_yaml(paths.card("village"), VILLAGE_CARD)
     write_yaml(paths.card("hamlet"), HAMLET_CARD)
     write_yaml(paths.params, TINY_PARAMS)
+    entry = CorpusEntry("village", "texts/village.jsonl")
+    corpora = {"village": entry, "hamlet": entry}
+    save_pipeline(paths, PipelineFile(watched="models/tiny", corpora=corpora))
     (root / "corpora").mkdir()
     (root / "texts").mkdir()
     shutil.copy(TINY_CORPUS, root / "texts")

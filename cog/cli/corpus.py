@@ -23,7 +23,7 @@ from cog.cli.corpus_stats import echo_nested, show_stats
 from cog.cli.corpus_versions import diff, versions
 from cog.cli.main import get_project
 from cog.cli.switch import say
-from cog.errors import CorpusError, RegistryError
+from cog.errors import RegistryError
 from cog.paths import ProjectPaths
 from cog.registry import iter_corpus_ids, load_resolved_card
 
@@ -41,13 +41,17 @@ command.add_command(list_documents)
 
 
 @command.command("list")
+@click.option(
+    "--shipped", "is_shipped", is_flag=True, help="Those instead whose card comes with cog."
+)
 @as_json_option
 @click.pass_context
-def list_corpora(ctx: click.Context, as_json: bool) -> None:
-    """List the corpora that have a card."""
-    from cog.corpus.listing import list_corpora as list_all
+def list_corpora(ctx: click.Context, is_shipped: bool, as_json: bool) -> None:
+    """List the corpora that have a card in the project."""
+    from cog.corpus import listing
 
-    found = list_all(get_project(ctx))
+    paths = get_project(ctx)
+    found = listing.list_shipped(paths) if is_shipped else listing.list_corpora(paths)
     if as_json:
         _echo_json([asdict(each) for each in found])
         return
@@ -55,6 +59,8 @@ def list_corpora(ctx: click.Context, as_json: bool) -> None:
     for each in found:
         mark = "*" if each.is_active else " "
         click.echo(f"{mark} {each.id:<{width}}  {each.state:<8}  {each.error or each.title}")
+    if is_shipped:
+        click.echo("next: cog corpus add ID", err=True)
 
 
 @command.command("show")
@@ -102,7 +108,7 @@ def _show_document(paths: ProjectPaths, card: Card, document_id: str, *, as_json
 
 @command.command("add")
 @click.argument("corpus_id", metavar="ID")
-@click.argument("place", metavar="PATH_OR_HUB_NAME_OR_URL")
+@click.argument("place", metavar="[PATH_OR_HUB_NAME_OR_URL]", required=False)
 @click.option("--title", help="What a person calls it.  [default: the id]")
 @click.option("--description", help="One or two sentences.")
 @click.option("--language", default="en", show_default=True, help="BCP 47 tag.")
@@ -141,7 +147,10 @@ def _show_document(paths: ProjectPaths, card: Card, document_id: str, *, as_json
 @as_json_option
 @click.pass_context
 def add_corpus(ctx: click.Context, /, as_json: bool, **options: Any) -> None:  # noqa: ANN401
-    """Write a card for local files, a hub data set or an address; the pipeline builds it."""
+    """Write a card for local files, a hub data set or an address; the pipeline builds it.
+
+    ID alone adds a corpus whose card comes with cog (`cog corpus list` names them).
+    """
     from cog.corpus import manage
     from cog.corpus.new_card import NewCorpus, build_card
     from cog.corpus.next_step import name_build
@@ -150,6 +159,9 @@ def add_corpus(ctx: click.Context, /, as_json: bool, **options: Any) -> None:  #
     fields = {name: list(options.pop(f"{name}_field")) for name in names}
     options["fields"] = {name: columns for name, columns in fields.items() if columns}
     paths = get_project(ctx)
+    if options["place"] is None:
+        _add_shipped(paths, options["corpus_id"])
+        return
     card = build_card(NewCorpus(**options), project=paths.root, folder=Path.cwd())
     trial = manage.add_corpus(paths, card)
     if as_json:
@@ -166,6 +178,15 @@ def add_corpus(ctx: click.Context, /, as_json: bool, **options: Any) -> None:  #
         click.echo(f"first document: {first.document_id}: {first.text[:60]!r}", err=True)
         click.echo(trial.files.describe())
     click.echo(f"next: {name_build(paths.corpus(card.id))}", err=True)
+
+
+def _add_shipped(paths: ProjectPaths, corpus_id: str) -> None:
+    from cog.corpus.next_step import name_build
+    from cog.template import add_shipped
+
+    is_new = add_shipped(paths, corpus_id)
+    click.echo(f"{'added' if is_new else 'the pipeline builds'} {corpus_id}")
+    click.echo(f"next: {name_build(paths.corpus(corpus_id))}", err=True)
 
 
 @command.command("remove")
@@ -238,24 +259,13 @@ def validate_corpora(ctx: click.Context, corpus_ids: tuple[str, ...], as_json: b
 @click.pass_context
 def fetch(ctx: click.Context, corpus_id: str, source: Path | None, as_json: bool) -> None:
     """Fetch the raw files of a corpus, from its source or from --source."""
-    from cog import assets
-    from cog.corpus.fetch import fetch_corpus
     from cog.params import load_params
+    from cog.pipeline import Builder
     from cog.progress import show_progress
 
     paths = get_project(ctx)
-    card = load_resolved_card(paths, corpus_id)
-    params = load_params(paths.params).fetch
-    with show_progress(f"fetch {corpus_id}", total=None, unit="files") as progress:
-        record = fetch_corpus(
-            card,
-            corpus_paths=paths.corpus(corpus_id),
-            fetcher=assets,
-            source=source,
-            progress=progress,
-            retries=params.retries,
-            timeout_seconds=params.timeout_seconds,
-        )
+    builder = Builder(paths, load_params(paths.params), show_progress, source)
+    record = builder.fetch(corpus_id)
     if as_json:
         _echo_json({"corpus": corpus_id, **asdict(record)})
     else:
@@ -268,33 +278,12 @@ def fetch(ctx: click.Context, corpus_id: str, source: Path | None, as_json: bool
 @click.pass_context
 def prepare(ctx: click.Context, corpus_id: str, as_json: bool) -> None:
     """Turn the raw files of a corpus into documents and held-out prompts."""
-    from cog.corpus.next_step import name_build
-    from cog.corpus.prepare import prepare_corpus
-    from cog.model.piece_counts import load_cutter
     from cog.params import load_params
+    from cog.pipeline import Builder
     from cog.progress import show_progress
 
     paths = get_project(ctx)
-    card = load_resolved_card(paths, corpus_id)
-    if not paths.corpus(corpus_id).raw.exists():
-        raise CorpusError(
-            f"corpus {corpus_id} needs its raw files",
-            found="none fetched",
-            run=name_build(paths.corpus(corpus_id), until="prepare"),
-            about=corpus_id,
-        )
-    params = load_params(paths.params)
-    cutter = load_cutter(paths.root / params.model)
-    with show_progress(f"prepare {corpus_id}", total=None, unit="documents") as progress:
-        report = prepare_corpus(
-            card,
-            corpus_paths=paths.corpus(corpus_id),
-            tokenise=cutter.splitter.token_chars,
-            progress=progress,
-            prompt_tokens=params.prepare.prompt_tokens,
-            reference_tokens=params.prepare.reference_tokens,
-            count_pieces=cutter.count,
-        )
+    report = Builder(paths, load_params(paths.params), show_progress).prepare(corpus_id)
     if as_json:
         _echo_json(asdict(report))
         return

@@ -12,8 +12,9 @@ from cog.cli.decoding_options import (
     take_settings,
     with_decoding_options,
 )
-from cog.cli.main import get_project
+from cog.cli.main import check_stage, get_project, get_project_of
 from cog.cli.numbers import make_type
+from cog.cli.options import stage_option
 from cog.decoding.settings import set_precision
 from cog.evaluation.protocol import DEFAULT, GROUPS, PRESETS, Protocol, make_protocol
 from cog.params import load_params
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
     "--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True
 )
 @click.option("--json", "is_json", is_flag=True, help="Print one JSON object.")
+@stage_option
 @click.pass_context
 def command(ctx: click.Context, /, corpus_id: str, **given: Any) -> None:  # noqa: ANN401
     """Score the texts of a corpus under one pinned protocol.
@@ -72,6 +74,9 @@ def command(ctx: click.Context, /, corpus_id: str, **given: Any) -> None:  # noq
     What was written or measured before is taken from disk. What is not given is taken from the
     sections `evaluate` and `generate` of params.yaml, or from what `cog tune` chose.
     """
+    if given["is_stage"]:
+        _run_stage(ctx)
+        return
     paths = get_project(ctx)
     params = set_precision(load_params(paths.params), given["precision"])
     from cog.evaluation.runner import evaluate
@@ -101,6 +106,17 @@ def command(ctx: click.Context, /, corpus_id: str, **given: Any) -> None:  # noq
         if not given["no_track"]:
             run = Tracker(paths, given["experiment"]).log_result(result)
     _write(result, run, is_json=given["is_json"])
+
+
+def _run_stage(ctx: click.Context) -> None:
+    corpus_id = check_stage(ctx)
+    paths = get_project_of(ctx, corpus_id)
+    params = load_params(paths.params)
+    from cog.evaluation.stage import evaluate_corpus
+    from cog.progress import show_progress
+
+    with show_progress(f"evaluate {corpus_id}", total=None, unit="texts") as progress:
+        evaluate_corpus(paths, corpus_id, params, progress)
 
 
 def _refuse_settings(given: dict[str, Any]) -> None:

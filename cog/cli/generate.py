@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cog.cli.decoding_options import take_settings, with_decoding_options
-from cog.cli.main import get_project
+from cog.cli.main import check_stage, get_project, get_project_of
 from cog.cli.numbers import make_type
-from cog.cli.options import device_option
+from cog.cli.options import device_option, stage_option
 from cog.decoding.settings import set_precision
 from cog.errors import CogError, GenerationError
 from cog.index.activation import choose_corpus
@@ -143,12 +143,14 @@ class NumberOrAll(click.ParamType[int]):
     "--stream", "is_stream", is_flag=True, help="Print segments as they come, one text at a time."
 )
 @click.option("--json", "is_json", is_flag=True, help="Print one JSON object per text.")
+@stage_option
 @click.pass_context
 def command(
     ctx: click.Context,
     /,
     prefix: str | None,
     input_path: str | None,
+    is_stage: bool,
     **given: Any,  # noqa: ANN401
 ) -> None:
     """Write cited text by copying phrases from a corpus.
@@ -156,6 +158,9 @@ def command(
     What is not given is taken from what `cog tune` chose for the index, then from the section
     `generate` of params.yaml.
     """
+    if is_stage:
+        _run_stage(ctx)
+        return
     if (prefix is None) == (input_path is None):
         raise click.UsageError(
             "give either --prefix TEXT or --input FILE.jsonl (- for standard input)"
@@ -182,6 +187,18 @@ def command(
         paths, params, corpus_id=given["corpus_id"], device=given["device"], rule=rule
     ) as generator:
         _run(generator, prefixes, decoding, options)
+
+
+def _run_stage(ctx: click.Context) -> None:
+    corpus_id = check_stage(ctx)
+    paths = get_project_of(ctx, corpus_id)
+    params = load_params(paths.params)
+    from cog.decoding.stage import generate_corpus
+    from cog.progress import show_progress
+
+    total = params.generate.num_prompts
+    with show_progress(f"generate {corpus_id}", total=total, unit="texts") as progress:
+        generate_corpus(paths, corpus_id, params, progress)
 
 
 def _read_prefixes(path: str) -> Iterator[Line]:

@@ -32,28 +32,16 @@ def command() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print the manifest as one JSON object.")
 @click.pass_context
 def build(ctx: click.Context, corpus_id: str, force: bool, device: str, as_json: bool) -> None:
-    """Build the index of a corpus beside the old one, then put it in place."""
-    from cog.decoding.storage import make_storage_measure
-    from cog.index.project import build_corpus_index, count_corpus_words
+    """Build the index of a corpus beside the old one, then put it in place.
+
+    A corpus that has no documents yet is fetched and prepared first.
+    """
+    from cog.pipeline import Builder
 
     paths = get_project_of(ctx, corpus_id)
-    params = load_params(paths.params)
-    total = count_corpus_words(paths, corpus_id)
-    with show_progress(f"index {corpus_id}", total=total, unit="words") as progress:
-        report = build_corpus_index(
-            paths,
-            corpus_id,
-            params=params,
-            progress=progress,
-            device=device,
-            force=force,
-            measure_storage=make_storage_measure(
-                paths.corpus(corpus_id),
-                model_folder=paths.model(params.model),
-                params=params.index,
-                device=device,
-            ),
-        )
+    builder = Builder(paths, load_params(paths.params), show_progress, device=device)
+    builder.prepare_missing(corpus_id)
+    report = builder.index(corpus_id, force=force)
     if as_json:
         click.echo(json.dumps({"built": report.is_new} | _to_json(report.manifest)))
     else:

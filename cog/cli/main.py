@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from cog.errors import CogError, ProjectError
 from cog.paths import ProjectPaths, find_project
@@ -17,12 +18,15 @@ COMMANDS = {
     "cite": "The sources of generations as a list, with what their licences ask.",
     "compare": "Scores of evaluated corpora side by side: table, plot, page.",
     "corpus": "Cards, documents, versions: list, show, add, remove, stats, validate, diff, ...",
+    "demo": "Build two small corpora and write with each of them.",
     "doctor": "What is wrong with the project, and the command that mends it.",
     "datastore": "What the baseline kNN-LM searches: build, info.",
     "evaluate": "Score the texts of a corpus under one pinned protocol, and log them to MLflow.",
     "generate": "Write cited text with the active corpus, or with --corpus.",
     "history": "Who switched on what when.",
     "index": "The phrase index of a corpus: build, info, verify.",
+    "init": "Make a project of a folder.",
+    "params": "The settings of the project: what differs from its default, or all.",
     "retro": "The baseline RETRO: train.",
     "rollback": "Go back to what was active before the last switch.",
     "serve": "Serve a page and an API that OpenAI clients speak, on this machine.",
@@ -32,6 +36,7 @@ COMMANDS = {
     "switch": "Make a corpus and its index the active one, atomically.",
     "train": "Train a model on text files or a corpus, resume a run, go on from a model.",
     "tune": "Choose the decoding settings that suit an index best.",
+    "upgrade": "Bring a project of an older version to the installed one.",
 }
 
 
@@ -84,7 +89,19 @@ def cli(ctx: click.Context, project: Path) -> None:
 def get_project(ctx: click.Context) -> ProjectPaths:
     """The project that --project, or the current folder, points to.
 
-    Raises ``ProjectError`` if there is no project.
+    Raises ``ProjectError`` if there is none, or it is of another version of cog.
+    """
+    from cog.pipeline_file import load_pipeline  # YAML is not needed for --help
+
+    paths = find_root(ctx)
+    load_pipeline(paths)
+    return paths
+
+
+def find_root(ctx: click.Context) -> ProjectPaths:
+    """The project, of whatever version.
+
+    Raises ``ProjectError`` if there is none.
     """
     paths = find_project(ctx.find_object(Path) or Path())
     if "?" in str(paths.root.resolve()):
@@ -106,6 +123,23 @@ def get_project_of(ctx: click.Context, corpus_id: str) -> ProjectPaths:
     paths = get_project(ctx)
     load_card(paths, corpus_id)
     return paths
+
+
+def check_stage(ctx: click.Context) -> str:
+    """The corpus of a command that runs as a stage: params.yaml has its settings, options none.
+
+    :param ctx: Click's context, of a command with --stage and --corpus.
+    :returns: The corpus id.
+    """
+    allowed = ("corpus_id", "is_stage")
+    for parameter in ctx.command.params:
+        name = parameter.name or ""
+        if name not in allowed and ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"--stage goes with --corpus only, not with {parameter.opts[0]}")
+    corpus_id = ctx.params["corpus_id"]
+    if corpus_id is None:
+        raise click.UsageError("--stage goes with --corpus ID")
+    return str(corpus_id)
 
 
 def main() -> None:

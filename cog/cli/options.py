@@ -22,3 +22,9 @@ steps_option = click.option(
 seconds_option = click.option(
     "--max-seconds", type=FiniteRange(0, min_open=True), help="Seconds of training."
 )
+stage_option = click.option(
+    "--stage",
+    "is_stage",
+    is_flag=True,
+    help="As the pipeline does: set by params.yaml alone, with results in corpora/ID.",
+)

@@ -5,13 +5,14 @@ from pathlib import Path
 
 import click
 
-from cog.cli.main import get_project
+from cog.cli.main import check_stage, get_project_of
 from cog.cli.options import (
     FOLDER,
     device_option,
     json_option,
     resume_option,
     seconds_option,
+    stage_option,
     steps_option,
     track_option,
 )
@@ -40,6 +41,7 @@ def command() -> None:
 @click.option("--experiment", default="retro", show_default=True, help="Experiment in MLflow.")
 @track_option
 @json_option
+@stage_option
 @click.pass_context
 def train(
     ctx: click.Context,
@@ -54,19 +56,22 @@ def train(
     experiment: str,
     no_track: bool,
     as_json: bool,
+    is_stage: bool,
 ) -> None:
     """Fit RETRO's adapter to the model, on a corpus and its index.
 
     Ends at the limit of steps or seconds, that of params.yaml unless given, or on Ctrl-C, and
     always writes the adapter.
     """
-    paths = get_project(ctx)
+    paths = get_project_of(ctx, corpus_id)
     params = load_params(paths.params)
-    from cog.evaluation.retro_training import RetroRequest, train_retro
-    from cog.registry import load_card
+    from cog.evaluation.retro_training import RetroRequest, train_retro, train_retro_on_corpus
 
+    if is_stage:
+        train_retro_on_corpus(paths, params, check_stage(ctx))
+        return
     request = RetroRequest(
-        corpus_id=load_card(paths, corpus_id).id,
+        corpus_id=corpus_id,
         max_steps=max_steps,
         max_seconds=max_seconds,
         out=out,

@@ -83,9 +83,9 @@ def index_size(
         sizes = [float(part) for part in proportions.split(",")]
     except ValueError:
         raise click.BadParameter("give numbers with commas", param_hint="--proportions") from None
-    from cog.evaluation.building import Building
     from cog.evaluation.plot import check_plot_path, plot_index_sizes, save_plot
     from cog.evaluation.study import study_index_size
+    from cog.pipeline import Builder
     from cog.progress import show_progress
 
     if plot_path is not None:
@@ -98,7 +98,7 @@ def index_size(
         plan,
         proportions=sizes,
         experiment=experiment,
-        building=Building(given["source"], given["device"], show_progress),
+        builder=Builder(paths, params, show_progress, given["source"], given["device"]),
     )
     if plot_path is not None:
         save_plot(plot_index_sizes(study.comparison), plot_path)
@@ -113,8 +113,8 @@ def domain(ctx: click.Context, /, corpora: str, **given: Any) -> None:  # noqa: 
     """Score every corpus on the held-out prompts of every corpus."""
     paths = get_project(ctx)
     params = load_params(paths.params)
-    from cog.evaluation.building import Building
     from cog.evaluation.study import study_domain
+    from cog.pipeline import Builder
     from cog.progress import show_progress
 
     chosen = [part.strip() for part in corpora.split(",") if part.strip()]
@@ -128,7 +128,7 @@ def domain(ctx: click.Context, /, corpora: str, **given: Any) -> None:  # noqa: 
         plan,
         corpus_ids=chosen,
         experiment=experiment,
-        building=Building(None, given["device"], show_progress),
+        builder=Builder(paths, params, show_progress, device=given["device"]),
     )
     _write(study, is_json=given["is_json"])
 

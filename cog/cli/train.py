@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
-from cog.cli.main import get_project
+from cog.cli.main import check_stage, get_project, get_project_of
 from cog.cli.options import (
     FOLDER,
     device_option,
     json_option,
     resume_option,
     seconds_option,
+    stage_option,
     steps_option,
     track_option,
 )
@@ -77,6 +78,7 @@ MAX_SEED = 2**32 - 1  # of numpy
 @click.option("--experiment", default="train", show_default=True, help="Experiment in MLflow.")
 @track_option
 @json_option
+@stage_option
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -100,21 +102,21 @@ def command(
     experiment: str,
     no_track: bool,
     as_json: bool,
+    is_stage: bool,
 ) -> None:
     """Train a model on text files or on a corpus, or go on training one.
 
     Needs a GPU for the default profile; `--profile tiny` learns in a minute without. Ends at the
     limit of steps or seconds, or on Ctrl-C, and always writes the model.
     """
+    if is_stage:
+        _run_stage(ctx)
+        return
+    _check_options(ctx)
     paths = get_project(ctx)
     params = load_params(paths.params)
     from cog.evaluation.training import TrainRequest, train_with_tracking
 
-    if bool(data) == bool(corpus_id):
-        raise click.UsageError("give either --data or --corpus")
-    is_default = ctx.get_parameter_source("on_overlap") is ParameterSource.DEFAULT
-    if not is_default and not evaluation:
-        raise click.UsageError("--on-overlap goes with --check-against")
     request = TrainRequest(
         profile=profile or params.train.profile,
         data=data,
@@ -137,6 +139,22 @@ def command(
     )
     if report is not None:
         _write(report, as_json=as_json)
+
+
+def _check_options(ctx: click.Context) -> None:
+    if bool(ctx.params["data"]) == bool(ctx.params["corpus_id"]):
+        raise click.UsageError("give either --data or --corpus")
+    is_default = ctx.get_parameter_source("on_overlap") is ParameterSource.DEFAULT
+    if not is_default and not ctx.params["evaluation"]:
+        raise click.UsageError("--on-overlap goes with --check-against")
+
+
+def _run_stage(ctx: click.Context) -> None:
+    corpus_id = check_stage(ctx)
+    paths = get_project_of(ctx, corpus_id)
+    from cog.evaluation.training import train_on_corpus
+
+    train_on_corpus(paths, load_params(paths.params), corpus_id)
 
 
 def _write(report: "TrainReport", *, as_json: bool) -> None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from cog.errors import CogError
 from cog.paths import ProjectPaths
-from cog.registry import iter_corpus_ids, load_active, load_card
+from cog.registry import iter_corpus_ids, iter_shipped_ids, load_active, load_card
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +44,22 @@ class ListedCorpus:
 
 
 def list_corpora(paths: ProjectPaths) -> list[ListedCorpus]:
-    """List the corpora that have a card.
+    """List the corpora that have a card in the project.
 
     Gives one each, in the order of their ids. Raises ``RegistryError`` if active.yaml is malformed.
     """
     active = load_active(paths)
     active_ids = active.corpora if active else []
     return [_describe(paths, each, is_active=each in active_ids) for each in iter_corpus_ids(paths)]
+
+
+def list_shipped(paths: ProjectPaths) -> list[ListedCorpus]:
+    """List the corpora whose card comes with the package, and is not in the project.
+
+    :param paths: The project.
+    :returns: One each, in the order of their ids.
+    """
+    return [_describe(paths, each, is_active=False) for each in iter_shipped_ids(paths)]
 
 
 def _describe(paths: ProjectPaths, corpus_id: str, *, is_active: bool) -> ListedCorpus:

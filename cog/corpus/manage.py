@@ -20,9 +20,14 @@ from cog.corpus.sources import (
 from cog.corpus.tally import Tally
 from cog.errors import CogError, CorpusError, RegistryError
 from cog.locks import hold_lock
-from cog.params import UNWATCHED, CorpusEntry, load_params
-from cog.params_edit import add_corpus_entry
 from cog.paths import CorpusPaths, ProjectPaths
+from cog.pipeline_file import (
+    PIPELINE_LOCK,
+    CorpusEntry,
+    add_corpus_entry,
+    load_pipeline,
+    make_entry,
+)
 from cog.records import Document
 from cog.registry import load_resolved_card, remove_card, save_card
 
@@ -32,7 +37,7 @@ class Finding:
     """What checking a corpus found in one place.
 
     :param corpus: Corpus id.
-    :param check: ``card``, ``params``, ``raw``, ``source`` or ``documents``.
+    :param check: ``card``, ``pipeline``, ``raw``, ``source`` or ``documents``.
     :param is_ok: Whether it is in order.
     :param detail: One line.
     """
@@ -60,23 +65,17 @@ def add_corpus(paths: ProjectPaths, card: Card) -> Trial | None:
 
     Gives what a trial found in local files; None for other sources. Raises ``RegistryError`` if
     there is such a card already, or it breaks the schema. Raises ``CorpusError`` if local files are
-    missing or cannot be read. Raises ``ParamsError`` if params.yaml cannot be edited; nothing is
-    left behind then.
+    missing or cannot be read. Raises ``ProjectError`` if registry/pipeline.yaml is not as expected;
+    nothing is left behind then.
     """
     if card.normaliser is not None:
         get_normaliser(card.normaliser)
     trial = None
     if card.source is not None and card.source.path is not None:
         trial = try_source(card, paths.root / card.source.path)
-    with hold_lock(paths.locks / "params.lock"):
+    with hold_lock(paths.locks / PIPELINE_LOCK):
         _add_new(paths, card)
     return trial
-
-
-def get_watched(card: Card) -> str:
-    """What ``dvc repro`` watches of a corpus's source, as its entry in params.yaml has it."""
-    assert card.source is not None
-    return card.source.path or UNWATCHED
 
 
 def _add_new(paths: ProjectPaths, card: Card) -> None:
@@ -92,8 +91,7 @@ def _add_new(paths: ProjectPaths, card: Card) -> None:
         )
     save_card(paths, card)
     try:
-        watched = get_watched(load_resolved_card(paths, card.id))
-        add_corpus_entry(paths.params, card.id, card.root, watched)
+        add_corpus_entry(paths, card.id, make_entry(load_resolved_card(paths, card.id)))
     except CogError:
         remove_card(paths, card.id)
         raise
@@ -147,18 +145,18 @@ def check_corpus(paths: ProjectPaths, corpus_id: str) -> list[Finding]:
     except CogError as error:
         note("card", False, str(error))
         return findings
-    entry = load_params(paths.params).corpora.get(corpus_id)
+    entry = load_pipeline(paths).corpora.get(corpus_id)
     if entry is not None:
-        wanted = CorpusEntry(card.root, get_watched(card))
+        wanted = make_entry(card)
         detail = f"must be {_show(wanted)}: {_show(entry)}" if entry != wanted else "fits the card"
-        note("params", entry == wanted, detail)
+        note("pipeline", entry == wanted, detail)
     if corpus_paths.raw.exists():
         try:
             record = load_source_record(corpus_paths.raw)
             _check_sums(corpus_paths.raw, record)
             note("raw", True, f"{len(record.files)} files as received")
             if record.origin == "files":
-                changed = _find_changes(card, paths.root / get_watched(card), record)
+                changed = _find_changes(card, paths.root / make_entry(card).source, record)
                 note("source", not changed, changed or "as it was fetched")
         except CogError as error:
             note("raw", False, str(error))

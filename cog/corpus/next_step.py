@@ -2,8 +2,8 @@
 
 from cog.cards import Card
 from cog.errors import CogError
-from cog.params import load_params
 from cog.paths import CorpusPaths, ProjectPaths
+from cog.pipeline_file import load_pipeline
 from cog.registry import load_resolved_card
 
 
@@ -19,7 +19,7 @@ def name_build(corpus: CorpusPaths, *, source: str = "DIR_OR_FILE", until: str =
     paths = ProjectPaths(corpus.project or corpus.root.parents[1])
     try:
         card = load_resolved_card(paths, corpus_id)
-        is_in_pipeline = corpus_id in load_params(paths.params).corpora
+        is_in_pipeline = corpus_id in load_pipeline(paths).corpora
     except CogError:  # these commands tell it
         return f"cog {'index build' if until == 'index' else 'corpus prepare'} {corpus_id}"
     if is_in_pipeline and paths.pipeline.is_file() and not needs_source(card):

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from cog.cards import check_corpus_id
 from cog.corpus.dvc_cache import find_cached_files, find_revision
-from cog.dvc_lock import load_outs
+from cog.dvc_lock import load_outs, remove_stages
 from cog.errors import CorpusNotFoundError, RegistryError
 from cog.locks import hold_lock
-from cog.params_edit import find_corpus_entries, remove_corpus_entries, remove_lock_entries
 from cog.paths import ProjectPaths
+from cog.pipeline_file import PIPELINE_LOCK, load_pipeline, remove_corpus_entry
 from cog.registry import check_childless, forget_previous, load_active, load_previous
 
 
@@ -95,9 +95,10 @@ def _check_inactive(paths: ProjectPaths, corpus_id: str) -> None:
 
 def _remove(paths: ProjectPaths, corpus_id: str, traces: Traces) -> None:
     # Entries go first: the pipeline never names a corpus without a card.
-    with hold_lock(paths.locks / "params.lock"):
-        remove_lock_entries(paths.dvc_lock, corpus_id)
-        remove_corpus_entries(paths.params, corpus_id)
+    with hold_lock(paths.locks / PIPELINE_LOCK):
+        for lock in paths.iter_dvc_locks():
+            remove_stages(lock, corpus_id)
+        remove_corpus_entry(paths, corpus_id)
     forget_previous(paths, corpus_id)
     for path in traces.cached:
         path.unlink(missing_ok=True)
@@ -112,10 +113,12 @@ def _remove(paths: ProjectPaths, corpus_id: str, traces: Traces) -> None:
 
 def find_traces(paths: ProjectPaths, corpus_id: str) -> Traces:
     """Find everything there is of a corpus; nothing is changed."""
-    found = find_corpus_entries(paths.params, corpus_id)
-    entries = [f"{paths.params.name}: {name}" for name in found]
-    if any(path.startswith(f"corpora/{corpus_id}/") for path in load_outs(paths.dvc_lock)):
-        entries.append(f"{paths.dvc_lock.name}: stages of {corpus_id}")
+    entries = []
+    if corpus_id in load_pipeline(paths).corpora:
+        entries.append(f"{paths.pipeline_file.relative_to(paths.root)}: {corpus_id}")
+    for lock in paths.iter_dvc_locks():
+        if any(path.startswith(f"corpora/{corpus_id}/") for path in load_outs(lock)):
+            entries.append(f"{lock.relative_to(paths.root)}: stages of {corpus_id}")
     num_previous = sum(corpus_id in each.corpora for each in load_previous(paths))
     if num_previous:
         name = paths.active.relative_to(paths.root)

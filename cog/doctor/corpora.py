@@ -18,6 +18,7 @@ from cog.index.versions import find_unneeded, iter_kept, list_reader_locks
 from cog.locks import find_holder, is_locked
 from cog.params import Params
 from cog.paths import CorpusPaths, ProjectPaths, writer_lock
+from cog.pipeline_file import UPGRADE
 from cog.progress import Progress
 from cog.registry import iter_corpus_ids, load_card
 
@@ -27,14 +28,14 @@ def check_files(paths: ProjectPaths, corpus_id: str) -> Iterator[Finding]:
     card = paths.card(corpus_id).relative_to(paths.root)
     runs = {
         "card": f"git checkout HEAD {card}, or edit it, then cog corpus validate {corpus_id}",
-        "params": f"edit corpora.{corpus_id} in {paths.params.name}",
+        "pipeline": UPGRADE,
         "raw": f"cog corpus fetch {corpus_id}",
         "source": f"dvc repro index@{corpus_id}",
         "documents": f"cog corpus prepare {corpus_id}",
     }
     known = set(iter_corpus_ids(paths))
     for found in check_corpus(paths, corpus_id):
-        owner = found.detail.partition(".yaml:")[0]
+        owner = found.detail.partition(".yaml")[0]
         if found.check == "card" and owner in known and owner != corpus_id:
             continue  # of the card that this one extends; found there
         if not found.is_ok:

@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from cog.cards import check_corpus_id
@@ -26,6 +26,7 @@ from cog.index.manifest import load_manifest
 from cog.model.fingerprint import fingerprint_model
 from cog.params import Params, load_params
 from cog.paths import ProjectPaths
+from cog.pipeline_file import load_pipeline
 from cog.progress import Progress
 from cog.registry import iter_corpus_ids, load_card
 
@@ -66,24 +67,17 @@ def examine(
         findings += check_leftovers(paths, each)
         findings += check_dvc_outs(paths, each)
     if corpus_id is None:
-        findings += [*find_strays(paths), *check_entries(paths, params), *check_active(paths)]
+        findings += [*find_strays(paths), *check_entries(paths), *check_active(paths)]
         findings += [*check_dvc(paths), *check_mlflow(paths)]
     return [*findings, *check_disk(paths, ids)]
 
 
-def check_entries(paths: ProjectPaths, params: Params) -> Iterator[Finding]:
-    """Check that every corpus of params.yaml has a card."""
-    sections: dict[str, Iterable[str]] = {
-        "corpora": params.corpora,
-        "datastore.corpora": params.datastore.corpora,
-        "retro.corpora": params.retro.corpora,
-        "train.corpora": params.train.corpora,
-    }
-    for name, entries in sections.items():
-        for corpus_id in entries:
-            if not paths.card(str(corpus_id)).is_file():
-                problem = f"{name}.{corpus_id} has no card"
-                yield Finding("params", str(corpus_id), problem, f"cog corpus remove {corpus_id}")
+def check_entries(paths: ProjectPaths) -> Iterator[Finding]:
+    """Check that every corpus that the pipeline builds has a card in the project."""
+    for corpus_id in load_pipeline(paths).corpora:
+        if not paths.card(corpus_id).is_file():
+            problem = f"{paths.pipeline_file.name} builds it, and it has no card"
+            yield Finding("pipeline", corpus_id, problem, f"cog corpus remove {corpus_id}")
 
 
 def check_active(paths: ProjectPaths) -> Iterator[Finding]:

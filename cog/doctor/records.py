@@ -9,7 +9,7 @@ from cog.errors import CogError
 class Finding:
     """One thing that is wrong.
 
-    :param kind: What sort of thing: ``card``, ``params``, ``raw``, ``documents``, ``counts``,
+    :param kind: What sort of thing: ``card``, ``pipeline``, ``raw``, ``documents``, ``counts``,
         ``index``, ``recall``, ``orphan``, ``lock``, ``active``, ``model``, ``dvc``, ``mlflow`` or
         ``disk``.
     :param about: What it is about: a corpus id, or a path in the project.

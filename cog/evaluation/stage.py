@@ -1,14 +1,20 @@
 """Stage ``evaluate``: a corpus goes in, its scored result comes out, on disk and in MLflow."""
 
+import json
+import math
+from collections.abc import Sequence
+
+from cog.atomic import write_text_atomically
 from cog.baselines.names import COG
 from cog.corpus.documents import NO_PROMPTS, load_prompts
 from cog.evaluation.protocol import GROUPS, make_protocol
+from cog.evaluation.records import MetricValue
 from cog.evaluation.results import write_result
 from cog.evaluation.runner import evaluate
 from cog.evaluation.session import Plan
 from cog.evaluation.tracking import Tracker, choose_uri
 from cog.params import Params
-from cog.paths import ProjectPaths
+from cog.paths import CorpusPaths, ProjectPaths
 from cog.progress import Progress
 
 EXPERIMENT = "evaluate"
@@ -19,8 +25,8 @@ def evaluate_corpus(
 ) -> None:
     """Evaluate a corpus on its own prompts as params.yaml says.
 
-    The result lies in ``evaluation.json`` and in MLflow; of a corpus that holds out no prompt the
-    file is empty.
+    The result lies in ``evaluation.json`` and in MLflow, its scores in what DVC compares and plots;
+    of a corpus that holds out no prompt the first is empty, and there are no scores.
 
     :param paths: The project.
     :param corpus_id: The corpus.
@@ -31,6 +37,7 @@ def evaluate_corpus(
     if not load_prompts(corpus.prompts):
         progress.say(f"{corpus_id} {NO_PROMPTS}: nothing is evaluated")
         corpus.evaluation.write_text("", encoding="utf-8")
+        _write_scores(corpus, ())
         return
     choose_uri(paths)  # refused before anything is written
     protocol = make_protocol(params.evaluate.protocol, params.evaluate, params.generate.decoding)
@@ -47,3 +54,16 @@ def evaluate_corpus(
     result = evaluate(paths, params, plan, progress)
     Tracker(paths, EXPERIMENT).log_result(result)
     write_result(corpus.evaluation, result)
+    _write_scores(corpus, result.metrics)
+
+
+def _write_scores(corpus: CorpusPaths, metrics: Sequence[MetricValue]) -> None:
+    # numbers that are none, such as a perplexity of nothing, are no JSON
+    known = [metric for metric in metrics if math.isfinite(metric.mean)]
+    means = {metric.name: metric.mean for metric in known}
+    rows = [
+        {"metric": metric.name, "score": metric.mean, "low": metric.low, "high": metric.high}
+        for metric in known
+    ]
+    write_text_atomically(corpus.metrics, json.dumps(means, indent=2) + "\n")
+    write_text_atomically(corpus.scores, json.dumps(rows, indent=2) + "\n")

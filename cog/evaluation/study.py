@@ -11,16 +11,17 @@ from tempfile import TemporaryDirectory
 
 from cog.baselines.names import COG
 from cog.errors import EvaluationError
-from cog.evaluation.building import Building, build_missing, make_subsets
 from cog.evaluation.compare import compare_results
 from cog.evaluation.comparison import Comparison
 from cog.evaluation.plot import plot_index_sizes, save_plot
 from cog.evaluation.records import EvaluationResult
 from cog.evaluation.runner import evaluate
 from cog.evaluation.session import Plan
+from cog.evaluation.subsets import make_subsets
 from cog.evaluation.tracking import Run, Tracker
 from cog.params import Params
 from cog.paths import ProjectPaths
+from cog.pipeline import Builder
 from cog.progress import Progress
 from cog.registry import load_card
 
@@ -50,7 +51,7 @@ def study_index_size(
     *,
     proportions: Sequence[float],
     experiment: str,
-    building: Building,
+    builder: Builder,
 ) -> Study:
     """Evaluate nested subsets of a corpus on the same prompts (CoG, section 5.2 and figure 3).
 
@@ -62,17 +63,17 @@ def study_index_size(
     :param plan: How; its corpus is the one that the subsets extend.
     :param proportions: Sizes of the subsets; those without a card or an index are made.
     :param experiment: Name of the experiment in MLflow.
-    :param building: How what is missing is made, and what shows the progress.
+    :param builder: How what is missing is made, and what shows the progress.
     :returns: The study; its curve is logged too.
     """
     corpus_ids = make_subsets(paths, plan.corpus_id, proportions)
-    build_missing(paths, params, corpus_ids, building)
+    builder.build_missing(corpus_ids)
     plans = [
         replace(plan, corpus_id=corpus_id, prompt_corpus_id=corpus_ids[-1])
         for corpus_id in corpus_ids
     ]
     tracker = Tracker(paths, experiment)
-    with building.open_progress(experiment, total=None, unit="texts") as progress:
+    with builder.open_progress(experiment, total=None, unit="texts") as progress:
         results = run_plans(paths, params, plans, tracker=tracker, progress=progress)
     comparison = compare_results(results)
     with TemporaryDirectory() as folder:
@@ -89,7 +90,7 @@ def study_domain(
     *,
     corpus_ids: Sequence[str],
     experiment: str,
-    building: Building,
+    builder: Builder,
 ) -> Study:
     """Evaluate every corpus on the prompts of every corpus.
 
@@ -98,7 +99,7 @@ def study_domain(
     :param plan: How; its corpora are not looked at.
     :param corpus_ids: The corpora, two or more; those without an index are built.
     :param experiment: Name of the experiment in MLflow.
-    :param building: How what is missing is made, and what shows the progress.
+    :param builder: How what is missing is made, and what shows the progress.
     :returns: The study; results of one prompt set follow each other.
     :raises EvaluationError: If there are fewer than two corpora.
     """
@@ -109,14 +110,14 @@ def study_domain(
             found=str(len(chosen)),
             run="pass --corpora A B",
         )
-    build_missing(paths, params, chosen, building)
+    builder.build_missing(chosen)
     plans = [
         replace(plan, corpus_id=corpus_id, prompt_corpus_id=prompts)
         for prompts in chosen
         for corpus_id in chosen
     ]
     tracker = Tracker(paths, experiment)
-    with building.open_progress(experiment, total=None, unit="texts") as progress:
+    with builder.open_progress(experiment, total=None, unit="texts") as progress:
         results = run_plans(paths, params, plans, tracker=tracker, progress=progress)
     return Study(tuple(results), compare_results(results), experiment, None)
 

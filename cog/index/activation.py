@@ -20,6 +20,7 @@ from cog.locks import Say
 from cog.model.fingerprint import fingerprint_model
 from cog.params import load_params
 from cog.paths import CorpusPaths, ProjectPaths
+from cog.pipeline_file import load_pipeline
 from cog.records import Active
 from cog.registry import (
     iter_corpus_ids,
@@ -112,7 +113,7 @@ def switch_corpus(
     command = f"cog switch --corpus {corpus_id}" + ("" if index is None else f" --index {index}")
     with hold_versions(paths, _name_versions(parts, index), say=say) as places:
         model_folder = _choose_model(paths, corpus_id, places if index is not None else [])
-        manifests = _check(places, fingerprint_model(paths.root / model_folder))
+        manifests = _check(places, fingerprint_model(paths.model(model_folder)))
         digest = JOIN.join(each.digest for each in manifests)
         switched_at = datetime.now(UTC).isoformat(timespec="seconds")
         after = Active(corpus_id, digest, manifests[0].model, switched_at, model_folder)
@@ -279,7 +280,7 @@ def _name_first_switch(paths: ProjectPaths) -> str:
     built = (name for name in iter_corpus_ids(paths) if paths.corpus(name).manifest.is_file())
     if chosen := next(built, None):
         return f"cog switch --corpus {chosen}"
-    chosen = next(iter([*load_params(paths.params).corpora, *iter_corpus_ids(paths)]), None)
+    chosen = next(iter([*load_pipeline(paths).corpora, *iter_corpus_ids(paths)]), None)
     if chosen is None:
         return "cog corpus add ID DIR_OR_FILE"
     return f"{name_build(paths.corpus(chosen))} && cog switch --corpus {chosen}"

@@ -26,7 +26,7 @@ def get_active_model(paths: ProjectPaths, params: Params, active: Active) -> Pat
     :raises IndexMismatchError: If no folder holds that model any more.
     """
     names = [active.model_folder or params.model, params.model]
-    return paths.root / find_model(paths, names, active.model, corpus_id=active.corpus)
+    return paths.model(find_model(paths, names, active.model, corpus_id=active.corpus))
 
 
 def find_model(
@@ -45,7 +45,7 @@ def find_model(
     found = {}
     others = [path.relative_to(paths.root).as_posix() for path in sorted(paths.models.glob("*/"))]
     for name in dict.fromkeys([*names, *others]):
-        found[name] = _describe(paths.root / name)
+        found[name] = _describe(paths.model(name))
         if found[name] == fingerprint:
             return name
     first = next(iter(found))

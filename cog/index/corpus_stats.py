@@ -55,7 +55,7 @@ def measure_stats(paths: ProjectPaths, corpus_id: str) -> CorpusStats:
 def _load_piece_counter(paths: ProjectPaths, notes: list[str]) -> CountPieces | None:
     # counts are worth having without the model too
     try:
-        return load_cutter(paths.root / load_params(paths.params).model).count
+        return load_cutter(paths.model(load_params(paths.params).model)).count
     except (AssetError, CheckpointError) as error:
         notes.append(f"tokens are not counted: {error}")
         return None

@@ -5,7 +5,7 @@ from typing import Any
 
 from cog.errors import ParamsError
 from cog.params import TrainParams
-from cog.profiles import LoopProfile, ModelProfile
+from cog.profiles import LoopProfile, ModelProfile, load_shipped_profiles
 from cog.reading import find_nearest
 
 # how a model learns, not what it is
@@ -43,13 +43,13 @@ def load_recipe(params: TrainParams, name: str | None) -> Recipe:
     :raises ParamsError: If there is no such profile.
     """
     name = name or params.profile
-    if name not in params.profiles:
-        known = list(params.profiles)
+    profiles = {**load_shipped_profiles(), **params.profiles}
+    if name not in profiles:
         raise ParamsError(
-            f"the profile must be one of {', '.join(known) or 'train.profiles in params.yaml'}",
+            f"the profile must be one of {', '.join(profiles)}",
             found=repr(name),
-            run=f"did you mean --profile {find_nearest(name, known)}?" if known else "add it there",
+            run=f"did you mean --profile {find_nearest(name, list(profiles))}?",
             about=name,
         )
-    profile = params.profiles[name]
+    profile = profiles[name]
     return Recipe(name, profile.model, profile.loop)

@@ -15,6 +15,7 @@ from cog.cli.main import cli
 from cog.corpus.next_step import name_build
 from cog.errors import CogError
 from cog.paths import ProjectPaths
+from cog.pipeline_file import CorpusEntry, load_pipeline
 from cog.records import Active
 from cog.registry import load_card, save_card, switch_active
 from tests.tiny_project import TINY_PARAMS, write_yaml
@@ -68,6 +69,13 @@ def test_list_shows_every_card(project: ProjectPaths) -> None:
         ("village", True, None),
     ]
     assert "* village" in run(project, "list").stdout
+
+
+def test_cards_that_come_with_cog_are_listed_and_added(project: ProjectPaths) -> None:
+    shipped = {row["id"] for row in read_json(project, "list", "--shipped")}
+    assert shipped >= {"law-mt", "wiki-mini", "en-wiki"}
+    assert "added law-mt\n" in run(project, "add", "law-mt").stdout
+    assert "law-mt" in {row["id"] for row in read_json(project, "list")}
 
 
 def test_a_broken_card_does_not_hide_the_others(project: ProjectPaths) -> None:
@@ -139,7 +147,7 @@ def test_stats_count_what_is_prepared(built: ProjectPaths) -> None:
 
 def test_validate_finds_what_is_broken(built: ProjectPaths) -> None:
     findings = read_json(built, "validate")
-    checks = {"card", "params", "raw", "source", "documents"}
+    checks = {"card", "pipeline", "raw", "source", "documents"}
     assert {each["check"] for each in findings} == checks
     assert all(each["is_ok"] for each in findings)
     raw = built.corpus("village").raw / "village.jsonl"
@@ -163,8 +171,7 @@ def test_add_takes_a_folder(project: ProjectPaths, tmp_path: Path) -> None:
     assert added["first_document"]["text"] == "One note."
     assert added["card"]["format"]["documents"] == "file"
     assert load_card(project, "notes").licence.id == "CC0-1.0"
-    params = yaml.safe_load(project.params.read_text(encoding="utf-8"))
-    assert params["corpora"]["notes"] == {"root": "notes", "source": str(folder)}
+    assert load_pipeline(project).corpora["notes"] == CorpusEntry("notes", str(folder))
     assert added["card"]["prompts"] == {"held_out": 0.0, "seed": 0}
     assert "corpus notes must be new" in fail(project, "add", "notes", folder)
 
@@ -234,9 +241,9 @@ def test_add_refuses_in_one_line_and_leaves_nothing(
         "a.jsonl": b'{"text": "x"}',
     }.items():
         (tmp_path / name).write_bytes(content)
-    before = project.params.read_bytes(), sorted(project.cards.iterdir())
+    before = project.pipeline_file.read_bytes(), sorted(project.cards.iterdir())
     assert message in fail(project, "add", corpus_id, place, *options)
-    assert (project.params.read_bytes(), sorted(project.cards.iterdir())) == before
+    assert (project.pipeline_file.read_bytes(), sorted(project.cards.iterdir())) == before
 
 
 def test_corpora_that_are_added_at_once_are_all_there(
@@ -247,8 +254,7 @@ def test_corpora_that_are_added_at_once_are_all_there(
     names = ["one", "two", "three"]
     processes = [subprocess.Popen([*words, name, str(tmp_path / "a.txt")]) for name in names]
     assert [process.wait() for process in processes] == [0, 0, 0]
-    params = yaml.safe_load(project.params.read_text(encoding="utf-8"))
-    assert set(params["corpora"]) == {*names, "village", "hamlet"}
+    assert set(load_pipeline(project).corpora) == {*names, "village", "hamlet"}
     assert all(project.card(name).is_file() for name in names)
 
 
@@ -273,12 +279,13 @@ def validate(project: ProjectPaths, corpus_id: str) -> list[dict[str, Any]]:
     return found
 
 
-def test_add_that_cannot_edit_params_takes_the_card_back(
+def test_add_that_cannot_edit_the_pipeline_takes_the_card_back(
     project: ProjectPaths, tmp_path: Path
 ) -> None:
     (tmp_path / "a.txt").write_bytes(b"one")
-    project.params.write_text("corpora: {a: {root: a}}\n", encoding="utf-8")
-    assert "edit corpora in params.yaml by hand" in fail(project, "add", "law", tmp_path / "a.txt")
+    project.pipeline_file.write_text("corpora: {a: {rot: a}}\n", encoding="utf-8")
+    told = fail(project, "add", "law", tmp_path / "a.txt")
+    assert "pipeline.yaml, line 1: corpora.a.rot is no known key" in told
     assert not project.card("law").exists()
 
 
@@ -294,7 +301,7 @@ def test_remove_takes_everything_of_a_corpus(built: ProjectPaths) -> None:
     assert gone == planned["removed"]
     assert not built.card("village").exists()
     assert not built.corpus("village").root.exists()
-    assert yaml.safe_load(built.params.read_text(encoding="utf-8"))["corpora"] == {}
+    assert load_pipeline(built).corpora == {}
     assert list(yaml.safe_load((built.root / "dvc.lock").read_text())["stages"]) == ["fetch@other"]
     assert "'village' needs a card" in fail(built, "remove", "village")
 
@@ -333,7 +340,6 @@ def test_commands_that_are_named_build_what_is_missing(built: ProjectPaths) -> N
 
 
 def test_listing_reads_every_card_once_and_loads_nothing_heavy(project: ProjectPaths) -> None:
-    # how long a thousand take is measured by benchmarks/registry.py
     card = load_card(project, "village")
     for number in range(30):
         save_card(project, replace(card, id=f"village-{number}"))
@@ -347,7 +353,7 @@ def test_listing_reads_every_card_once_and_loads_nothing_heavy(project: ProjectP
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert len(done.stdout.splitlines()) == 32
-    assert done.stderr.split() == ["32", "32"]
+    assert done.stderr.split() == ["33", "33"]  # and what the pipeline builds
 
 
 def test_duplicates_are_reported(built: ProjectPaths) -> None:

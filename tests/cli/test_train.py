@@ -28,7 +28,7 @@ SMALL = {"width": 32, "num_layers": 1, "num_heads": 2, "max_positions": 128}
 def trainable(project: ProjectPaths, monkeypatch: pytest.MonkeyPatch) -> ProjectPaths:
     """A project with the profile `tiny`, made smaller, and a text file."""
     monkeypatch.setenv("COG_CACHE", str(project.root.parent / "cache"))
-    profile = yaml.safe_load((ROOT / "params.yaml").read_text())["train"]["profiles"]["tiny"]
+    profile = yaml.safe_load((ROOT / "cog" / "profiles.yaml").read_text())["tiny"]
     for role in ("prefix_base", "phrase_base", "retriever_base"):
         profile["model"][role] = {**profile["model"][role], **SMALL, "vocab_size": 500}
     profile["model"] |= {"max_chunk_tokens": 32, "min_chunk_tokens": 8, "head_width": 32}

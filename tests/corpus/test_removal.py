@@ -16,8 +16,8 @@ from dvc.repo import Repo
 from cog.corpus.dvc_cache import find_cached_files
 from cog.corpus.removal import remove_corpus
 from cog.doctor.corpora import find_strays
-from cog.errors import CorpusNotFoundError, ParamsError, RegistryError
-from cog.params_edit import remove_lock_entries
+from cog.dvc_lock import remove_stages
+from cog.errors import CorpusNotFoundError, ProjectError, RegistryError
 from cog.paths import ProjectPaths
 from cog.records import Active
 from cog.registry import forget_previous, load_active, load_previous, switch_active
@@ -72,10 +72,10 @@ def full(project: ProjectPaths) -> ProjectPaths:
         "fetch@village": stage("village", "raw", put_folder(cache, b"shared")),
     }
     write_lock(project, stages)
-    params = yaml.safe_load(project.params.read_text())
-    for section in ("datastore", "retro", "train"):
-        params[section]["corpora"] = {"hamlet": {}}
-    write_yaml(project.params, params)
+    (project.workflows / "training").mkdir(parents=True)
+    stages = {"segment@hamlet": stage("hamlet", "segments.json", put(cache, b"phrases"))}
+    lock = {"schema": "2.0", "stages": stages}
+    write_yaml(project.workflows / "training" / "dvc.lock", lock)
     for corpus_id in ("hamlet", "village"):
         folder = project.corpus(corpus_id).root
         (folder / "evaluations" / "run").mkdir(parents=True)
@@ -100,7 +100,7 @@ def snapshot(paths: ProjectPaths) -> dict[str, tuple[bytes, int]]:
     return {
         str(path.relative_to(paths.root)): (path.read_bytes(), path.stat().st_mtime_ns)
         for path in sorted(paths.root.rglob("*"))
-        if path.is_file() and path.name != "params.lock"
+        if path.is_file() and path.name != "pipeline.lock"
     }
 
 
@@ -110,9 +110,9 @@ def test_a_trial_changes_nothing_and_says_what_would_go(full: ProjectPaths) -> N
     assert snapshot(full) == before
     assert remove_corpus(full, "hamlet", is_trial=False) == planned
     assert planned[:2] == ["registry/cards/hamlet.yaml", "corpora/hamlet"]
-    for name in ("", "datastore.", "retro.", "train."):
-        assert f"params.yaml: {name}corpora.hamlet" in planned
+    assert "registry/pipeline.yaml: hamlet" in planned
     assert "dvc.lock: stages of hamlet" in planned
+    assert "workflows/training/dvc.lock: stages of hamlet" in planned
     assert "registry/active.yaml: 2 earlier switches to hamlet" in planned
     assert planned[-1].startswith("DVC's cache: 3 files")
 
@@ -210,12 +210,12 @@ def test_nobody_builds_a_corpus_or_switches_to_it_while_it_goes(
             with (full.locks / name).open() as file, pytest.raises(BlockingIOError):
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         seen.append(path)
-        return remove_lock_entries(path, "hamlet")
+        return remove_stages(path, "hamlet")
 
-    monkeypatch.setattr("cog.corpus.removal.remove_lock_entries", look)
+    monkeypatch.setattr("cog.corpus.removal.remove_stages", look)
     planned = call_json(full, "corpus", "remove", "hamlet", "--dry-run")["removed"]
     assert call_json(full, "corpus", "remove", "hamlet")["removed"] == planned
-    assert seen == [full.dvc_lock]
+    assert seen == list(full.iter_dvc_locks())
     assert [path.name for path in full.locks.glob("hamlet*")] == ["hamlet-two-build.lock"]
 
 
@@ -236,6 +236,6 @@ def test_what_is_half_removed_can_be_removed(full: ProjectPaths) -> None:
 def test_a_lock_that_cannot_be_read_is_refused_before_anything_goes(full: ProjectPaths) -> None:
     full.dvc_lock.write_text("words")
     before = snapshot(full)
-    with pytest.raises(ParamsError, match="dvc.lock must be as DVC writes it"):
+    with pytest.raises(ProjectError, match="dvc.lock must be as DVC writes it"):
         remove_corpus(full, "hamlet", is_trial=False)
     assert snapshot(full) == before

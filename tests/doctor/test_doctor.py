@@ -26,6 +26,7 @@ from cog.index import store
 from cog.index.project import build_corpus_index
 from cog.params import load_params
 from cog.paths import ProjectPaths
+from cog.pipeline_file import CorpusEntry, add_corpus_entry
 from cog.progress import SilentProgress
 from tests.built_project import build_corpus
 
@@ -87,10 +88,8 @@ def break_card(paths: ProjectPaths) -> None:
         file.write("colour: red\n")
 
 
-def break_params(paths: ProjectPaths) -> None:
-    content = yaml.safe_load(paths.params.read_text())
-    content["corpora"]["ghost"] = {"root": "ghost"}
-    paths.params.write_text(yaml.safe_dump(content, sort_keys=False))
+def break_entry(paths: ProjectPaths) -> None:
+    add_corpus_entry(paths, "ghost", CorpusEntry("ghost"))
 
 
 def break_source(paths: ProjectPaths) -> None:
@@ -197,12 +196,6 @@ def break_dvc_lock_otherwise(paths: ProjectPaths) -> None:
     paths.dvc_lock.write_text("words\n")
 
 
-def break_section(paths: ProjectPaths) -> None:
-    content = yaml.safe_load(paths.params.read_text())
-    content["train"]["corpora"] = {"ghost": {}}
-    paths.params.write_text(yaml.safe_dump(content, sort_keys=False))
-
-
 def break_runs(paths: ProjectPaths) -> None:
     paths.runs_database.write_bytes(b"this is no database " * 100)
 
@@ -216,8 +209,7 @@ def break_disk(paths: ProjectPaths) -> None:
 # what breaks it, the kind and what it is about, and whether running the printed command mends it
 CASES: list[tuple[Callable[[ProjectPaths], None], str, str, bool]] = [
     (break_card, "card", "village", True),
-    (break_params, "params", "ghost", True),
-    (break_section, "params", "ghost", True),
+    (break_entry, "pipeline", "ghost", True),
     (break_source, "source", "village", False),  # needs a pipeline
     (break_raw, "raw", "village", True),
     (break_documents, "documents", "village", True),

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from click.testing import CliRunner
 from mlflow import MlflowClient
 
@@ -14,12 +13,14 @@ from cog.cards import Subset
 from cog.cli.main import cli
 from cog.decoding.generator import CopyGenerator
 from cog.errors import EvaluationError
-from cog.evaluation.building import Building, build_missing, make_subsets
 from cog.evaluation.session import Plan
 from cog.evaluation.study import study_domain, study_index_size
+from cog.evaluation.subsets import make_subsets
 from cog.index.manifest import load_manifest
 from cog.params import Params
 from cog.paths import ProjectPaths
+from cog.pipeline import Builder
+from cog.pipeline_file import CorpusEntry, add_corpus_entry
 from cog.progress import SilentProgress
 from cog.registry import load_resolved_card, save_card
 from tests.built_project import build_corpus
@@ -32,9 +33,7 @@ def nested(own_village: ProjectPaths, empty_runs: Path) -> ProjectPaths:
     shutil.copy(empty_runs, own_village.runs_database)
     big = {**HAMLET_CARD, "id": "borough", "subset": {"proportion": 0.75, "seed": 0}}
     write_yaml(own_village.card("borough"), big)
-    content: Any = yaml.safe_load(own_village.params.read_text(encoding="utf-8"))
-    content["corpora"]["borough"] = {"root": "village"}
-    write_yaml(own_village.params, content)
+    add_corpus_entry(own_village, "borough", CorpusEntry("village"))
     build_corpus(own_village, "hamlet")
     build_corpus(own_village, "borough")
     return own_village
@@ -55,9 +54,11 @@ def count_runs(paths: ProjectPaths, experiment: str) -> int:
     return 0 if found is None else len(client.search_runs([found.experiment_id]))
 
 
-def quiet() -> Building:
+def quiet(paths: ProjectPaths, params: Params) -> Builder:
     """Builds what is missing and shows nothing."""
-    return Building(None, "cpu", lambda *_words, **_named: nullcontext(SilentProgress()))
+    return Builder(
+        paths, params, lambda *_words, **_named: nullcontext(SilentProgress()), device="cpu"
+    )
 
 
 def test_what_a_study_prepares_is_what_the_command_prepares(
@@ -73,7 +74,7 @@ def test_what_a_study_prepares_is_what_the_command_prepares(
     wanted = documents.read_bytes()
     documents.unlink()
     nested.corpus("hamlet").manifest.unlink()
-    assert build_missing(nested, params, ["hamlet"], quiet()) == ["hamlet"]
+    assert quiet(nested, params).build_missing(["hamlet"]) == ["hamlet"]
     assert documents.read_bytes() == wanted  # the warnings about text and model among it
 
 
@@ -98,16 +99,16 @@ def test_missing_indexes_are_built_once_from_shared_raw_files(
     own_village: ProjectPaths, params: Params
 ) -> None:
     ids = make_subsets(own_village, "village", [0.5, 0.9])
-    assert build_missing(own_village, params, ids, quiet()) == ["hamlet", "village-90pct"]
+    assert quiet(own_village, params).build_missing(ids) == ["hamlet", "village-90pct"]
     sizes = [load_manifest(own_village.corpus(each)).num_words for each in ids]
     assert 0 < sizes[0] <= sizes[1]
     raw = [own_village.corpus(each).raw / "village.jsonl" for each in ("village", *ids)]
     assert len({path.stat().st_ino for path in raw}) == 1
-    assert build_missing(own_village, params, ids, quiet()) == []
+    assert quiet(own_village, params).build_missing(ids) == []
     own_village.corpus("hamlet").manifest.unlink()  # as a stop before the index leaves it
     own_village.corpus("hamlet").raw.rename(own_village.root / "elsewhere")
     own_village.corpus("hamlet").raw.mkdir()  # prepared: the raw files are not looked at again
-    assert build_missing(own_village, params, ids, quiet()) == ["hamlet"]
+    assert quiet(own_village, params).build_missing(ids) == ["hamlet"]
 
 
 def test_index_sizes_share_their_prompts_and_end_in_a_curve(
@@ -119,7 +120,7 @@ def test_index_sizes_share_their_prompts_and_end_in_a_curve(
         few,
         proportions=[0.5, 0.75],
         experiment="sizes",
-        building=quiet(),
+        builder=quiet(nested, params),
     )
     small, big = study.results
     assert (small.corpus, big.corpus) == ("hamlet", "borough")
@@ -148,9 +149,9 @@ def test_stopped_study_goes_on_and_logs_each_evaluation_once(
     monkeypatch.setattr(CopyGenerator, "generate", stop_at_third)
     words: Any = {"corpus_ids": ["village", "hamlet"], "experiment": "matrix"}
     with pytest.raises(KeyboardInterrupt):
-        study_domain(nested, params, few, building=quiet(), **words)
+        study_domain(nested, params, few, builder=quiet(nested, params), **words)
     assert count_runs(nested, "matrix") == 2 * 2
-    study = study_domain(nested, params, few, building=quiet(), **words)
+    study = study_domain(nested, params, few, builder=quiet(nested, params), **words)
     pairs = [(result.corpus, result.prompt_corpus) for result in study.results]
     assert pairs == [
         ("village", "village"),
@@ -172,7 +173,7 @@ def test_study_of_one_corpus_is_one_line(
             few,
             corpus_ids=["village", "village"],
             experiment="matrix",
-            building=quiet(),
+            builder=quiet(nested, params),
         )
 
 

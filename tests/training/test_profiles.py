@@ -1,5 +1,6 @@
-"""Profiles: those of params.yaml, what they promise, and what is refused."""
+"""Profiles: those that are shipped, what they promise, and what is refused."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,8 @@ from transformers import (
 )
 
 from cog.errors import ParamsError
-from cog.params import Params, TrainParams, load_params
-from cog.profiles import HubBase, RandomBase, WheelBase
+from cog.params import Params, TrainParams
+from cog.profiles import HubBase, RandomBase, WheelBase, load_shipped_profiles
 from cog.reading import read_record
 from cog.training.model import TrainableModel
 from cog.training.recipe import Recipe, load_recipe
@@ -27,11 +28,10 @@ SIZES = {
     **{"architecture": "bert", "width": 32, "num_layers": 1, "num_heads": 2},
     **{"vocab_size": 300, "max_positions": 64},
 }
-PARAMS = Path(__file__).parents[2] / "params.yaml"
 
 
 def get_recipe(name: str | None) -> Recipe:
-    return load_recipe(load_params(PARAMS).train, name)
+    return load_recipe(TrainParams(), name)
 
 
 def test_default_profile_is_cog_v0_with_low_rank_on_both_sides() -> None:
@@ -142,8 +142,8 @@ def test_tiny_profile_names_sizes() -> None:
     ],
 )
 def test_wrong_profile_is_refused(keys: str, value: object, message: str) -> None:
-    content = yaml.safe_load(PARAMS.read_text(encoding="utf-8"))
-    model = place = content["train"]["profiles"]["smollm2-minilm"]["model"]
+    path = Path(__file__).parents[2] / "cog" / "profiles.yaml"
+    model = place = yaml.safe_load(path.read_text(encoding="utf-8"))["smollm2-minilm"]["model"]
     *outer, last = keys.split(".")
     for key in outer:
         place = place[key]
@@ -155,5 +155,11 @@ def test_wrong_profile_is_refused(keys: str, value: object, message: str) -> Non
 def test_a_profile_that_is_not_there_is_told_with_the_nearest() -> None:
     with pytest.raises(ParamsError, match=r"one of tiny, smollm2.*did you mean --profile tiny\?"):
         get_recipe("tini")
-    with pytest.raises(ParamsError, match="one of train.profiles in params.yaml; found: 'tiny'"):
-        load_recipe(TrainParams(), "tiny")
+
+
+def test_a_profile_of_the_project_stands_in_the_place_of_the_shipped_one() -> None:
+    shipped = load_shipped_profiles()
+    own = replace(shipped["tiny"], loop=replace(shipped["tiny"].loop, max_steps=7))
+    params = TrainParams(profiles={"tiny": own, "mine": shipped["paper"]})
+    assert load_recipe(params, "tiny").loop.max_steps == 7
+    assert load_recipe(params, "mine").model == shipped["paper"].model

@@ -1,0 +1,30 @@
+"""``cog init``: a folder goes in, a project comes out."""
+
+from pathlib import Path
+
+import click
+
+from cog.template import init_project
+
+
+@click.command("init")
+@click.argument(
+    "folder", metavar="[DIR]", type=click.Path(path_type=Path, file_okay=False), default=Path()
+)
+@click.option("--check", "is_trial", is_flag=True, help="Write nothing; exit 1 if it would.")
+def command(folder: Path, is_trial: bool) -> None:
+    """Make a project of a folder, of the current one unless named; again, nothing changes.
+
+    Nothing that is there is overwritten, and nothing is committed.
+    """
+    plan = init_project(folder, is_trial=is_trial)
+    for line in plan.describe():
+        click.echo(line)
+    if plan.is_empty:
+        click.echo(f"nothing to do: {folder} is a project of this version", err=True)
+    elif is_trial:
+        click.echo("these files would be written", err=True)
+        raise SystemExit(1)
+    else:
+        step = "" if folder.resolve() == Path.cwd() else f"cd {folder} && "
+        click.echo(f"next: {step}cog demo, or cog corpus add ID DIR_OR_FILE", err=True)

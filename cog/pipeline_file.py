@@ -1,0 +1,179 @@
+"""registry/pipeline.yaml, written by machine: what the pipeline builds, and with which versions.
+
+Paths and corpus ids go in; entries are added, found or removed. Callers keep others from writing.
+"""
+
+import json
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+
+from cog.atomic import write_text_atomically
+from cog.cards import Card, check_corpus_id
+from cog.errors import ProjectError
+from cog.paths import ProjectPaths, get_shipped
+from cog.reading import Count, read_record
+from cog.yaml_file import YamlError, find_line, parse_yaml
+
+UNWATCHED = ".dvcignore"  # there in every project, and never changed
+LAYOUT = 1  # of the files of a project; a higher one is of a later cog
+UPGRADE = "cog upgrade"
+PIPELINE_LOCK = "pipeline.lock"  # below the folder of locks: who writes the file
+
+# The version of what each stage writes. It goes up when a stage writes something else for the same
+# input, so that stages depend on what is written and not on the source files that write it.
+VERSIONS = {
+    "fetch": 1,
+    "prepare": 1,
+    "index": 1,
+    "generate": 1,
+    "evaluate": 1,
+    "datastore": 1,
+    "retro": 1,
+    "segment": 1,
+    "train": 1,
+}
+HEADER = """\
+# What the pipeline builds, and the versions of what its stages write. Not to be edited: `cog corpus
+# add` and `cog corpus remove` write the corpora, `cog init` and `cog upgrade` everything else.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusEntry:
+    """One corpus that the pipeline builds.
+
+    :param root: Id of the card that names the source: the corpus itself or the one it extends.
+    :param source: What ``dvc repro`` watches: the local files; ``UNWATCHED`` of a pinned source.
+    """
+
+    root: str
+    source: str = UNWATCHED
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineFile:
+    """The whole file.
+
+    :param layout: Version of the layout of the project's files.
+    :param watched: The model that ``dvc repro`` watches for changes: its folder; ``UNWATCHED`` for
+        a model of the installed package, which is known by its name.
+    :param corpora: What the pipeline builds, by corpus id.
+    :param versions: Versions of what the stages write, by stage.
+    :param files: Digests of the files that ``cog init`` or ``cog upgrade`` wrote, as written.
+    """
+
+    layout: Count = LAYOUT
+    watched: str = UNWATCHED
+    corpora: dict[str, CorpusEntry] = field(default_factory=dict)
+    versions: dict[str, int] = field(default_factory=lambda: dict(VERSIONS))
+    files: dict[str, str] = field(default_factory=dict)
+
+
+def load_pipeline(paths: ProjectPaths) -> PipelineFile:
+    """Read the file.
+
+    :param paths: The project.
+    :returns: Its content.
+    :raises ProjectError: If it is missing, of a later cog, or not as it is written here.
+    """
+    name = paths.pipeline_file.relative_to(paths.root).as_posix()
+    try:
+        text = paths.pipeline_file.read_text(encoding="utf-8")
+        content = parse_yaml(text)
+    except FileNotFoundError:
+        raise ProjectError(
+            f"a cog project needs {name}",
+            found="none: the project is of an older cog",
+            run=UPGRADE,
+            about=name,
+        ) from None
+    except (YamlError, UnicodeDecodeError) as error:
+        raise ProjectError(
+            f"{name} must be YAML",
+            found=str(error),
+            run=f"git checkout HEAD {name}, or rm {name} and {UPGRADE}",
+            about=name,
+        ) from None
+    layout = content.get("layout") if isinstance(content, dict) else None
+    if isinstance(layout, int) and layout > LAYOUT:
+        raise ProjectError(
+            f"the project must be of layout {LAYOUT} or an earlier one",
+            found=f"{layout}: a later cog made it",
+            run="pip install --upgrade copy-generator",
+            about=name,
+        )
+    return read_record(
+        PipelineFile, content, error=ProjectError, file=name, find_line=partial(find_line, text)
+    )
+
+
+def save_pipeline(paths: ProjectPaths, content: PipelineFile) -> None:
+    """Write the file, atomically.
+
+    :param paths: The project.
+    :param content: What it says.
+    """
+    # JSON's quotes: YAML 1.1 and DVC's 1.2 differ in which plain words are numbers or truth values
+    lines = [f"layout: {content.layout}", f"watched: {json.dumps(content.watched)}"]
+    corpora = {name: asdict(entry) for name, entry in content.corpora.items()}
+    for section, entries in (("corpora", corpora), ("files", content.files)):
+        lines += [f"{section}:" if entries else f"{section}: {{}}"]
+        for name, value in entries.items():
+            lines.append(f"  {json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}")
+    lines += ["versions:", *(f"  {name}: {value}" for name, value in content.versions.items())]
+    write_text_atomically(paths.pipeline_file, HEADER + "\n".join(lines) + "\n")
+
+
+def add_corpus_entry(paths: ProjectPaths, corpus_id: str, entry: CorpusEntry) -> bool:
+    """Let the pipeline build a corpus.
+
+    :param paths: The project.
+    :param corpus_id: The corpus.
+    :param entry: Where its source is named, and what of it is watched.
+    :returns: Whether the file changed; False if the entry was there.
+    """
+    content = load_pipeline(paths)
+    check_corpus_id(corpus_id)
+    if content.corpora.get(corpus_id) == entry:
+        return False
+    save_pipeline(paths, replace(content, corpora={**content.corpora, corpus_id: entry}))
+    return True
+
+
+def remove_corpus_entry(paths: ProjectPaths, corpus_id: str) -> bool:
+    """Let the pipeline build a corpus no longer.
+
+    :param paths: The project.
+    :param corpus_id: The corpus.
+    :returns: Whether there was an entry.
+    """
+    content = load_pipeline(paths)
+    if corpus_id not in content.corpora:
+        return False
+    left = {name: entry for name, entry in content.corpora.items() if name != corpus_id}
+    save_pipeline(paths, replace(content, corpora=left))
+    return True
+
+
+def find_watched(paths: ProjectPaths, model: str) -> str:
+    """Find what the pipeline is to watch of a model.
+
+    :param paths: The project.
+    :param model: The model, as params.yaml names it.
+    :returns: Its folder, relative to the project if it lies there; ``UNWATCHED`` for a model of the
+        installed package.
+    """
+    folder = paths.model(model)
+    if folder.is_relative_to(paths.root):
+        return folder.relative_to(paths.root).as_posix()
+    return UNWATCHED if folder.is_relative_to(get_shipped()) else str(folder)
+
+
+def make_entry(card: Card) -> CorpusEntry:
+    """Make the entry of a corpus.
+
+    :param card: Its card, with everything filled in.
+    :returns: Where its source is named, and what of it is watched.
+    """
+    assert card.source is not None
+    return CorpusEntry(card.root, card.source.path or UNWATCHED)
