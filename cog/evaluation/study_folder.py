@@ -24,8 +24,8 @@ from cog.evaluation.blind import (
     read_sheet,
     write_sheet,
 )
+from cog.locks import hold_lock
 from cog.paths import ProjectPaths
-from cog.registry import hold_lock
 
 KEY_NAME, CSV_NAME = "key.json", "sheet.csv"
 RATERS_NAME, ANSWERS_FOLDER = "raters.json", "answers"
@@ -135,7 +135,7 @@ class Study:
                 f"a rater's name must be one line of 1 to {MAX_NAME} characters",
                 found=repr(name[:MAX_NAME]),
             )
-        with hold_lock(self._paths, "studies"):
+        with hold_lock(self._paths.locks / "studies.lock"):
             raters = {each.name: each.token for each in self.load_raters()}
             token = raters.setdefault(name, secrets.token_urlsafe(TOKEN_BYTES))
             write_text_atomically(
@@ -190,7 +190,7 @@ class Study:
         for name, given, known in checks:
             if given not in known:
                 raise EvaluationError(f"{name} must be the study's", found=repr(given)[:80])
-        with hold_lock(self._paths, "studies"):
+        with hold_lock(self._paths.locks / "studies.lock"):
             answers = self.load_answers(rater)
             own = answers.setdefault(item, {})
             own.pop(question, None)
