@@ -246,8 +246,7 @@ class ProjectPaths:
     def card(self, corpus_id: str) -> Path:
         """Path of a card.
 
-        :param corpus_id: A corpus id that passed the slug rule.
-        :returns: ``registry/cards/<corpus-id>.yaml``.
+        Gives ``registry/cards/<corpus-id>.yaml``.
         """
         return self.cards / f"{corpus_id}.yaml"
 
@@ -273,8 +272,7 @@ class ProjectPaths:
     def corpus(self, corpus_id: str) -> CorpusPaths:
         """Paths of a built corpus.
 
-        :param corpus_id: A corpus id that passed the slug rule.
-        :returns: The paths below ``corpora/<corpus-id>``.
+        Gives the paths below ``corpora/<corpus-id>``.
         """
         return CorpusPaths(self.corpora / corpus_id, self.root)
 
@@ -308,9 +306,7 @@ def get_shipped(*names: str) -> Path:
 def find_project(start: Path) -> ProjectPaths:
     """Find the project a folder belongs to.
 
-    :param start: Where to begin; its parents are searched upwards.
-    :returns: The project's paths.
-    :raises ProjectError: If no folder from ``start`` upwards holds params.yaml and registry/.
+    Raises ``ProjectError`` if no folder from ``start`` upwards holds params.yaml and registry/.
     """
     for folder in (start.resolve(), *start.resolve().parents):
         if (folder / PARAMS_FILE).is_file() and (folder / REGISTRY_FOLDER).is_dir():

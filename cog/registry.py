@@ -112,10 +112,7 @@ def iter_cards(paths: ProjectPaths) -> Iterator[Card]:
 def save_card(paths: ProjectPaths, card: Card) -> Path:
     """Write a card, replacing one of the same id.
 
-    :param paths: The project.
-    :param card: The card; it is checked again as it will be read.
-    :returns: The file.
-    :raises InvalidCardError: If the card breaks the schema.
+    Raises ``InvalidCardError`` if the card breaks the schema.
     """
     content = format_card(card)
     path = paths.card(check_corpus_id(card.id))
@@ -145,9 +142,7 @@ def remove_card(paths: ProjectPaths, corpus_id: str) -> None:
 def check_childless(paths: ProjectPaths, corpus_id: str) -> None:
     """Refuse to go on if other cards extend a card.
 
-    :param paths: The project.
-    :param corpus_id: The corpus that is to be removed.
-    :raises RegistryError: If another card extends it.
+    Raises ``RegistryError`` if another card extends it.
     """
     children = find_children(paths, corpus_id)
     if children:
@@ -162,9 +157,7 @@ def check_childless(paths: ProjectPaths, corpus_id: str) -> None:
 def find_children(paths: ProjectPaths, corpus_id: str) -> list[str]:
     """Find the corpora that extend a corpus; cards that cannot be read are passed over.
 
-    :param paths: The project.
-    :param corpus_id: The corpus that may be extended.
-    :returns: Ids in alphabetical order.
+    Gives ids in alphabetical order.
     """
     children = []
     for other in iter_corpus_ids(paths):
@@ -198,11 +191,8 @@ def switch_active(paths: ProjectPaths, active: Active, *, command: str = "") -> 
 
     Switching to what is active already (whenever that was) changes nothing.
 
-    :param paths: The project.
-    :param active: What to switch on.
-    :param command: What was called, for the history.
-    :returns: What was active before; None if nothing was.
-    :raises RegistryError: If active.yaml is malformed.
+    Gives what was active before; None if nothing was. Raises ``RegistryError`` if active.yaml is
+    malformed.
     """
     with hold_lock(paths.locks / "active.lock"):
         old, previous = _load_history(paths)
@@ -264,9 +254,7 @@ def forget_previous(paths: ProjectPaths, corpus_id: str) -> int:
 def load_fetched(paths: ProjectPaths) -> dict[str, str]:
     """Read what files from the web were when they were fetched first.
 
-    :param paths: The project.
-    :returns: Address to sha256.
-    :raises RegistryError: If the file is malformed.
+    Gives address to sha256. Raises ``RegistryError`` if the file is malformed.
     """
     path = paths.fetched
     if not path.is_file():
@@ -283,11 +271,7 @@ def load_fetched(paths: ProjectPaths) -> dict[str, str]:
 
 
 def record_fetched(paths: ProjectPaths, files: dict[str, str]) -> None:
-    """Keep what files from the web were, atomically; what was kept before stays as it is.
-
-    :param paths: The project.
-    :param files: Address to sha256.
-    """
+    """Keep what files from the web were, atomically; what was kept before stays as it is."""
     with hold_lock(paths.locks / "fetched.lock"):
         content = files | load_fetched(paths)
         write_text_atomically(paths.fetched, FETCHED_HEADER + _dump(dict(sorted(content.items()))))

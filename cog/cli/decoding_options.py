@@ -122,12 +122,7 @@ def take_settings(
 def take_knn_defaults(
     settings: "DatastoreParams", corpus_paths: "CorpusPaths"
 ) -> "DatastoreParams":
-    """The settings of kNN-LM: params.yaml, or what was tuned for the datastore, which is said.
-
-    :param settings: Section ``datastore`` of params.yaml.
-    :param corpus_paths: The corpus that is searched.
-    :returns: The settings.
-    """
+    """The settings of kNN-LM: params.yaml, or what was tuned for the datastore, which is said."""
     from cog.baselines.knn_tuned import apply_knn_tuning
 
     settings, word = apply_knn_tuning(settings, corpus_paths)

@@ -62,11 +62,7 @@ class LazyCommands(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list of commands without importing them.
-
-        :param ctx: Click's context.
-        :param formatter: Where to write.
-        """
+        """Write the list of commands without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl(sorted(COMMANDS.items()))
 

@@ -89,9 +89,7 @@ def get_colour(rank: int) -> str:
 def render_generation(generation: Generation, screen: Screen) -> Iterator[Text]:
     """Lay out one generation.
 
-    :param generation: The generation.
-    :param screen: Where it is shown.
-    :yields: The text, a line for each source, and a line of counts.
+    Yields the text, a line for each source, and a line of counts.
     """
     segments = generation.segments
     ranked = rank_documents(segments)
@@ -205,11 +203,7 @@ class SegmentWriter:
             self._console.print(Text(prefix, style="bold"), end="")
 
     def write(self, _number: int, segment: Segment) -> None:
-        """Print one segment.
-
-        :param _number: Number of the text in its batch; always 0 here.
-        :param segment: The segment.
-        """
+        """Print one segment."""
         if self._is_json:
             click.echo(json.dumps(segment.to_json(), ensure_ascii=False))
         else:

@@ -67,8 +67,7 @@ def shorten(text: str, width: int) -> str:
 def join_numbers(numbers: list[int]) -> str:
     """Write numbers as short as can be.
 
-    :param numbers: Numbers in ascending order.
-    :returns: Such as ``1,3-5`` for 1, 3, 4 and 5.
+    Gives such as ``1,3-5`` for 1, 3, 4 and 5.
     """
     parts = []
     for _, pairs in groupby(enumerate(numbers), lambda pair: pair[1] - pair[0]):

@@ -21,9 +21,7 @@ class ExportByDefault(click.Group):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Put ``export`` before options that are not the group's own.
 
-        :param ctx: Click's context.
-        :param args: The words after the group's name.
-        :returns: What is left after parsing.
+        Gives what is left after parsing.
         """
         is_option = bool(args) and args[0].startswith("-")
         if is_option and args[0] not in ctx.help_option_names:

@@ -39,11 +39,7 @@ def say(line: str) -> None:
 
 
 def print_change(change: Change, *, as_json: bool) -> None:
-    """Print what a switch or a rollback changed.
-
-    :param change: What changed.
-    :param as_json: Whether to print one JSON object.
-    """
+    """Print what a switch or a rollback changed."""
     if as_json:
         before = asdict(change.before) if change.before else None
         content = {"changed": change.is_change, "from": before, "to": asdict(change.after)}

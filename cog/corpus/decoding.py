@@ -107,11 +107,7 @@ def iter_lines(file: RawFile, encoding: str, *, tally: Tally) -> Iterator[Line]:
 
     A line of more than ``PIECE_CHARACTERS`` comes in pieces, so that memory stays bounded.
 
-    :param file: The file; gzip is read transparently.
-    :param encoding: How its bytes are read.
-    :param tally: Where byte-order marks are noted.
-    :yields: Lines and pieces.
-    :raises CorpusError: If the bytes are not of the encoding.
+    Raises ``CorpusError`` if the bytes are not of the encoding.
     """
     number, is_start, pending = 1, True, ""
     for block in iter_decoded(file, encoding, tally=tally):
@@ -130,11 +126,8 @@ def iter_lines(file: RawFile, encoding: str, *, tally: Tally) -> Iterator[Line]:
 def iter_records(file: RawFile, encoding: str, *, tally: Tally) -> Iterator[tuple[int, str | None]]:
     """Stream the lines of a file in which a line is a record.
 
-    :param file: The file; gzip is read transparently.
-    :param encoding: How its bytes are read.
-    :param tally: Where byte-order marks are noted.
-    :yields: The line's number and its text; None for a line that is too long.
-    :raises CorpusError: If the bytes are not of the encoding.
+    Yields the line's number and its text; None for a line that is too long. Raises ``CorpusError``
+    if the bytes are not of the encoding.
     """
     pieces: list[str] = []
     size = 0
@@ -154,11 +147,7 @@ def iter_records(file: RawFile, encoding: str, *, tally: Tally) -> Iterator[tupl
 def iter_decoded(file: RawFile, encoding: str, *, tally: Tally | None = None) -> Iterator[str]:
     """Stream a text file in blocks; line ends become line feeds, a byte-order mark is left out.
 
-    :param file: The file; gzip is read transparently.
-    :param encoding: How its bytes are read.
-    :param tally: Where a byte-order mark is noted; None for no note.
-    :yields: Blocks of text.
-    :raises CorpusError: If the bytes are not of the encoding, or a gzip file is damaged.
+    Raises ``CorpusError`` if the bytes are not of the encoding, or a gzip file is damaged.
     """
     decoder = io.IncrementalNewlineDecoder(
         codecs.getincrementaldecoder(encoding)("strict"), translate=True

@@ -53,8 +53,7 @@ class Guess:
 def find_container(start: bytes) -> str | None:
     """Tell a packed or binary file from text.
 
-    :param start: The first bytes of a file that should be text.
-    :returns: What the file is; None if nothing is known of it.
+    Gives what the file is; None if nothing is known of it.
     """
     for mark, name in _CONTAINERS.items():
         if start.startswith(mark):
@@ -76,9 +75,7 @@ def has_mark(start: bytes, encoding: str) -> bool:
 def is_partly_utf8(sample: bytes) -> bool:
     """Tell a UTF-8 text with foreign bytes from a text of another encoding.
 
-    :param sample: Bytes of a text that are not all UTF-8.
-    :returns: Whether there are characters of several bytes, which other encodings hardly spell by
-        chance, and they are not few.
+    Other encodings hardly spell characters of several bytes by chance; they must not be few.
     """
     text = sample.decode("utf-8", errors="replace")
     num_wrong = text.count("\ufffd")

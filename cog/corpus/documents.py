@@ -116,11 +116,7 @@ class DocumentStore:
         return int(self._file.metadata.num_rows)
 
     def iter_documents(self, batch_size: int = 256) -> Iterator[Document]:
-        """Stream the documents in order.
-
-        :param batch_size: Number of documents held in memory at once.
-        :yields: Documents.
-        """
+        """Stream the documents in order."""
         # One row group at a time: a batch may not reach over several, each with a long document.
         for group in range(self._file.num_row_groups):
             for batch in self._file.iter_batches(batch_size=batch_size, row_groups=[group]):
@@ -181,9 +177,7 @@ class DocumentStore:
 def load_report(path: Path) -> PrepareReport:
     """Read what preparing a corpus did.
 
-    :param path: ``documents.parquet`` of the corpus.
-    :returns: The report.
-    :raises CorpusError: If the file is missing or holds none.
+    Raises ``CorpusError`` if the file is missing or holds none.
     """
     return DocumentStore(path).load_report()
 
@@ -191,9 +185,8 @@ def load_report(path: Path) -> PrepareReport:
 def documents_digest(path: Path) -> str:
     """Read the digest of the documents.
 
-    :param path: ``documents.parquet`` of the corpus.
-    :returns: sha256 over every field of every document in order.
-    :raises CorpusError: If the file is missing or holds no report.
+    Gives sha256 over every field of every document in order. Raises ``CorpusError`` if the file is
+    missing or holds no report.
     """
     return load_report(path).digest
 
@@ -201,9 +194,8 @@ def documents_digest(path: Path) -> str:
 def find_documents_digest(corpus_paths: CorpusPaths) -> str | None:
     """Read the digest of the documents where there are any.
 
-    :param corpus_paths: Where the corpus lies.
-    :returns: As :func:`documents_digest`; None for a corpus that is not prepared here.
-    :raises CorpusError: If the file holds no report.
+    As :func:`documents_digest`; None for a corpus that is not prepared here. Raises
+    ``CorpusError`` if the file holds no report.
     """
     documents = corpus_paths.documents
     return documents_digest(documents) if documents.is_file() else None
@@ -212,8 +204,7 @@ def find_documents_digest(corpus_paths: CorpusPaths) -> str | None:
 def digest_records(records: Iterable[Document | Prompt]) -> str:
     """Digest records in canonical form.
 
-    :param records: Documents or prompts in order.
-    :returns: sha256 over every field of every record, each with its length.
+    Gives sha256 over every field of every record, each with its length.
     """
     digest = hashlib.sha256()
     for record in records:
@@ -227,9 +218,8 @@ NO_PROMPTS = "holds out no prompt (prompts.held_out in its card, prepare in para
 def load_prompts(path: Path) -> list[Prompt]:
     """Read the held-out prompts.
 
-    :param path: ``prompts.parquet`` of the corpus.
-    :returns: The prompts in order; empty if nothing is held out.
-    :raises CorpusError: If the file is missing or not what ``prepare`` writes.
+    Gives the prompts in order; empty if nothing is held out. Raises ``CorpusError`` if the file is
+    missing or not what ``prepare`` writes.
     """
     file = _open_parquet(path, PROMPT_SCHEMA)
     return [Prompt(**row) for row in file.read().to_pylist()]

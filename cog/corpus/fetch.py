@@ -27,15 +27,7 @@ class Fetcher(FileFetcher, Protocol):
     def fetch_wheel(
         self, *, package: str, version: str, sha256: str, retries: int, timeout_seconds: int
     ) -> Path:
-        """Fetch a wheel as a file.
-
-        :param package: Name of the distribution.
-        :param version: Exact version.
-        :param sha256: Checksum of the wheel.
-        :param retries: Number of times a broken connection is tried again.
-        :param timeout_seconds: Seconds after which one try is given up.
-        :returns: The file.
-        """
+        """Fetch a wheel as a file."""
 
 
 def fetch_corpus(

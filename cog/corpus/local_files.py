@@ -113,9 +113,7 @@ def _find_reason(folder: Path, name: str, *, members: Sequence[str], kind: str) 
 def tell_kind(folder: Path, name: str) -> str:
     """Tell the kind of a file by its ending, and by its content if it has none.
 
-    :param folder: Where the name begins.
-    :param name: Name of the file.
-    :returns: One of the kinds of a card, or why it is of none.
+    Gives one of the kinds of a card, or why it is of none.
     """
     kind = find_kind(name)
     ending = PurePosixPath(strip_packing(name)).suffix

@@ -100,10 +100,8 @@ def _add_new(paths: ProjectPaths, card: Card) -> None:
 def try_source(card: Card, path: Path) -> Trial:
     """Look at local files and read one document, as a trial.
 
-    :param card: The card with everything filled in.
-    :param path: The file or folder.
-    :returns: What is taken, and the first document that is not empty, normalised.
-    :raises CorpusError: If there is none, or it cannot be read.
+    Gives what is taken, and the first document that is not empty, normalised. Raises
+    ``CorpusError`` if there is none, or it cannot be read.
     """
     assert card.format is not None
     assert card.source is not None

@@ -120,10 +120,7 @@ def find_pairs(signatures: NDArray[np.uint32], threshold: float) -> NDArray[np.i
 def find_originals(num_texts: int, pairs: NDArray[np.int64]) -> NDArray[np.int64]:
     """Decide which texts stay: each that is like no earlier one that stays.
 
-    :param num_texts: Number of texts.
-    :param pairs: What ``find_pairs`` gave.
-    :returns: For each text the earlier one that it repeats, -1 if it stays. *Shape:*
-        ``(num_texts,)``
+    Gives for each text the earlier one that it repeats, -1 if it stays. *Shape:* ``(num_texts,)``.
     """
     originals = np.full(num_texts, -1, dtype=np.int64)
     for later, earlier in pairs.tolist():  # sorted by the later text
@@ -135,8 +132,7 @@ def find_originals(num_texts: int, pairs: NDArray[np.int64]) -> NDArray[np.int64
 def choose_rows(threshold: float) -> int:
     """Choose how many hashes make a bucket.
 
-    :param threshold: Share of equal hashes from which two texts are alike.
-    :returns: The largest number with which such a pair shares a bucket almost surely.
+    Gives the largest number with which such a pair shares a bucket almost surely.
     """
     for num_rows in (16, 8, 6, 5, 4, 3):
         num_bands = NUM_HASHES // num_rows

@@ -25,35 +25,12 @@ _HUB_NAME = re.compile(r"[\w][\w.-]*/[\w][\w.-]*")
 class NewCorpus:
     """What is known of a new corpus; None where the usual value fits.
 
-    :param corpus_id: Its id.
-    :param place: Path of a file or folder, name of a hub data set, or address of a file.
-    :param title: What a person calls it.
-    :param description: One or two sentences.
-    :param language: BCP 47 tag.
-    :param licence: SPDX id or a name.
-    :param licence_url: Where the terms can be read.
-    :param attribution: Whom to name.
-    :param kind: As ``format.kind``.
-    :param encoding: As ``format.encoding``.
-    :param documents: As ``format.documents``.
-    :param heading: As ``format.heading``.
-    :param query: As ``format.query``.
-    :param url: As ``format.url``.
-    :param on_error: As ``format.on_error``.
-    :param fields: As ``format.fields``, without those that are null.
-    :param members: As ``source.members``; empty for the usual endings.
-    :param config: As ``source.config``.
-    :param split: As ``source.split``.
-    :param revision: As ``source.revision``.
-    :param normaliser: As ``normaliser``.
-    :param min_words: As ``filters.min_words``.
-    :param max_words: As ``filters.max_words``.
-    :param deduplicate: As ``deduplicate``.
-    :param near_threshold: As ``filters.near_threshold``.
-    :param schema: As ``format.schema``, one ``NAME=TYPE`` each.
-    :param held_out: As ``prompts.held_out``.
-    :param seed: As ``prompts.seed``.
-    :param index_uri: As ``index.uri``.
+    Fields are those of a card by their last name.
+
+    :param place: Path of a file or folder, or name of a hub data set.
+    :param members: Empty for the usual endings.
+    :param fields: Those that are not null.
+    :param schema: One ``NAME=TYPE`` each.
     """
 
     corpus_id: str

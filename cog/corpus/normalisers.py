@@ -34,45 +34,31 @@ def normalise_plain(text: str) -> str:
 def normalise_wikitext(text: str) -> str:
     """Undo the token marks and spacing of WikiText.
 
-    :param text: Text of WikiText-2 or WikiText-103.
-    :returns: Text as it is written, where that is certain; ``<unk>`` stays.
+    Gives text as it is written, where that is certain; ``<unk>`` stays.
     """
     return undo_wikitext(normalise_plain(text))
 
 
 def normalise_eu_law(text: str) -> str:
-    """Drop the stray backtick of the source and make non-breaking spaces spaces.
-
-    :param text: Text of an article of ``eu-law-mini``.
-    :returns: The text.
-    """
+    """Drop the stray backtick of the source and make non-breaking spaces spaces."""
     return normalise_plain(text.replace("`", "").replace("\xa0", " "))
 
 
 def normalise_opus_law(text: str) -> str:
-    """Write the table bar that OPUS calls ``_BAR_`` as a bar.
-
-    :param text: Text of JRC-Acquis as OPUS and Law-MT have it.
-    :returns: The text.
-    """
+    """Write the table bar that OPUS calls ``_BAR_`` as a bar."""
     return normalise_plain(text.replace("_BAR_", "|"))
 
 
 def normalise_spdx(text: str) -> str:
     """Fill SPDX template variables with their original text and drop the marks of optional parts.
 
-    :param text: A licence text with SPDX 2 template marks.
-    :returns: The licence as its author wrote it.
+    Gives the licence as its author wrote it.
     """
     return normalise_plain(_SPDX_OPTIONAL.sub("", _SPDX_VARIABLE.sub(r"\1", text)))
 
 
 def normalise_html(text: str) -> str:
-    """Decode HTML entities, once: ``&amp;lt;`` becomes ``&lt;``.
-
-    :param text: Text with entities; tags stay.
-    :returns: The text.
-    """
+    """Decode HTML entities, once: ``&amp;lt;`` becomes ``&lt;``."""
     return normalise_plain(ENTITY.sub(_decode_entity, text))
 
 

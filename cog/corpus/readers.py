@@ -163,9 +163,8 @@ class _FieldReader:
     def join_texts(self, values: dict[str, Any]) -> str:
         """Join the fields of the text.
 
-        :param values: Columns or keys and what they hold.
-        :returns: The text; empty if all of them may be missing and are.
-        :raises _FieldError: If one is missing, or no text.
+        Gives the text; empty if all of them may be missing and are. Raises ``_FieldError`` if one
+        is missing, or no text.
         """
         pieces: list[str] = []
         for name in self._fields.text:
@@ -223,9 +222,7 @@ def _join_optional(values: dict[str, Any], names: Sequence[str], *, glue: str) -
 def fill_in(document: Document, card: Card) -> Document:
     """Fill in what a document takes from its card.
 
-    :param document: A document with its final id and title.
-    :param card: The card with everything filled in.
-    :returns: The document with an address, if the card has a template, and a licence.
+    Gives the document with an address, if the card has a template, and a licence.
     """
     assert card.format is not None
     url = document.url

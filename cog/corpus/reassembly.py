@@ -50,8 +50,7 @@ class Unit:
     def split_off(self, line: Line) -> Iterator["Unit"]:
         """Give what is too long in parts, so that memory stays bounded.
 
-        :param line: The line that was added last.
-        :yields: Parts that are full; the unit goes on with what follows them.
+        Yields parts that are full; the unit goes on with what follows them.
         """
         while self.num_characters > parts.MAX_DOCUMENT_CHARACTERS:
             text = self.text

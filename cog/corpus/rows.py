@@ -70,10 +70,7 @@ def iter_rows(file: RawFile, kind: str, *, card_format: Format, tally: Tally) ->
 def check_columns(file: RawFile, found: list[str], card_format: Format) -> None:
     """Refuse a file whose columns are not those of the card.
 
-    :param file: The file.
-    :param found: Its columns in order.
-    :param card_format: The card's format.
-    :raises CorpusError: If a column is missing, or stands more than once.
+    Raises ``CorpusError`` if a column is missing, or stands more than once.
     """
     missing = find_missing(card_format, found)
     repeated = find_repeated(list_read(card_format), found)

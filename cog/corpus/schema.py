@@ -25,11 +25,7 @@ class RepeatedKeys(dict[str, Any]):
 
 
 def build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Build a JSON object that remembers keys that stand more than once.
-
-    :param pairs: Its keys and values in order; what ``object_pairs_hook`` gets.
-    :returns: The object.
-    """
+    """Build a JSON object that remembers keys that stand more than once."""
     values = dict(pairs)
     return values if len(values) == len(pairs) else RepeatedKeys(pairs)
 
@@ -94,9 +90,7 @@ def find_missing(card_format: Format, found: Iterable[str]) -> str | None:
 def find_repeated(wanted: Iterable[str], found: Sequence[str]) -> str | None:
     """Find a column that is needed and stands more than once.
 
-    :param wanted: Names of fields.
-    :param found: The file's columns in order.
-    :returns: Its name; None if there is none.
+    Gives its name; None if there is none.
     """
     return next((name for name in wanted if found.count(name) > 1), None)
 

@@ -68,9 +68,7 @@ class SourceRecord:
 def describe_files(num_taken: int, left: Mapping[str, str]) -> str:
     """Say how many files of a source are taken, and name those that are not.
 
-    :param num_taken: Number of files taken.
-    :param left: Names of the others, and why each is not taken.
-    :returns: Such as ``2 of 5 files taken (not taken: 3 with the ending .png: a.png, ...)``.
+    Gives such as ``2 of 5 files taken (not taken: 3 with the ending .png: a.png, ...)``.
     """
     by_reason: dict[str, list[str]] = {}
     for name, reason in left.items():
@@ -86,8 +84,7 @@ def describe_files(num_taken: int, left: Mapping[str, str]) -> str:
 def find_kind(name: str) -> str | None:
     """Tell the kind of a file by its ending.
 
-    :param name: Name of the file; how it is packed is passed over.
-    :returns: One of the kinds of a card, or None.
+    Gives one of the kinds of a card, or None.
     """
     unpacked = strip_packing(name).lower()
     for kind, suffixes in SUFFIXES.items():
@@ -119,12 +116,7 @@ def choose_layout(names: Iterable[str], card_format: Format) -> str:
 
 
 def get_layout(card: Card, record: SourceRecord) -> LocalFormat:
-    """Tell how the raw files are read.
-
-    :param card: The card with everything filled in.
-    :param record: What lies in ``raw/``.
-    :returns: Kind and rule.
-    """
+    """Tell how the raw files are read."""
     assert card.format is not None
     chosen = card.format
     if record.layout == "local" and chosen.local is not None:
@@ -145,11 +137,7 @@ def describe_file(folder: Path, name: str) -> RawEntry:
 
 
 def save_source_record(folder: Path, record: SourceRecord) -> None:
-    """Write ``SOURCE.json``.
-
-    :param folder: ``raw/``.
-    :param record: What lies in it.
-    """
+    """Write ``SOURCE.json``."""
     content = asdict(record)
     if not record.commit:
         del content["commit"]  # the bytes of what is no data set of a hub stay what they were
@@ -160,9 +148,7 @@ def save_source_record(folder: Path, record: SourceRecord) -> None:
 def load_source_record(folder: Path) -> SourceRecord:
     """Read ``SOURCE.json`` and check that the files it names are there.
 
-    :param folder: ``raw/``.
-    :returns: What lies in it.
-    :raises CorpusError: If it is missing or malformed, or a file is missing or of another size.
+    Raises ``CorpusError`` if it is missing or malformed, or a file is missing or of another size.
     """
     corpus_id = folder.parent.name
     path = folder / SOURCE_FILE
@@ -188,9 +174,7 @@ def load_source_record(folder: Path) -> SourceRecord:
 def list_raw_files(folder: Path, record: SourceRecord) -> list[RawFile]:
     """Name the raw files and what the ids of their documents begin with.
 
-    :param folder: ``raw/``.
-    :param record: What lies in it.
-    :returns: The files in order.
+    Gives the files in order.
     """
     stems = _find_stems([entry.name for entry in record.files])
     return [

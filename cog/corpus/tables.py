@@ -62,10 +62,8 @@ def iter_parquet(file: RawFile, card_format: Format) -> Iterator[Row]:
 def iter_sqlite(file: RawFile, card_format: Format) -> Iterator[Row]:
     """Stream what the card's query finds in a SQLite file.
 
-    :param file: The file.
-    :param card_format: The card's query, fields and schema.
-    :yields: Rows with their numbers from 1; bytes that are not UTF-8 make a row unusable.
-    :raises CorpusError: If it is no database, or the query does not fit it.
+    Yields rows with their numbers from 1; bytes that are not UTF-8 make a row unusable. Raises
+    ``CorpusError`` if it is no database, or the query does not fit it.
     """
     number = 0
     # Opened read-only and as immutable: nothing is written beside the raw file.

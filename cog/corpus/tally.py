@@ -39,10 +39,7 @@ class Tally:
             self.examples.setdefault(reason, []).append(which)
 
     def count(self, fact: str) -> None:
-        """Count something worth a note that may come up often.
-
-        :param fact: What is counted, in the plural.
-        """
+        """Count something worth a note that may come up often."""
         self.facts[fact] += 1
 
     def list_notes(self) -> list[str]:

@@ -57,9 +57,7 @@ RARE_LINES = 50  # of text for one blank line: fewer separate nothing where line
 def find_form(path: Path) -> TextForm:
     """Tell how a text file is written by its first lines.
 
-    :param path: The file; packed ones are read transparently.
-    :returns: Its form.
-    :raises CorpusError: If the file is missing, a folder, or not UTF-8.
+    Raises ``CorpusError`` if the file is missing, a folder, or not UTF-8.
     """
     lines = [line.text for line in islice(_iter_file_lines(path), MAX_LINES_LOOKED_AT)]
     if any(_WIKITEXT_LINE.fullmatch(line) for line in lines):
@@ -89,9 +87,8 @@ def _has_paragraphs(lines: Sequence[str]) -> bool:
 def iter_text_documents(paths: Sequence[Path]) -> Iterator[Document]:
     """Read the documents of text files; a text that was there before is left out.
 
-    :param paths: The files in order; packed ones are read transparently.
-    :yields: Documents with text, each text once.
-    :raises CorpusError: If a file is missing, damaged or not UTF-8.
+    Yields documents with text, each text once. Raises ``CorpusError`` if a file is missing, damaged
+    or not UTF-8.
     """
     seen: set[bytes] = set()
     for number, path in enumerate(paths):

@@ -12,9 +12,7 @@ _BEFORE = re.compile(r'^down_revision = "(\w+)"', re.MULTILINE)
 def find_schema_problem(database: sqlite3.Connection, name: str) -> tuple[str, str]:
     """Hold the version of a database against the migrations that the installed MLflow brings.
 
-    :param database: The database, open for reading.
-    :param name: Name of its file.
-    :returns: What is wrong, and the command that mends it; both empty if nothing is.
+    Gives what is wrong, and the command that mends it; both empty if nothing is.
     """
     row = database.execute("SELECT version_num FROM alembic_version").fetchone()
     version = row[0] if row else "none"
