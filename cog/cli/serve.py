@@ -96,7 +96,8 @@ def command(
     settings.check()
     if settings.is_open and not settings.api_key:
         click.echo(f"cog: everybody who reaches {settings.host} is served, without a key", err=True)
-    logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", level=logging.WARNING)
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
+    logging.getLogger("cog.serve").setLevel(logging.INFO)
     from cog.serve.run import serve
 
     def say(line: str) -> None:

@@ -1,6 +1,7 @@
 """The application: an engine and settings go in, an ASGI application comes out."""
 
 import logging
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 
@@ -50,6 +51,7 @@ from cog.serve.writing import GoneError
 from cog.version import __version__
 
 Answer = Callable[[Request], Awaitable[Response]]
+QUIET = ("/healthz", "/metrics", "/static/{name}")  # asked for all the time
 logger = logging.getLogger("cog.serve")
 
 
@@ -193,11 +195,16 @@ class _Stating:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive, send)
+        began = time.monotonic()
         response = await self._respond(request)
         if response is None:
             return
         request.app.state.engine.metrics.count_request(self._path, response.status_code)
         await response(scope, receive, send)
+        if self._path not in QUIET:  # the template, since an address may hold what was copied
+            seconds = time.monotonic() - began
+            status = response.status_code
+            logger.info("%s %s %s, %.2f s", request.method, self._path, status, seconds)
 
     async def _respond(self, request: Request) -> Response | None:
         allowed = (*self._methods, "HEAD") if "GET" in self._methods else self._methods

@@ -108,12 +108,12 @@ class Engine:
     @property
     def num_running(self) -> int:
         """Number of texts that are being written."""
-        return int(self._queue.num_running)
+        return self._queue.num_running
 
     @property
     def num_waiting(self) -> int:
         """Number of texts that wait for a place."""
-        return int(self._queue.num_waiting)
+        return self._queue.num_waiting
 
     def warm(self) -> None:
         """Open what is active, so that the first request need not."""
@@ -223,7 +223,7 @@ class Engine:
             if is_end:
                 del self._jobs[event.ticket], job.tickets[event.ticket]
             is_last = not job.tickets
-        if not job.has_begun:
+        if event.segments and not job.has_begun:
             job.has_begun = True
             self.metrics.count_first_segment(time.monotonic() - job.began)
         if event.generation is not None:

@@ -22,6 +22,7 @@ from cog.serve.engine import Engine
 from cog.serve.settings import ServeSettings
 
 KEEP_ALIVE_SECONDS = 5
+BACKLOG = 2048
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -55,10 +56,10 @@ def serve(
             access_log=False,
             server_header=False,
             timeout_keep_alive=KEEP_ALIVE_SECONDS,
+            backlog=BACKLOG,
             lifespan="on",
             ws="none",
         )
-        listener.listen(config.backlog)
         asyncio.run(_Server(config, engine).serve(sockets=[listener]))
         say("ended")
 
@@ -67,9 +68,10 @@ def bind(settings: ServeSettings) -> socket.socket:
     """Take the address that is listened on.
 
     :param settings: Where.
-    :returns: A socket that does not listen yet.
+    :returns: A socket that listens; who connects waits until the server is ready.
     :raises ServeError: If it cannot be taken.
     """
+    listener: socket.socket | None = None
     try:
         found = socket.getaddrinfo(
             settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -78,7 +80,10 @@ def bind(settings: ServeSettings) -> socket.socket:
         listener = socket.socket(family, kind, protocol)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
+        listener.listen(BACKLOG)  # so that nobody else can
     except (OSError, OverflowError) as error:
+        if listener is not None:
+            listener.close()
         is_taken = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
         raise ServeError(
             f"port {settings.port} of {settings.host} must be free",

@@ -8,6 +8,7 @@ what a script or a form sends, must be the server itself.
 import hashlib
 import hmac
 import ipaddress
+import re
 import secrets
 import socket
 from http.cookies import CookieError, SimpleCookie
@@ -33,8 +34,10 @@ HEADERS = {
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
 }
-# what everybody may ask for who may call the server: pages show the login, raters bring a token
-PUBLIC = ("/static/", "/healthz", "/api/login", "/api/logout", "/study", "/api/studies/")
+# what everybody may ask for who may call the server: the login, and what raters bring a token for
+PUBLIC = re.compile(
+    r"/static/[^/]+|/healthz|/api/login|/api/logout|/study|/api/studies/[^/]+/(items|judgements)"
+)
 
 
 class Security:
@@ -74,7 +77,7 @@ class Security:
         try:
             self._check_host(headers)
             self._check_origin(headers)
-            if not scope["state"]["has_key"] and not _is_public(scope["path"]):
+            if not scope["state"]["has_key"] and not PUBLIC.fullmatch(scope["path"]):
                 raise ApiError(
                     401,
                     "a key is needed; found: "
@@ -162,7 +165,3 @@ def _is_address(name: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _is_public(path: str) -> bool:
-    return any(path == each or (each != "/healthz" and path.startswith(each)) for each in PUBLIC)

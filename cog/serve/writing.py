@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 
 from cog.decoding.generator import CopyGenerator
 from cog.decoding.queue import Event
-from cog.decoding.request import Request, check_request
+from cog.decoding.request import Request
 from cog.records import Decoding, Generation
 from cog.serve.bodies import GenerateBody, check_body, check_length, choose_decoding
 from cog.serve.engine import Engine, Job
@@ -72,6 +72,8 @@ async def prepare(
     :raises CogError: If it cannot be.
     """
     check_body(body, engine.settings, names=names or {})
+    if engine.settings.has_prompts_in_log:
+        logger.info("asked for %s", body)
     return await run_in_threadpool(_prepare, engine, body, names or {})
 
 
@@ -91,11 +93,11 @@ def _prepare(engine: Engine, body: GenerateBody, names: dict[str, str]) -> Prepa
         for prefix in body.prefix
         for extra in range(body.num_return)
     ]
-    for request in requests[:: body.num_return]:
-        check_request(request, engine.model.prefix_encoder)
     generator = engine.indexes.open(version, body.rule)
     try:
         firsts = requests[:: body.num_return]
+        for request in firsts:
+            generator.check(request)
         counts = [
             (len(generator.prefix_ids(request)), generator.num_unread_tokens(request))
             for request in firsts

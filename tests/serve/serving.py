@@ -114,7 +114,6 @@ def run_server(paths: ProjectPaths, **settings: Any) -> Iterator[RunningServer]:
     app = make_app(engine, chosen)
     config = uvicorn.Config(app, log_level="warning", access_log=False, lifespan="on", ws="none")
     server = uvicorn.Server(config)
-    listener.listen(config.backlog)
     thread = threading.Thread(target=lambda: asyncio.run(server.serve([listener])))
     thread.start()
     try:

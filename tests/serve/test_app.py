@@ -29,7 +29,7 @@ def test_metrics_count_texts_tokens_and_seconds(server: RunningServer) -> None:
         return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines)}
 
     before = read()
-    server.post("/generate", {"prefix": "A", "num_return": 3})
+    server.post("/generate", {"prefix": "A", "num_return": 3, "stream": True})
     after = read()
     name = 'cog_texts_total{outcome="written"}'
     assert after[name] - before.get(name, 0) == 3
