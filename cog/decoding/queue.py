@@ -167,6 +167,7 @@ class TextQueue:
         if self._batch.tickets:
             self._pass()
             events += [event for each in tuple(self._batch.tickets) for event in self._tell(each)]
+            self._begin_jobs()  # for the places of those that ended
         return events
 
     def _can_begin(self) -> bool:

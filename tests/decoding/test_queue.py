@@ -198,3 +198,12 @@ def test_texts_of_one_prefix_share_their_pool(generator: CopyGenerator) -> None:
     pools = [generator.pools.get_pool(each)[0] for each in (first, second, other)]
     assert pools[0] is pools[1]
     assert pools[0] is not pools[2]
+
+
+def test_a_thread_that_waits_between_steps_writes_all(generator: CopyGenerator) -> None:
+    with TextQueue(generator.model, batch_size=1) as queue:
+        tickets = [queue.submit(generator, request) for request in ask_for((2, 1, 3))]
+        ended = []
+        while len(ended) < len(tickets) and queue.wait(60):
+            ended += [event.ticket for event in queue.step() if event.generation]
+        assert ended == tickets
