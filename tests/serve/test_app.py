@@ -184,7 +184,7 @@ def test_switch_and_rollback_are_posts_that_say_what_changed(
         assert server.post("/api/rollback", {}).json["after"]["corpus"] == "village"
         refused = server.post("/api/rollback", {})
         assert refused.status == 409
-        assert refused.error["run"] == "cog switch --corpus ID"
+        assert refused.error["run"].startswith("cog ")
         assert server.post("/api/switch", {"corpus": "hamlet"}).status == 409
         assert server.post("/api/switch", {"corpus": "nowhere"}).status == 404
         assert server.post("/api/switch", {"corpus": "other", "colour": 1}).status == 400
