@@ -57,9 +57,7 @@ def identify_system(
         return SystemIdentity(system, "", "", tuned, 0)
     if system == KNN_LM:
         datastore = join_manifests(load_manifests(paths, corpus_id, model=model))
-        content = asdict(params.datastore)
-        del content["corpora"]
-        settings = json.dumps(content, sort_keys=True)
+        settings = json.dumps(asdict(params.datastore), sort_keys=True)
         joined = hashlib.sha256(f"{datastore.digest} {settings}".encode()).hexdigest()
         return SystemIdentity(
             system, joined, datastore.documents_digest, model, datastore.num_entries

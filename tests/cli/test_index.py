@@ -11,7 +11,6 @@ from click.testing import CliRunner, Result
 from cog.cli.main import cli
 from cog.errors import (
     CogError,
-    CorpusError,
     CorpusNotFoundError,
     IndexMismatchError,
     IndexNotBuiltError,
@@ -75,7 +74,6 @@ def test_what_is_not_there_is_refused_with_the_command(prepared: ProjectPaths) -
         error = refusal(prepared, verb, "village")
         assert isinstance(error, IndexNotBuiltError)
         assert error.run == "cog index build village"
-    assert isinstance(refusal(prepared, "build", "hamlet"), CorpusError)
 
 
 def test_verify_refuses_other_documents(prepared: ProjectPaths) -> None:

@@ -117,9 +117,10 @@ def test_wrong_unions_are_refused(halves: ProjectPaths) -> None:
 
 def test_evaluation_of_a_union(halves: ProjectPaths) -> None:
     build_corpus(halves, "village")
-    words = ("evaluate", "--corpus", "north+south", "--metric", "contamination", "--no-track")
+    words = ("evaluate", "--corpus", "north+south", "--metric", "copies", "--no-track")
     assert call(halves, *words).exit_code == 2
-    found = call_json(halves, *words, "--prompts-of", "village")
+    shared = ("--prompts-of", "village", "--prompts", "1", "--allow-contamination")
+    found = call_json(halves, *words, *shared)
     assert found["corpus"] == "north+south"
     digests = [call_json(halves, "index", "info", part)["digest"] for part in ("north", "south")]
     assert found["index"] == "+".join(digests)
