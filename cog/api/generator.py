@@ -8,7 +8,6 @@ from typing import Unpack, overload
 
 from cog.api.stream import Stream, StreamStoppedError
 from cog.api.text import Text
-from cog.decoding.batches import iter_batches
 from cog.decoding.licences import CopyRule
 from cog.decoding.request import Request, repeat_request
 from cog.decoding.session import open_generator
@@ -128,11 +127,7 @@ class Generator:
             for each in prefixes
             for request in repeat_request(Request(_check_prefix(each), decoding), num_return or 1)
         ]
-        texts = [
-            text
-            for batch in iter_batches(requests, self._params.generate.batch_size)
-            for text in self._write(batch)
-        ]
+        texts = self._write(requests)
         return texts[0] if isinstance(prefix, str) and num_return is None else texts
 
     def stream(self, prefix: str, **settings: Unpack[Settings]) -> "Stream":
@@ -171,7 +166,11 @@ class Generator:
 
         with self._lock:
             self._check_open()
-            found = self._generator.generate(requests, on_segment=on_segment and pass_on)
+            found = self._generator.generate_each(
+                requests,
+                batch_size=self._params.generate.batch_size,
+                on_segment=on_segment and pass_on,
+            )
             return [
                 Text(each, self._generator.num_unread_tokens(request))
                 for request, each in zip(requests, found, strict=True)

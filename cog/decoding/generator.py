@@ -1,6 +1,6 @@
 """The copy-generator: prefixes, a model and an index go in, cited texts come out."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import ClassVar
 
@@ -68,14 +68,23 @@ class CopyGenerator:
         :returns: The texts, in the order asked.
         :raises CogError: If one of them cannot be written.
         """
-        if not requests:
-            return []
-        generations = []
-        for each in write_in_order(self, requests, batch_size=len(requests), on_segment=on_segment):
+        return list(self.generate_each(requests, batch_size=len(requests), on_segment=on_segment))
+
+    def generate_each(
+        self, requests: Iterable[Request], *, batch_size: int, on_segment: OnSegment | None = None
+    ) -> Iterator[Generation]:
+        """Write texts that come and go in one batch.
+
+        :param requests: The texts to write.
+        :param batch_size: Number of texts that share a pass.
+        :param on_segment: As for :meth:`generate`.
+        :yields: The texts, in the order asked, each as soon as it and those before it are there.
+        :raises CogError: If one of them cannot be written.
+        """
+        for each in write_in_order(self, requests, batch_size=batch_size, on_segment=on_segment):
             if isinstance(each, CogError):
                 raise each
-            generations.append(each)
-        return generations
+            yield each
 
     def adapt(self, request: Request) -> Request:
         """The request that is carried out in the place of another; here the same.

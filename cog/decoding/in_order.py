@@ -39,7 +39,7 @@ def write_in_order(
     numbers: dict[Ticket, int] = {}
     found: dict[int, Outcome] = {}
     num_given, is_open = 0, True
-    with TextQueue(generator.model, batch_size=batch_size, say=say) as queue:
+    with TextQueue(generator.model, batch_size=max(1, batch_size), say=say) as queue:
         while is_open or numbers:
             while is_open and len(numbers) < queue.num_begun_at_once:
                 try:

@@ -4,7 +4,6 @@ import json
 
 from cog.atomic import replacing, write_text_atomically
 from cog.corpus.documents import NO_PROMPTS, load_prompts
-from cog.decoding.batches import iter_batches
 from cog.decoding.request import Request
 from cog.decoding.session import open_generator
 from cog.params import Params
@@ -36,14 +35,14 @@ def generate_corpus(paths: ProjectPaths, corpus_id: str, params: Params, progres
         replacing(target) as unfinished,
         unfinished.open("w", encoding="utf-8") as file,
     ):
-        for batch in iter_batches(prompts, settings.batch_size):
-            generations = generator.generate([Request(prompt.prefix, decoding) for prompt in batch])
-            for prompt, generation in zip(batch, generations, strict=True):
-                line = {
-                    "prompt_id": prompt.prompt_id,
-                    **generation.to_json(),
-                    "reference": prompt.reference,
-                }
-                file.write(json.dumps(line, ensure_ascii=False) + "\n")
-            progress.advance(len(batch))
+        requests = [Request(prompt.prefix, decoding) for prompt in prompts]
+        written = generator.generate_each(requests, batch_size=settings.batch_size)
+        for prompt, generation in zip(prompts, written, strict=True):
+            line = {
+                "prompt_id": prompt.prompt_id,
+                **generation.to_json(),
+                "reference": prompt.reference,
+            }
+            file.write(json.dumps(line, ensure_ascii=False) + "\n")
+            progress.advance(1)
     return len(prompts)

@@ -1,30 +1,28 @@
-"""Generations at rest: prompts and a seed go in, texts come out, each batch written only once.
+"""Generations at rest: prompts and a seed go in, texts come out, each written only once.
 
-A run is a folder, a seed a file in it, a finished batch a line of that. What decides the texts (the
+A run is a folder, a seed a file in it, a finished text a line of that. What decides the texts (the
 system, the index, the model, lengths, decoding, device, precision, the decoder's version) is
-digested into the folder's name, so texts of another index are never taken for these. A batch counts
-only if it holds the same prompts, since in which company a text is decoded may change it by
-rounding.
+digested into the folder's name, so texts of another index are never taken for these. A text
+is the same in any company, up to rounding.
 """
 
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from io import FileIO
 from pathlib import Path
 
 from cog.atomic import write_text_atomically
-from cog.decoding.batches import iter_batches
 from cog.errors import EvaluationError, advise_on_writing
 from cog.evaluation.records import ANY_ERROR, EvaluatedText, SeedResult, parse_text
 from cog.locks import hold_lock
 from cog.progress import Progress
 from cog.records import DECODER_VERSION, Decoding, Generation, Prompt
 
-Generate = Callable[[Sequence[Prompt], Decoding], list[Generation]]
+Generate = Callable[[Sequence[Prompt], Decoding], Iterable[Generation]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +98,6 @@ class GenerationStore:
         key: RunKey,
         prompts: Sequence[Prompt],
         *,
-        batch_size: int,
         generate: Generate,
         progress: Progress,
     ) -> SeedResult:
@@ -108,33 +105,25 @@ class GenerationStore:
 
         :param key: The run; its decoding's seed is the seed.
         :param prompts: The prompts.
-        :param batch_size: Number of texts decoded together.
-        :param generate: Writes the texts of a batch.
+        :param generate: Writes texts, and gives each as soon as it is there.
         :param progress: Told of every text.
         :returns: The texts in the order of the prompts.
-        :raises EvaluationError: If a finished batch cannot be written; those before it are kept.
+        :raises EvaluationError: If a finished text cannot be written; those before it are kept.
         """
         folder = self.folder / key.folder_name
-        texts: list[EvaluatedText] = []
         with _open_exclusively(folder, key, progress) as file:
-            known = _read_batches(file)
-            for batch in iter_batches(prompts, batch_size):
-                digest = _digest_batch(batch)
-                if digest not in known:
-                    generations = generate(batch, key.decoding)
-                    pairs = zip(batch, generations, strict=True)
-                    known[digest] = [
-                        EvaluatedText(prompt.prompt_id, prompt.reference, generation)
-                        for prompt, generation in pairs
-                    ]
-                    with _stating_what_is_kept(folder, num_kept=len(texts)):
-                        _append_batch(file, digest, known[digest])
-                pairs_known = zip(batch, known[digest], strict=True)
-                texts += [
-                    EvaluatedText(prompt.prompt_id, prompt.reference, text.generation)
-                    for prompt, text in pairs_known
-                ]
-                progress.advance(len(batch))
+            known = _read_texts(file)
+            lacking = [each for each in prompts if _identify(each) not in known]
+            if num_known := len(prompts) - len(lacking):
+                progress.advance(num_known)
+            written = generate(lacking, key.decoding) if lacking else ()
+            for prompt, generation in zip(lacking, written, strict=True):
+                text = EvaluatedText(prompt.prompt_id, prompt.reference, generation)
+                with _stating_what_is_kept(folder, num_kept=len(known)):
+                    _append_text(file, text)
+                known[_identify(prompt)] = text
+                progress.advance(1)
+        texts = [replace(known[_identify(each)], reference=each.reference) for each in prompts]
         return SeedResult(key.decoding.seed, tuple(texts))
 
 
@@ -157,9 +146,8 @@ def _write_key(path: Path, key: RunKey) -> None:
         write_text_atomically(path, json.dumps(asdict(key)))
 
 
-def _digest_batch(prompts: Sequence[Prompt]) -> str:
-    content = json.dumps([[prompt.prompt_id, prompt.prefix] for prompt in prompts])
-    return hashlib.sha256(content.encode()).hexdigest()
+def _identify(prompt: Prompt) -> tuple[str, str]:
+    return prompt.prompt_id, prompt.prefix
 
 
 @contextmanager
@@ -176,15 +164,15 @@ def _open_exclusively(folder: Path, key: RunKey, progress: Progress) -> Iterator
         yield file
 
 
-def _read_batches(file: FileIO) -> dict[str, list[EvaluatedText]]:
+def _read_texts(file: FileIO) -> dict[tuple[str, str], EvaluatedText]:
     # only a line that a killed process left unfinished, the last one, is cut off
     file.seek(0)
     *lines, unfinished = file.readall().split(b"\n")
-    known: dict[str, list[EvaluatedText]] = {}
+    known: dict[tuple[str, str], EvaluatedText] = {}
     for number, line in enumerate(lines, start=1):
         try:
-            content = json.loads(line)
-            known[content["batch"]] = [parse_text(each) for each in content["texts"]]
+            for text in map(parse_text, json.loads(line)["texts"]):
+                known[text.prompt_id, text.generation.prefix] = text
         except ANY_ERROR as error:
             path = str(file.name)
             raise EvaluationError(
@@ -198,9 +186,8 @@ def _read_batches(file: FileIO) -> dict[str, list[EvaluatedText]]:
     return known
 
 
-def _append_batch(file: FileIO, digest: str, texts: Sequence[EvaluatedText]) -> None:
-    content = {"batch": digest, "texts": [text.to_json() for text in texts]}
-    line = json.dumps(content).encode() + b"\n"
+def _append_text(file: FileIO, text: EvaluatedText) -> None:
+    line = json.dumps({"texts": [text.to_json()]}).encode() + b"\n"
     before = file.seek(0, os.SEEK_END)
     try:
         rest = memoryview(line)

@@ -1,8 +1,9 @@
 """Running an evaluation: a corpus, a system and a protocol go in, a scored result comes out."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
+from cog.baselines.protocol import write_each
 from cog.decoding.request import Request
 from cog.evaluation.contamination import check_contamination
 from cog.evaluation.groups import SCORERS
@@ -66,21 +67,21 @@ def write_seeds(run: Evaluation) -> tuple[SeedResult, ...]:
     :param run: The evaluation.
     :returns: The texts, per seed.
     """
+    protocol = run.plan.protocol
 
-    def write(prompts: Sequence[Prompt], decoding: Decoding) -> list[Generation]:
+    def write(prompts: Sequence[Prompt], decoding: Decoding) -> Iterator[Generation]:
         with run.timed("load"):
             generator = run.get_generator()
         with run.timed("write"):
-            return generator.generate([Request(prompt.prefix, decoding) for prompt in prompts])
+            requests = [Request(prompt.prefix, decoding) for prompt in prompts]
+            yield from write_each(generator, requests, batch_size=protocol.batch_size)
 
-    protocol = run.plan.protocol
     found = []
     for seed in protocol.seeds:
         found.append(
             run.store.complete_seed(
                 run.key(protocol.decoding_of(seed)),
                 run.selection.prompts,
-                batch_size=protocol.batch_size,
                 generate=write,
                 progress=run.progress,
             )

@@ -11,7 +11,6 @@ from mlflow import MlflowClient
 
 from cog.baselines.ablations.catalogue import ABLATIONS
 from cog.cli.main import cli
-from cog.decoding.generator import CopyGenerator
 from cog.errors import EvaluationError
 from cog.evaluation.html import write_continuation
 from cog.evaluation.records import EvaluatedText
@@ -22,6 +21,7 @@ from cog.paths import ProjectPaths
 from cog.progress import SilentProgress
 from cog.records import PROMPT, Segment
 from tests.evaluation.making import text
+from tests.evaluation.stopping import stop_at_text
 
 WORDS = ("study", "ablations", "--corpus", "village", "--device", "cpu", "--prompts", "2")
 WORDS += ("--metric", "repetition", "--metric", "copies", "--metric", "reference")
@@ -78,15 +78,7 @@ def test_every_ablation_is_evaluated_once_on_the_prompts_of_cog(studied: Project
 
 
 def test_a_stopped_study_goes_on(studied: ProjectPaths, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, calls = CopyGenerator.generate, []
-
-    def stop_at_third(self: CopyGenerator, requests: list[object]) -> object:
-        calls.append(len(requests))
-        if len(calls) == 3:
-            raise KeyboardInterrupt
-        return real(self, requests)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(CopyGenerator, "generate", stop_at_third)
+    finished = stop_at_text(monkeypatch, 3)
     some = (*WORDS, "--system", "cog-k1", "--system", "cog-tokens", "--json")
     assert run(studied, *some).exit_code != 0
     done = run(studied, *some)
@@ -96,10 +88,10 @@ def test_a_stopped_study_goes_on(studied: ProjectPaths, monkeypatch: pytest.Monk
         "cog-k1",
         "cog-tokens",
     ]
-    assert len(calls) == 4  # a batch of each, and the one that was broken off
+    num_finished = len(finished)
     again = run(studied, *some)
     assert json.loads(again.stdout) == json.loads(done.stdout)
-    assert len(calls) == 4
+    assert len(finished) == num_finished  # nothing is written twice
 
 
 def test_what_cannot_be_studied_is_one_line(studied: ProjectPaths) -> None:

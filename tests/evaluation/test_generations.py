@@ -2,7 +2,7 @@ import errno
 import json
 import os
 import resource
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,12 +25,12 @@ class Writer:
     """Writes texts that name their prompt, and counts."""
 
     def __init__(self) -> None:
-        self.batches: list[list[str]] = []
+        self.written: list[str] = []
 
-    def __call__(self, prompts: Sequence[Prompt], decoding: Decoding) -> list[Generation]:
-        self.batches.append([prompt.prompt_id for prompt in prompts])
-        return [
-            Generation(
+    def __call__(self, prompts: Sequence[Prompt], decoding: Decoding) -> Iterator[Generation]:
+        for prompt in prompts:
+            self.written.append(prompt.prompt_id)
+            yield Generation(
                 prompt.prefix,
                 f" text é {prompt.prompt_id} {decoding.seed}",
                 "village",
@@ -42,15 +42,11 @@ class Writer:
                 {"decode": 0.5},
                 (Segment(f" text é {prompt.prompt_id} {decoding.seed}", VOCABULARY, 0.5),),
             )
-            for prompt in prompts
-        ]
 
 
-def complete(
-    folder: Path, write: Writer, prompts: Sequence[Prompt] = PROMPTS, *, batch_size: int = 2
-) -> SeedResult:
+def complete(folder: Path, write: Writer, prompts: Sequence[Prompt] = PROMPTS) -> SeedResult:
     return GenerationStore(folder).complete_seed(
-        KEY, prompts, batch_size=batch_size, generate=write, progress=SilentProgress()
+        KEY, prompts, generate=write, progress=SilentProgress()
     )
 
 
@@ -61,23 +57,22 @@ def seed_file(folder: Path) -> Path:
 def test_texts_are_written_once_and_come_back_equal(tmp_path: Path) -> None:
     write = Writer()
     first = complete(tmp_path, write)
-    assert write.batches == [["p0", "p1"], ["p2", "p3"], ["p4"]]
+    assert write.written == ["p0", "p1", "p2", "p3", "p4"]
     assert complete(tmp_path, write) == first
-    assert len(write.batches) == 3
+    assert len(write.written) == 5
     assert [text.prompt_id for text in first.texts] == [p.prompt_id for p in PROMPTS]
     assert first.texts[4].reference == "reference 4"
 
 
-def test_interrupted_run_goes_on_after_its_last_whole_batch(tmp_path: Path) -> None:
+def test_interrupted_run_goes_on_after_its_last_whole_text(tmp_path: Path) -> None:
     write = Writer()
     whole = complete(tmp_path, write)
     path = seed_file(tmp_path)
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(lines[0] + lines[1][: len(lines[1]) // 2])  # as a kill leaves it
     assert complete(tmp_path, write) == whole
-    assert write.batches[3:] == [["p2", "p3"], ["p4"]]
-    assert path.read_bytes().splitlines(keepends=True)[0] == lines[0]
-    assert [json.loads(line)["batch"] for line in path.read_bytes().splitlines()]
+    assert write.written[5:] == ["p1", "p2", "p3", "p4"]
+    assert path.read_bytes().splitlines(keepends=True) == lines
 
 
 @pytest.mark.parametrize("line", [b"not JSON", b"{}", b""])
@@ -85,22 +80,33 @@ def test_what_is_damaged_is_refused_and_nothing_is_removed(tmp_path: Path, line:
     write = Writer()
     complete(tmp_path, write)
     path = seed_file(tmp_path)
-    first, _, last = path.read_bytes().splitlines(keepends=True)
+    first, _, *_, last = path.read_bytes().splitlines(keepends=True)
     damaged = first + line + b"\n" + last + last[:9]
     path.write_bytes(damaged)
     with pytest.raises(EvaluationError, match=f"line 2 of {path} must be texts .* mv {path} "):
         complete(tmp_path, write)
     assert path.read_bytes() == damaged
-    assert len(write.batches) == 3
+    assert len(write.written) == 5
 
 
-def test_more_prompts_reuse_only_batches_of_the_same_company(tmp_path: Path) -> None:
+def test_of_more_prompts_those_that_lack_are_written(tmp_path: Path) -> None:
     write = Writer()
-    complete(tmp_path, write, PROMPTS[:3])
-    complete(tmp_path, write, PROMPTS)
-    assert write.batches == [["p0", "p1"], ["p2"], ["p2", "p3"], ["p4"]]
-    complete(tmp_path, write, PROMPTS, batch_size=5)
-    assert write.batches[4:] == [["p0", "p1", "p2", "p3", "p4"]]
+    complete(tmp_path, write, PROMPTS[1:3])
+    whole = complete(tmp_path, write, PROMPTS)
+    assert write.written == ["p1", "p2", "p0", "p3", "p4"]
+    assert [text.prompt_id for text in whole.texts] == [p.prompt_id for p in PROMPTS]
+    other = replace(PROMPTS[0], prefix="another window")
+    assert complete(tmp_path, write, [other]).texts[0].generation.prefix == "another window"
+
+
+def test_texts_that_were_kept_in_batches_are_read(tmp_path: Path) -> None:
+    write = Writer()
+    whole = complete(tmp_path, write)
+    path = seed_file(tmp_path)
+    texts = [json.loads(line)["texts"][0] for line in path.read_text().splitlines()]
+    path.write_text(json.dumps({"batch": "0" * 64, "texts": texts}) + "\n")
+    assert complete(tmp_path, write) == whole
+    assert len(write.written) == 5
 
 
 def test_everything_but_the_seed_makes_another_run() -> None:
@@ -143,12 +149,12 @@ def test_full_disk_is_said_and_keeps_what_is_finished(
         real(descriptor)
 
     monkeypatch.setattr(module.os, "fsync", full)
-    with pytest.raises(EvaluationError, match="No space left.*the 2 texts before are kept.*room"):
+    with pytest.raises(EvaluationError, match="No space left.*the 1 texts before are kept.*room"):
         complete(tmp_path, write)
     assert len(seed_file(tmp_path).read_bytes().splitlines()) == 1
     result: Any = complete(tmp_path, write)
     assert len(result.texts) == 5
-    assert write.batches[2:] == [["p2", "p3"], ["p4"]]
+    assert write.written[2:] == ["p1", "p2", "p3", "p4"]
 
 
 def test_error_of_the_system_is_not_taken_for_a_full_disk(tmp_path: Path) -> None:
@@ -157,7 +163,7 @@ def test_error_of_the_system_is_not_taken_for_a_full_disk(tmp_path: Path) -> Non
 
     with pytest.raises(OSError, match="the index is gone"):
         GenerationStore(tmp_path).complete_seed(
-            KEY, PROMPTS, batch_size=2, generate=broken, progress=SilentProgress()
+            KEY, PROMPTS, generate=broken, progress=SilentProgress()
         )
 
 
@@ -167,17 +173,17 @@ def test_file_size_limit_of_the_system_loses_no_finished_seed(tmp_path: Path) ->
     finished = complete(tmp_path, write)
     later = replace(KEY, decoding=replace(DECODING, seed=4))
     store = GenerationStore(tmp_path)
-    words: Any = {"batch_size": 2, "generate": write, "progress": SilentProgress()}
+    words: Any = {"generate": write, "progress": SilentProgress()}
     size = seed_file(tmp_path).stat().st_size
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size * 3 // 5, hard))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size // 2, hard))
     try:
         with pytest.raises(EvaluationError, match="File too large; the 2 texts before are kept"):
             store.complete_seed(later, PROMPTS, **words)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    num_batches = len(write.batches)
+    num_written = len(write.written)
     assert complete(tmp_path, write) == finished
-    assert len(write.batches) == num_batches
+    assert len(write.written) == num_written
     assert len(store.complete_seed(later, PROMPTS, **words).texts) == 5
-    assert write.batches[num_batches:] == [["p2", "p3"], ["p4"]]
+    assert write.written[num_written:] == ["p2", "p3", "p4"]

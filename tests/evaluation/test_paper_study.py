@@ -10,10 +10,10 @@ from click.testing import CliRunner
 from mlflow import MlflowClient
 
 from cog.cli.main import cli
-from cog.decoding.generator import CopyGenerator
 from cog.errors import CorpusNotFoundError
 from cog.evaluation.paper import SETTINGS
 from cog.paths import ProjectPaths
+from tests.evaluation.stopping import stop_at_text
 
 WORDS = ("--memory", "village", "--prompts-of", "village", "--device", "cpu", "--json")
 WORDS += ("--metric", "repetition", "--metric", "copies", "--decoding", "greedy")
@@ -89,15 +89,7 @@ def test_tables_have_the_form_of_the_paper_beside_its_figures(own_village: Proje
 
 
 def test_a_killed_study_goes_on(own_village: ProjectPaths, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, calls = CopyGenerator.generate, []
-
-    def stop_at_second(self: CopyGenerator, requests: list[object]) -> object:
-        calls.append(len(requests))
-        if len(calls) == 2:
-            raise KeyboardInterrupt
-        return real(self, requests)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(CopyGenerator, "generate", stop_at_second)
+    finished = stop_at_text(monkeypatch, 2)
     params = own_village.params.read_text().replace("batch_size: 2", "batch_size: 1")
     own_village.params.write_text(params)
     words = ["--project", str(own_village.root), "study", "paper", "--setting", "law-mt", *WORDS]
@@ -106,10 +98,10 @@ def test_a_killed_study_goes_on(own_village: ProjectPaths, monkeypatch: pytest.M
     first = CliRunner().invoke(cli, words)
     assert first.exception is None, first.output
     num_prompts = json.loads(first.stdout)["rows"][-1]["num_prompts"]
-    assert len(calls) == num_prompts + 1  # the text that was broken off is the only one begun twice
+    assert len(finished) == num_prompts + 1  # one was broken off
     again = CliRunner().invoke(cli, words)
     assert json.loads(again.stdout) == json.loads(first.stdout)
-    assert len(calls) == num_prompts + 1
+    assert len(finished) == num_prompts + 1
     client = MlflowClient(tracking_uri=f"sqlite:///{own_village.runs_database}")
     experiment = client.get_experiment_by_name("paper law-mt")
     assert experiment is not None

@@ -11,7 +11,6 @@ from mlflow import MlflowClient
 
 from cog.cards import Subset
 from cog.cli.main import cli
-from cog.decoding.generator import CopyGenerator
 from cog.errors import EvaluationError
 from cog.evaluation.session import Plan
 from cog.evaluation.study import study_domain, study_index_size
@@ -24,6 +23,7 @@ from cog.pipeline_file import CorpusEntry, add_corpus_entry
 from cog.progress import SilentProgress
 from cog.registry import load_resolved_card, save_card
 from tests.built_project import build_corpus
+from tests.evaluation.stopping import stop_at_text
 from tests.tiny_project import HAMLET_CARD, write_yaml
 
 
@@ -137,16 +137,7 @@ def test_index_sizes_share_their_prompts_and_end_in_a_curve(
 def test_stopped_study_goes_on_and_logs_each_evaluation_once(
     nested: ProjectPaths, params: Params, few: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = CopyGenerator.generate
-    calls: list[str] = []
-
-    def stop_at_third(self: CopyGenerator, requests: list[Any]) -> object:
-        calls.append("")
-        if len(calls) == 3:
-            raise KeyboardInterrupt
-        return real(self, requests)
-
-    monkeypatch.setattr(CopyGenerator, "generate", stop_at_third)
+    finished = stop_at_text(monkeypatch, 2 * few.protocol.num_prompts + 1)
     words: Any = {"corpus_ids": ["village", "hamlet"], "experiment": "matrix"}
     with pytest.raises(KeyboardInterrupt):
         study_domain(nested, params, few, builder=quiet(nested, params), **words)
@@ -159,7 +150,7 @@ def test_stopped_study_goes_on_and_logs_each_evaluation_once(
         ("village", "hamlet"),
         ("hamlet", "hamlet"),
     ]
-    assert len(calls) == 5
+    assert len(finished) == sum(len(each.prompt_ids) for each in study.results) + 1
     assert count_runs(nested, "matrix") == 4 * 2
 
 

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from math import log
 from pathlib import Path
@@ -11,7 +10,6 @@ from typing import Any
 import pytest
 
 from cog.corpus.documents import load_prompts
-from cog.decoding.generator import CopyGenerator
 from cog.decoding.tuning import (
     Tuning,
     apply_tuning,
@@ -30,6 +28,7 @@ from cog.paths import ProjectPaths
 from cog.progress import SilentProgress
 from cog.records import Prompt
 from tests.built_project import build_corpus
+from tests.evaluation.stopping import stop_at_text
 from tests.tiny_project import VILLAGE_CARD, make_project, write_yaml
 
 SEARCH = (
@@ -151,23 +150,14 @@ def test_best_trial_is_kept_and_is_the_default_from_then_on(
 def test_stopped_search_goes_on(
     town: ProjectPaths, params: Params, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real: Callable[..., object] = CopyGenerator.generate
-    calls: list[int] = []
-
-    def stop_at_third(self: CopyGenerator, requests: list[object]) -> object:
-        calls.append(len(requests))
-        if len(calls) == 3:
-            raise KeyboardInterrupt
-        return real(self, requests)
-
-    monkeypatch.setattr(CopyGenerator, "generate", stop_at_third)
+    finished = stop_at_text(monkeypatch, 3)
     with pytest.raises(KeyboardInterrupt):
         search(town, params)
     assert load_tuning(town.corpus("village")) is None
     first = search(town, params)
-    num_calls = len(calls)
+    num_finished = len(finished)
     again = search(town, params)
-    assert len(calls) == num_calls  # nothing is written twice
+    assert len(finished) == num_finished  # nothing is written twice
     assert again.trials == first.trials
 
 
