@@ -3,6 +3,7 @@
 .. code-block:: text
 
     CogError
+    ├── MissingPackageError     a package that an extra brings
     ├── ProjectError            no project here
     ├── ParamsError             params.yaml
     ├── RegistryError           cards and what is active
@@ -61,6 +62,10 @@ def advise_on_writing(error: OSError) -> str:
 
 class ProjectError(CogError):
     """There is no cog project where one was expected."""
+
+
+class MissingPackageError(CogError):
+    """A package that an extra brings is not installed."""
 
 
 class ParamsError(CogError):

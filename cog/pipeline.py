@@ -1,6 +1,5 @@
 """From a card to an index: a corpus id goes in; its files are fetched, prepared and indexed."""
 
-import importlib.util
 import os
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from cog.corpus.next_step import name_build
 from cog.errors import CorpusError, ProjectError
+from cog.extras import is_installed
 from cog.locks import hold_lock
 from cog.params import Params
 from cog.paths import ProjectPaths
@@ -184,9 +184,9 @@ def is_in_pipeline(paths: ProjectPaths, corpus_ids: Sequence[str]) -> bool:
     :param corpus_ids: The corpora.
     :returns: True if so.
     """
-    is_installed = importlib.util.find_spec("dvc") is not None
+    is_there = paths.pipeline.is_file() and (paths.root / ".dvc").is_dir()
     has_all = set(corpus_ids) <= set(load_pipeline(paths).corpora)
-    return is_installed and has_all and paths.pipeline.is_file() and (paths.root / ".dvc").is_dir()
+    return is_installed("dvc") and is_there and has_all
 
 
 def run_pipeline(paths: ProjectPaths, targets: Sequence[str]) -> None:

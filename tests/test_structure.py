@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from cog.cli.main import COMMANDS, cli
+from cog.extras import EXTRAS
 from cog.params import Params
 from cog.paths import ProjectPaths
 from cog.pipeline_file import LAYOUT, VERSIONS, load_pipeline
@@ -194,8 +195,10 @@ def test_constraints_pin_every_dependency() -> None:
         for line in (ROOT / "constraints.txt").read_text().splitlines()
         if "==" in line
     }
-    wanted = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
+    extras = project["optional-dependencies"]
+    wanted = [*project["dependencies"], *(each for name in extras for each in extras[name])]
     names = {re.split(r"[<>=\[; ]", name)[0].lower().replace("_", "-") for name in wanted}
+    names -= {"copy-generator", "faiss-gpu"}  # the latter in the place of faiss-cpu
     assert names - pinned == set()
 
 
@@ -217,3 +220,20 @@ def test_light_commands_import_nothing_heavy(words: list[str]) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_extras_are_whole_and_name_what_they_bring() -> None:
+    import tomllib
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    listed = set(re.split(r"[\[,\]]", extras["all"][0])[1:-1])
+    assert set(extras) == listed | {"all", "dev", "gpu", "mauve"}
+    assert any("[all" in name for name in extras["dev"])
+    assert set(EXTRAS.values()) <= set(extras)
+    brought = [
+        re.split("[<>=]", each)[0].replace("-", "_") for name in listed for each in extras[name]
+    ]
+    assert set(brought) <= set(EXTRAS)
+    always = {re.split("[<>=]", each)[0].replace("-", "_") for each in project["dependencies"]}
+    assert not always & set(EXTRAS)

@@ -10,6 +10,7 @@ import click
 from click.core import ParameterSource
 
 from cog.errors import CogError, ProjectError
+from cog.extras import explain_missing
 from cog.paths import ProjectPaths, find_project
 from cog.version import __version__
 
@@ -147,6 +148,12 @@ def main() -> None:
         cli.main(standalone_mode=False)
     except CogError as error:
         click.echo(f"cog: {error}", err=True)
+        sys.exit(1)
+    except ModuleNotFoundError as error:
+        missing = explain_missing(error)
+        if missing is None:
+            raise
+        click.echo(f"cog: {missing}", err=True)
         sys.exit(1)
     except click.ClickException as error:
         error.show()

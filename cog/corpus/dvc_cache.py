@@ -39,12 +39,12 @@ def find_cached_files(paths: ProjectPaths, corpus_id: str) -> list[Path]:
 
     Gives files in alphabetical order.
     """
-    from dvc.exceptions import DvcException
-    from dvc.repo import Repo
-
     cache = get_dvc_cache(paths).resolve()
     if not cache.is_relative_to(paths.root.resolve()) or not cache.is_dir():
         return []
+    from dvc.exceptions import DvcException  # without a cache nobody needs DVC
+    from dvc.repo import Repo
+
     own: set[Path] = set()
     used: set[Path] = set()
     try:

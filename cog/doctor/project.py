@@ -21,6 +21,7 @@ from cog.doctor.records import Finding, from_error
 from cog.doctor.runs import find_schema_problem
 from cog.dvc_lock import is_readable, load_outs
 from cog.errors import CogError
+from cog.extras import is_installed
 from cog.index.activation import get_status
 from cog.index.manifest import load_manifest
 from cog.model.fingerprint import fingerprint_model
@@ -133,7 +134,8 @@ def check_mlflow(paths: ProjectPaths) -> Iterator[Finding]:
     from cog.evaluation.tracking import choose_uri
 
     try:
-        choose_uri(paths)
+        if is_installed("mlflow"):
+            choose_uri(paths)
     except CogError as error:
         yield from_error("mlflow", "MLFLOW_TRACKING_URI", error)
     if not paths.runs_database.is_file():

@@ -21,6 +21,7 @@ from typing import Any
 
 from cog.errors import TrackingError
 from cog.evaluation.records import EvaluationResult, SeedResult
+from cog.extras import require
 from cog.locks import hold_lock
 from cog.paths import ProjectPaths
 from cog.version import __version__
@@ -273,7 +274,9 @@ def choose_uri(paths: ProjectPaths) -> str:
     :param paths: The project.
     :returns: The URI.
     :raises TrackingError: If it names a folder of files, which MLflow no longer writes.
+    :raises MissingPackageError: If MLflow is not installed.
     """
+    require("mlflow")
     given = os.environ.get(URI_VARIABLE, "")
     if not given:
         return _default_uri(paths)
