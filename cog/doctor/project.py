@@ -17,6 +17,7 @@ from cog.doctor.corpora import (
     check_leftovers,
     find_strays,
 )
+from cog.doctor.install import check_install
 from cog.doctor.records import Finding, from_error
 from cog.doctor.runs import find_schema_problem
 from cog.dvc_lock import is_readable, load_outs
@@ -69,7 +70,7 @@ def examine(
         findings += check_dvc_outs(paths, each)
     if corpus_id is None:
         findings += [*find_strays(paths), *check_entries(paths), *check_active(paths)]
-        findings += [*check_dvc(paths), *check_mlflow(paths)]
+        findings += [*check_dvc(paths), *check_mlflow(paths), *check_install()]
     return [*findings, *check_disk(paths, ids)]
 
 

@@ -10,8 +10,8 @@ class Finding:
     """One thing that is wrong.
 
     :param kind: What sort of thing: ``card``, ``pipeline``, ``raw``, ``documents``, ``counts``,
-        ``index``, ``recall``, ``orphan``, ``lock``, ``active``, ``model``, ``dvc``, ``mlflow`` or
-        ``disk``.
+        ``index``, ``recall``, ``orphan``, ``lock``, ``active``, ``model``, ``dvc``, ``mlflow``,
+        ``install`` or ``disk``.
     :param about: What it is about: a corpus id, or a path in the project.
     :param problem: What is wrong, one line.
     :param run: The command, or the edit, that mends it.
