@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, expect, sync_playwright
 
 from cog.evaluation.results import save_result
 from cog.index.activation import switch_corpus
@@ -15,7 +15,7 @@ from cog.index.manifest import load_manifest
 from cog.paths import ProjectPaths
 from tests.built_project import add_corpus
 from tests.evaluation.making import metric, result
-from tests.serve.pages.visiting import Visitor
+from tests.serve.pages.visiting import WAIT, Visitor
 from tests.serve.serving import RunningServer, run_server
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
@@ -39,6 +39,7 @@ def browser() -> Iterator[Browser]:
     if found is None:
         pytest.skip("no Chromium here; next: apt-get install chromium")
     options = ["--no-sandbox"] if os.geteuid() == 0 else []
+    expect.set_options(timeout=WAIT)
     with sync_playwright() as player:
         browser = player.chromium.launch(executable_path=found, args=options)
         yield browser

@@ -10,7 +10,7 @@ from tests.serve.pages.visiting import COPYING, PREFIX, Visitor
 def read_figures(page: Page, side: int) -> dict[str, tuple[str, str]]:
     rows = page.locator(f".lane:nth-child({side}) .figures tr").all()
     cells = [row.locator("th, td").all_text_contents() for row in rows]
-    return {name: (value, difference) for name, value, difference in cells}
+    return {name: (value, "".join(difference)) for name, value, *difference in cells}
 
 
 def test_sides_are_written_together_and_what_differs_is_told(visitor: Visitor) -> None:

@@ -9,7 +9,7 @@ from playwright.sync_api import expect
 
 from cog.index.manifest import load_manifest
 from cog.registry import load_active
-from tests.serve.pages.visiting import WAIT, Visitor
+from tests.serve.pages.visiting import Visitor
 
 ON = "tr.is-active a"
 
@@ -21,7 +21,7 @@ def test_switch_in_another_process_shows_and_a_button_switches_back(visitor: Vis
     assert page.locator(ON).all_text_contents() == ["village"]
     words = ["-m", "cog.cli.main", "--project", str(paths.root), "switch", "other"]
     subprocess.run([sys.executable, *words], check=True, capture_output=True, env=os.environ.copy())
-    expect(page.locator(ON)).to_have_text("other", timeout=WAIT)
+    expect(page.locator(ON)).to_have_text("other")
     page.click("text=Roll back to village")
     dialog = page.locator("dialog")
     assert load_manifest(paths.corpus("other")).digest[:12] in dialog.inner_text()
@@ -33,7 +33,7 @@ def test_switch_in_another_process_shows_and_a_button_switches_back(visitor: Vis
     assert load_active(paths).corpus == "village"  # type: ignore[union-attr]
     page.click("button[aria-label='Switch on hostile']")
     page.keyboard.press("Enter")  # the dialogue is there to be confirmed
-    expect(page.locator(ON)).to_have_text("hostile", timeout=WAIT)
+    expect(page.locator(ON)).to_have_text("hostile")
     assert load_active(paths).corpus == "hostile"  # type: ignore[union-attr]
 
 

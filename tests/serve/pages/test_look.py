@@ -101,5 +101,5 @@ def test_nothing_moves_while_a_text_comes(visitor: Visitor, size: tuple[int, int
     page.fill("#prefix", PREFIX)
     page.click("#write")
     page.wait_for_selector("#done:not([hidden])")
-    moved = page.evaluate("moved")
-    assert [each for each in moved if each[1] != each[2]] == []
+    moved = page.evaluate("moved")  # the caret goes before the text
+    assert [each for each in moved if each[1] != each[2] and each[0] != "caret"] == []

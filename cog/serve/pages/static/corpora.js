@@ -31,10 +31,10 @@ function showActive({ active, rollback_to: previous, problem, run }) {
       make("p", {}, "Switched on: ", make("strong", {}, active.corpus)),
       make("p", { class: "soft small" }, `index ${shorten(active.index)} · model ${active.model.slice(0, 12)} · since `, makeTime(active.switched_at)),
     );
-  } else words.append(make("p", {}, make("strong", {}, "Nothing is switched on.")));
+  } else words.append(make("p", {}, make("strong", {}, "Nothing is switched on."), " Switch a corpus on below, or in a terminal:"));
   if (problem) words.append(make("p", {}, oneLine(problem)));
   if (run) words.append(makeCommand(run));
-  at("active").classList.toggle("bad", Boolean(problem));
+  at("active").className = `band ${problem ? "bad" : active ? "" : "off"}`;
   at("active").replaceChildren(words, ...previous ? [makeRollback({ active, previous, ...places })] : []);
   at("active").hidden = false;
 }
@@ -51,11 +51,11 @@ function makeTable(heads, rows) {
 }
 
 function makeBuilt(rows, active) {
-  const heads = [["Corpus"], ["State"], ["Words", "number"], ["Versions", "number"], ["Licence"], ["Built"], [""]];
+  const heads = [["Corpus"], ["State"], ["Units", "number"], ["Versions", "number"], ["Licence"], ["Built"], [""]];
   return makeTable(heads, rows.map((row) => make("tr", { class: row.is_active ? "is-active" : false },
     makeName(row),
     make("td", { "data-label": "State" }, ...makeState(row)),
-    make("td", { "data-label": "Words", class: "number" }, count(row.words)),
+    make("td", { "data-label": "Units", class: "number" }, count(row.words)),
     make("td", { "data-label": "Versions", class: "number" }, count(row.versions)),
     make("td", { "data-label": "Licence" }, oneLine(row.licence ?? "")),
     make("td", { "data-label": "Built" }, makeTime(row.built_at)),

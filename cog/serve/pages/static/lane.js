@@ -14,7 +14,7 @@ const SYSTEMS = {
 };
 const SHARED = ["seed", "max_new_tokens"];
 const FIGURES = [
-  ["Copied", "share", (value) => `${(100 * value).toFixed(0)} %`],
+  ["Copied", "share", (value) => `${(100 * value).toFixed(0)} %`, (value) => `${(100 * value).toFixed(0)} points`],
   ["Copies", "copies", (value) => value.toFixed(0)],
   ["Sources", "sources", (value) => value.toFixed(0)],
   ["Tokens a step", "tokensPerStep", (value) => value.toFixed(2)],
@@ -118,10 +118,10 @@ export class Lane {
     const other = first && first !== this && first.generation ? measure(first.generation) : null;
     this.figures.replaceChildren(
       make("caption", { class: "visually-hidden" }, "Figures of this side, and what differs from the first"),
-      ...FIGURES.map(([name, key, format]) => make("tr", {},
+      ...FIGURES.map(([name, key, format, formatChange]) => make("tr", {},
         make("th", { scope: "row" }, name),
         make("td", {}, format(own[key])),
-        make("td", { class: "difference" }, other ? formatDifference(own[key] - other[key], format) : ""))),
+        ...other ? [make("td", { class: "difference" }, formatDifference(own[key] - other[key], formatChange ?? format))] : [])),
     );
     this.figures.hidden = false;
   }

@@ -73,7 +73,7 @@ export function makeSwitch({ row, version, active, ...places }) {
   const facts = [
     ["Now", nameActive(active)],
     ["Then", nameActive({ corpus: row.id, index: digest })],
-    ["Holds", [words === null ? "" : `${count(words)} words`, row.licence].filter(Boolean).join(" · ")],
+    ["Holds", [words === null ? "" : `${count(words)} units`, row.licence].filter(Boolean).join(" · ")],
   ];
   const label = version ? "Switch to it" : "Switch on";
   const name = version ? `Switch to version ${shorten(digest)}` : `Switch on ${row.id}`;
