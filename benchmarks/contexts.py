@@ -21,7 +21,8 @@ from lancedb.query import PhraseQuery
 from numpy.typing import NDArray
 
 from benchmarks.common import ROOT, measure, report, say
-from cog.index.contexts import (
+from cog.index.read.reader import PhraseIndex, open_index
+from cog.index.search.contexts import (
     COLUMNS,
     CONTEXTS,
     MAX_CONTEXT,
@@ -30,9 +31,8 @@ from cog.index.contexts import (
     load_blocks,
     save_blocks,
 )
-from cog.index.reader import PhraseIndex, open_index
-from cog.index.store import CHUNKS, WORDS
-from cog.index.versions import get_folder_bytes
+from cog.index.tables.store import CHUNKS, WORDS
+from cog.index.versions.folders import get_folder_bytes
 from cog.paths import find_project
 
 MIN_TOKENS = 3

@@ -26,7 +26,7 @@ from cog.baselines.systems import open_system
 from cog.decoding.batches import iter_batches
 from cog.decoding.request import Request
 from cog.index.chunking import MAX_BLOCK_CHARS, Splitter, iter_blocks
-from cog.index.reader import open_index
+from cog.index.read.reader import open_index
 from cog.model.load import load_splitter
 from cog.model.words import BARRED, flag_words
 from cog.params import Params, load_params

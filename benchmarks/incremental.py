@@ -18,7 +18,7 @@ from typing import Any
 from benchmarks.common import ROOT, peak_bytes, report, say
 from cog.corpus.documents import DOCUMENT_SCHEMA, DocumentStore, RecordWriter
 from cog.decoding.storage import make_storage_measure
-from cog.index.builder import build_index
+from cog.index.building.builder import build_index
 from cog.model.fingerprint import fingerprint_model
 from cog.model.load import load_index_model
 from cog.params import load_params

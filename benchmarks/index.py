@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.common import ROOT, peak_bytes, report, say
-from cog.index.builder import build_index
-from cog.index.reader import open_index
+from cog.index.building.builder import build_index
+from cog.index.read.reader import open_index
 from cog.model.load import IndexModel, load_index_model
 from cog.params import load_params
 from cog.paths import CorpusPaths, find_project

@@ -13,8 +13,8 @@ import torch
 from benchmarks.common import measure, report, say
 from cog.decoding.candidates import Phrases, find_phrases
 from cog.decoding.scoring import FloatScorer, IntegerScorer, make_scorer
-from cog.index.quantise import StoredVectors
 from cog.index.records import GatheredChunks
+from cog.index.tables.quantise import StoredVectors
 from cog.model.integers import has_int8_dot_products
 from cog.model.words import BARRED, CAN_END, CAN_START
 

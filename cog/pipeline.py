@@ -22,7 +22,7 @@ from cog.registry import iter_cards, load_card, load_resolved_card
 if TYPE_CHECKING:
     from cog.corpus.report import PrepareReport
     from cog.corpus.sources import SourceRecord
-    from cog.index.builder import BuildReport
+    from cog.index.building.builder import BuildReport
 
 # Each step loads what it needs, so that fetching files loads no model.
 OpenProgress = Callable[..., AbstractContextManager[Progress]]

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from cog.index.versions import hold_writer_lock
+from cog.index.versions.folders import hold_writer_lock
 from cog.paths import ProjectPaths
 from cog.pipeline_file import VERSIONS, CorpusEntry, add_corpus_entry
 from tests.model_fixtures import make_tiny_model

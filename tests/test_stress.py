@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from cog.corpus.documents import DOCUMENT_SCHEMA, DocumentStore, RecordWriter
-from cog.index.activation import switch_corpus
-from cog.index.manifest import load_manifest
-from cog.index.versions import hold_writer_lock
+from cog.index.versions.activation import switch_corpus
+from cog.index.versions.folders import hold_writer_lock
+from cog.index.versions.manifest import load_manifest
 from cog.paths import CorpusPaths, ProjectPaths
 from cog.records import Document
 from cog.switch_log import load_history

@@ -14,8 +14,8 @@ import pytest
 
 from cog.corpus.documents import DocumentStore
 from cog.corpus.sources import load_source_record
-from cog.index.manifest import load_manifest
-from cog.index.store import StoreReader, get_schemas
+from cog.index.tables.store import StoreReader, get_schemas
+from cog.index.versions.manifest import load_manifest
 from cog.paths import ProjectPaths
 from cog.pipeline_file import VERSIONS
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from cog.cards import format_card
-from cog.index.resolve import Version, list_versions
+from cog.index.versions.resolve import Version, list_versions
 from cog.paths import ProjectPaths
 from cog.records import Document, Prompt
 from cog.registry import load_card, load_resolved_card
@@ -83,7 +83,7 @@ class Corpus:
         :returns: What ``cog corpus stats --json`` writes.
         :raises CorpusError: If the corpus is not prepared.
         """
-        from cog.index.corpus_stats import measure_stats
+        from cog.index.read.corpus_stats import measure_stats
 
         return measure_stats(self._paths, self.id).to_json()
 

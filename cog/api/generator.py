@@ -13,7 +13,7 @@ from cog.decoding.request import Request, repeat_request
 from cog.decoding.session import open_generator
 from cog.decoding.settings import Settings, choose_settings, set_precision
 from cog.errors import GenerationError
-from cog.index.activation import choose_corpus
+from cog.index.versions.activation import choose_corpus
 from cog.params import load_params
 from cog.paths import ProjectPaths
 from cog.reading import FieldError, show

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from cog.api.corpus import Corpus
 from cog.corpus.listing import list_corpora
-from cog.index.activation import (
+from cog.index.versions.activation import (
     Change,
     Status,
     choose_corpus,

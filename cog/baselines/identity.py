@@ -10,7 +10,7 @@ from cog.baselines.retro.folder import digest_adapter, load_record
 from cog.baselines.retro.project import get_adapter_folder
 from cog.baselines.tuned import get_tuned_folder
 from cog.corpus.documents import documents_digest
-from cog.index.unions import JOIN, check_indexes
+from cog.index.versions.unions import JOIN, check_indexes
 from cog.model.fingerprint import fingerprint_model
 from cog.params import Params
 from cog.paths import ProjectPaths

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from cog.corpus.documents import documents_digest as read_documents_digest
 from cog.errors import IndexMismatchError, IndexNotBuiltError
-from cog.index.unions import JOIN, split_union
+from cog.index.versions.unions import JOIN, split_union
 from cog.paths import ProjectPaths
 from cog.reading import FieldError, Natural, Text, read_record
 

@@ -24,7 +24,7 @@ from cog.baselines.neighbours import (
 )
 from cog.corpus.documents import DocumentStore, documents_digest
 from cog.errors import IndexingError
-from cog.index.versions import hold_writer_lock
+from cog.index.versions.folders import hold_writer_lock
 from cog.model.load import CogModel, load_model
 from cog.params import DatastoreParams, Params
 from cog.paths import ProjectPaths

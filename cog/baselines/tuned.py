@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from cog.errors import CheckpointError
-from cog.index.unions import split_union
+from cog.index.versions.unions import split_union
 from cog.model.language_model import identify_tokenizer
 from cog.params import Params
 from cog.paths import ProjectPaths

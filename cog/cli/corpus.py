@@ -197,7 +197,7 @@ def _add_shipped(paths: ProjectPaths, corpus_id: str) -> None:
 def remove_corpus(ctx: click.Context, corpus_id: str, dry_run: bool, as_json: bool) -> None:
     """Remove a corpus and every trace of it: card, entries, pointers, what was built, caches."""
     from cog.corpus.removal import remove_corpus as remove
-    from cog.index.versions import hold_writing
+    from cog.index.versions.folders import hold_writing
     from cog.locks import find_holder
     from cog.paths import writer_lock
 

@@ -20,7 +20,7 @@ MAX_NAMED = 10  # documents of a kind that are named where people read
 def versions(ctx: click.Context, corpus_id: str, as_json: bool) -> None:
     """List the built versions of a corpus: digest, git revision, counts, and where each is."""
     from cog.corpus.next_step import name_build
-    from cog.index.resolve import KEPT, list_versions
+    from cog.index.versions.resolve import KEPT, list_versions
 
     paths = get_project_of(ctx, corpus_id)
     found = list_versions(paths, corpus_id)
@@ -62,7 +62,7 @@ def diff(
 
     A and B are digests, beginnings of digests, or git revisions; B may be `prepared`.
     """
-    from cog.index.diff import compare_versions
+    from cog.index.read.diff import compare_versions
 
     paths = get_project_of(ctx, corpus_id)
     params = load_params(paths.params)

@@ -81,7 +81,7 @@ def command(ctx: click.Context, /, corpus_id: str, **given: Any) -> None:  # noq
     params = set_precision(load_params(paths.params), given["precision"])
     from cog.evaluation.runner import evaluate
     from cog.evaluation.tracking import Tracker, choose_uri
-    from cog.index.unions import check_cards
+    from cog.index.versions.unions import check_cards
     from cog.progress import show_progress
     from cog.registry import load_card
 

@@ -20,7 +20,7 @@ from cog.cli.numbers import make_type
 from cog.cli.options import device_option, stage_option
 from cog.decoding.settings import set_precision
 from cog.errors import CogError, GenerationError
-from cog.index.activation import choose_corpus
+from cog.index.versions.activation import choose_corpus
 from cog.params import load_params
 from cog.records import Decoding, Generation, Segment
 

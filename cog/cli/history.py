@@ -6,7 +6,7 @@ from dataclasses import asdict
 import click
 
 from cog.cli.main import get_project
-from cog.index.unions import shorten_digest
+from cog.index.versions.unions import shorten_digest
 from cog.registry import load_active
 from cog.switch_log import is_same, load_history
 

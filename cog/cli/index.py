@@ -8,8 +8,8 @@ import click
 from cog.cli.main import get_project_of
 from cog.cli.options import json_option
 from cog.decoding.tuning import load_tuning_state
-from cog.index.manifest import load_manifest
 from cog.index.records import Manifest
+from cog.index.versions.manifest import load_manifest
 from cog.params import load_params
 from cog.progress import show_progress
 
@@ -135,7 +135,7 @@ def _format_share(manifest: Manifest, part: str) -> str:
 @click.pass_context
 def push(ctx: click.Context, corpus_id: str, as_json: bool) -> None:
     """Copy the index of a corpus to the object store that its card or COG_INDEX_URI names."""
-    from cog.index.remote import push_index
+    from cog.index.versions.remote import push_index
 
     paths = get_project_of(ctx, corpus_id)
     with show_progress(f"push {corpus_id}", total=None, unit="bytes") as progress:
@@ -150,7 +150,7 @@ def push(ctx: click.Context, corpus_id: str, as_json: bool) -> None:
 @click.pass_context
 def pull(ctx: click.Context, corpus_id: str, has_tables: bool, as_json: bool) -> None:
     """Take an index from the object store: the manifest, and its tables if asked."""
-    from cog.index.remote import pull_index
+    from cog.index.versions.remote import pull_index
 
     paths = get_project_of(ctx, corpus_id)
     with show_progress(f"pull {corpus_id}", total=None, unit="bytes") as progress:

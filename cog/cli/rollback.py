@@ -5,7 +5,7 @@ import click
 from cog.cli.main import get_project
 from cog.cli.options import json_option
 from cog.cli.switch import print_change, say
-from cog.index.activation import rollback_corpus
+from cog.index.versions.activation import rollback_corpus
 
 
 @click.command("rollback")

@@ -8,7 +8,7 @@ import click
 from cog.cli.main import get_project
 from cog.cli.options import json_option
 from cog.decoding.tuning import TuningState, load_tuning_state
-from cog.index.activation import Status, get_status
+from cog.index.versions.activation import Status, get_status
 from cog.paths import ProjectPaths
 from cog.records import Active
 from cog.switch_log import is_same, load_history

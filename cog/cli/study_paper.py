@@ -56,7 +56,7 @@ def paper(
     paths = get_project(ctx)
     params = load_params(paths.params)
     from cog.evaluation.paper_study import study_paper
-    from cog.index.unions import JOIN, check_cards
+    from cog.index.versions.unions import JOIN, check_cards
     from cog.progress import show_progress
     from cog.registry import load_card
 

@@ -7,8 +7,8 @@ import click
 
 from cog.cli.main import get_project
 from cog.cli.options import json_option
-from cog.index.activation import Change, switch_corpus
-from cog.index.unions import shorten_digest
+from cog.index.versions.activation import Change, switch_corpus
+from cog.index.versions.unions import shorten_digest
 from cog.records import Active
 
 

@@ -22,7 +22,7 @@ from cog.decoding.request import Request, check_request, encode_prefix
 from cog.decoding.row import Row
 from cog.decoding.workers import Workers
 from cog.errors import CogError
-from cog.index.reader import PhraseIndex
+from cog.index.read.reader import PhraseIndex
 from cog.model.load import CogModel
 from cog.records import Generation, Segment
 

@@ -14,10 +14,10 @@ from cog.decoding.pool import Pool
 from cog.decoding.request import Request
 from cog.decoding.scoring import make_scorer
 from cog.errors import GenerationError
-from cog.index.contexts import MAX_CONTEXT
-from cog.index.gather import join_chunks, reorder_chunks
-from cog.index.reader import PhraseIndex
+from cog.index.read.reader import PhraseIndex
 from cog.index.records import GatheredChunks
+from cog.index.search.contexts import MAX_CONTEXT
+from cog.index.tables.gather import join_chunks, reorder_chunks
 from cog.model.load import CogModel
 from cog.records import Decoding
 

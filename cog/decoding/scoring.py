@@ -10,8 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from cog.index.quantise import StoredVectors
 from cog.index.records import GatheredChunks
+from cog.index.tables.quantise import StoredVectors
 from cog.model.integers import has_int8_dot_products, multiply_rows
 
 BLOCK_VECTORS = 8192  # restored at once on a CPU, about 10 MB

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from cog.corpus.documents import find_documents_digest
 from cog.decoding.generator import CopyGenerator
 from cog.decoding.licences import CopyRule, check_documents, check_rule
-from cog.index.activation import choose_corpus
-from cog.index.active_model import get_active_model
-from cog.index.reader import PhraseIndex, open_index
-from cog.index.unions import split_active, split_union
+from cog.index.read.reader import PhraseIndex, open_index
+from cog.index.versions.activation import choose_corpus
+from cog.index.versions.active_model import get_active_model
+from cog.index.versions.unions import split_active, split_union
 from cog.model.fingerprint import fingerprint_model
 from cog.model.load import CogModel, load_model
 from cog.params import Params

@@ -15,7 +15,7 @@ from cog.corpus.documents import load_prompts
 from cog.decoding.candidates import find_phrases
 from cog.decoding.distribution import next_choice
 from cog.decoding.scoring import WordScorer, make_scorer
-from cog.index.reader import PhraseIndex
+from cog.index.read.reader import PhraseIndex
 from cog.index.records import GatheredChunks, StorageCost
 from cog.model.load import CogModel, IndexModel, load_index_model, load_model
 from cog.model.protocols import WordVectors

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from cog.decoding.tuning_file import load_choice, remove_choice, save_choice
 from cog.errors import CogError
-from cog.index.manifest import load_manifest
+from cog.index.versions.manifest import load_manifest
 from cog.paths import CorpusPaths
 from cog.reading import OneOf, Text, Via, read_field
 from cog.records import ABSOLUTE, ENTROPY, METHODS, OFF, RELATIVE, Active, Decoding

@@ -8,13 +8,13 @@ from cog.corpus.dvc_cache import find_revision
 from cog.corpus.manage import check_corpus
 from cog.doctor.records import Finding, from_error
 from cog.errors import CogError, IndexNotBuiltError
-from cog.index.activation import get_kept
-from cog.index.manifest import check_index, get_index_uri, load_manifest
-from cog.index.part import IndexPart
-from cog.index.reader import PhraseIndex
+from cog.index.read.part import IndexPart
+from cog.index.read.reader import PhraseIndex
+from cog.index.read.verify import verify_index
 from cog.index.records import Manifest
-from cog.index.verify import verify_index
-from cog.index.versions import find_unneeded, iter_kept, list_reader_locks
+from cog.index.versions.activation import get_kept
+from cog.index.versions.folders import find_unneeded, iter_kept, list_reader_locks
+from cog.index.versions.manifest import check_index, get_index_uri, load_manifest
 from cog.locks import find_holder, is_locked
 from cog.params import Params
 from cog.paths import CorpusPaths, ProjectPaths, writer_lock

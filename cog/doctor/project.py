@@ -23,8 +23,8 @@ from cog.doctor.runs import find_schema_problem
 from cog.dvc_lock import is_readable, load_outs
 from cog.errors import CogError
 from cog.extras import is_installed
-from cog.index.activation import get_status
-from cog.index.manifest import load_manifest
+from cog.index.versions.activation import get_status
+from cog.index.versions.manifest import load_manifest
 from cog.model.fingerprint import fingerprint_model
 from cog.params import Params, load_params
 from cog.paths import ProjectPaths

@@ -12,7 +12,7 @@ from cog.evaluation.results import (
     load_results,
     name_system,
 )
-from cog.index.unions import check_cards
+from cog.index.versions.unions import check_cards
 from cog.paths import ProjectPaths
 
 DEFAULT_SYSTEM = "cog"

@@ -13,7 +13,7 @@ from cog.errors import EvaluationError
 from cog.evaluation.cache import RowCache, digest_text, fill
 from cog.evaluation.metrics.contamination import ORDER, Shares, measure_contamination
 from cog.evaluation.session import Evaluation
-from cog.index.unions import split_union
+from cog.index.versions.unions import split_union
 
 FOLDER = "contamination"
 

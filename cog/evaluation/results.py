@@ -11,7 +11,7 @@ from cog.baselines.knn_tuned import apply_knn_tuning
 from cog.baselines.names import COG, KNN_LM
 from cog.errors import EvaluationError, advise_on_writing
 from cog.evaluation.records import EvaluationResult, MetricValue, parse_result
-from cog.index.unions import get_digest, shorten_digest
+from cog.index.versions.unions import get_digest, shorten_digest
 from cog.params import load_params
 from cog.paths import CorpusPaths, ProjectPaths
 

@@ -1,1 +1,4 @@
-"""The phrase index: documents and a model go in, chunks, words and their vectors come out."""
+"""The phrase index: documents and a model go in, chunks, words and their vectors come out.
+
+Rooms; each imports those after it: ``building``, ``read``, ``search``, ``tables``, ``versions``.
+"""

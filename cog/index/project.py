@@ -1,12 +1,12 @@
 """The index of a project's corpus: a corpus id goes in; its index is built, opened or verified."""
 
 from cog.corpus.documents import DocumentStore, documents_digest
-from cog.index.activation import get_kept
-from cog.index.assembly import BuildModel, MeasureStorage
-from cog.index.builder import BuildReport, build_index
-from cog.index.reader import open_index
-from cog.index.recorded import record_version
-from cog.index.verify import VerifyReport, verify_index
+from cog.index.building.assembly import BuildModel, MeasureStorage
+from cog.index.building.builder import BuildReport, build_index
+from cog.index.read.reader import open_index
+from cog.index.read.verify import VerifyReport, verify_index
+from cog.index.versions.activation import get_kept
+from cog.index.versions.recorded import record_version
 from cog.model.fingerprint import fingerprint_model
 from cog.params import Params
 from cog.paths import ProjectPaths

@@ -15,12 +15,12 @@ from cog.corpus.listing import ListedCorpus, list_corpora
 from cog.corpus.stats import describe_corpus
 from cog.doctor.project import examine
 from cog.errors import CogError, IndexNotBuiltError
-from cog.index.activation import get_status
-from cog.index.diff import compare_versions
-from cog.index.manifest import load_manifest
+from cog.index.read.diff import compare_versions
 from cog.index.records import Manifest
-from cog.index.resolve import list_versions
-from cog.index.versions import iter_kept
+from cog.index.versions.activation import get_status
+from cog.index.versions.folders import iter_kept
+from cog.index.versions.manifest import load_manifest
+from cog.index.versions.resolve import list_versions
 from cog.paths import ProjectPaths
 from cog.progress import SilentProgress
 from cog.registry import load_card, load_previous, load_resolved_card

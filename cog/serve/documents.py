@@ -10,7 +10,7 @@ from starlette.responses import Response
 from cog.corpus.documents import DocumentStore
 from cog.decoding.licences import CopyRule
 from cog.errors import CorpusError, RequestError
-from cog.index.unions import split_union
+from cog.index.versions.unions import split_union
 from cog.records import Document
 from cog.registry import load_card
 from cog.serve.answers import answer_json

@@ -14,11 +14,11 @@ from cog.decoding.generator import CopyGenerator
 from cog.decoding.licences import CopyRule
 from cog.decoding.session import find_allowed_chunks
 from cog.errors import IndexMismatchError
-from cog.index.activation import choose_corpus
-from cog.index.manifest import load_manifest
-from cog.index.reader import PhraseIndex, open_index
-from cog.index.unions import JOIN, check_indexes, split_active, split_union
-from cog.index.versions import iter_kept
+from cog.index.read.reader import PhraseIndex, open_index
+from cog.index.versions.activation import choose_corpus
+from cog.index.versions.folders import iter_kept
+from cog.index.versions.manifest import load_manifest
+from cog.index.versions.unions import JOIN, check_indexes, split_active, split_union
 from cog.model.load import CogModel
 from cog.paths import ProjectPaths
 

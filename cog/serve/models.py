@@ -10,9 +10,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from cog.errors import CogError
-from cog.index.manifest import load_manifest
 from cog.index.records import Manifest
-from cog.index.unions import JOIN, split_active
+from cog.index.versions.manifest import load_manifest
+from cog.index.versions.unions import JOIN, split_active
 from cog.paths import ProjectPaths
 from cog.records import Active
 from cog.registry import iter_corpus_ids, load_active, load_card

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from cog.evaluation.overview import load_overview
-from cog.index.activation import get_status
+from cog.index.versions.activation import get_status
 from cog.paths import ProjectPaths
 from cog.serve.answers import answer_json
 

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from cog.errors import CogError, RegistryError
-from cog.index.activation import Change, rollback_corpus, switch_corpus
+from cog.index.versions.activation import Change, rollback_corpus, switch_corpus
 from cog.serve.answers import answer_json
 from cog.serve.arriving import read_request
 from cog.serve.bodies import EmptyBody, SwitchBody, read_body

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cog.baselines.project import build_corpus_datastore
-from cog.index.reader import PhraseIndex, open_index
+from cog.index.read.reader import PhraseIndex, open_index
 from cog.model.load import CogModel, load_model
 from cog.params import load_params
 from cog.paths import ProjectPaths

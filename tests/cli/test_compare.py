@@ -13,7 +13,7 @@ from cog.cli.main import cli
 from cog.errors import CogError, EvaluationError, ProtocolError
 from cog.evaluation.records import EvaluationResult
 from cog.evaluation.results import save_result
-from cog.index.manifest import load_manifest
+from cog.index.versions.manifest import load_manifest
 from cog.paths import ProjectPaths
 from tests.built_project import build_corpus
 from tests.evaluation.making import metric, protocol, result, whole_metric

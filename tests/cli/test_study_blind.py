@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from cog.cli.study_blind import command
 from cog.errors import CogError
 from cog.evaluation.results import load_results, save_result
-from cog.index.manifest import load_manifest
+from cog.index.versions.manifest import load_manifest
 from cog.paths import ProjectPaths
 from tests.calling import call_json
 from tests.evaluation.making import metric, result

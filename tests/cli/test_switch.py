@@ -15,13 +15,13 @@ from cog.errors import (
     IndexNotBuiltError,
     NothingActiveError,
 )
-from cog.index import activation
-from cog.index.activation import get_kept
-from cog.index.manifest import load_manifest
-from cog.index.reader import open_index
+from cog.index.read.reader import open_index
+from cog.index.read.verify import verify_index
 from cog.index.records import Manifest
-from cog.index.verify import verify_index
-from cog.index.versions import hold_versions_lock
+from cog.index.versions import activation
+from cog.index.versions.activation import get_kept
+from cog.index.versions.folders import hold_versions_lock
+from cog.index.versions.manifest import load_manifest
 from cog.model.fingerprint import fingerprint_model
 from cog.paths import ProjectPaths
 from cog.progress import SilentProgress

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from cog.cli.main import cli
 from cog.decoding.tuning import USUAL_THRESHOLDS, Tuning, save_tuning
 from cog.errors import CogError
-from cog.index.manifest import load_manifest
+from cog.index.versions.manifest import load_manifest
 from cog.paths import ProjectPaths
 
 PREFIX = ("generate", "--corpus", "village", "--prefix", "The old mill", "--json")

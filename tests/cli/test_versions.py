@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cog.index import recorded
-from cog.index.activation import get_kept
-from cog.index.reader import open_index
-from cog.index.recorded import record_version
+from cog.index.read.reader import open_index
+from cog.index.read.verify import verify_index
 from cog.index.records import Manifest
-from cog.index.verify import verify_index
+from cog.index.versions import recorded
+from cog.index.versions.activation import get_kept
+from cog.index.versions.recorded import record_version
 from cog.locks import is_locked
 from cog.model.fingerprint import fingerprint_model
 from cog.paths import ProjectPaths, versions_lock

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from cog.decoding.pool_source import _sort_chunks
-from cog.index.gather import join_chunks
 from cog.index.records import GatheredChunks
+from cog.index.tables.gather import join_chunks
 from tests.decoding.synthetic import PAPER, TOKENS, lay_out, make_chunks, make_pool, plain_agreement
 
 LENGTHS = (9, 7, 12, 1, 30, 14)

@@ -12,8 +12,8 @@ from cog.decoding.scoring import (
     WordScorer,
     make_scorer,
 )
-from cog.index.quantise import StoredVectors
 from cog.index.records import GatheredChunks
+from cog.index.tables.quantise import StoredVectors
 from cog.model.integers import has_int8_dot_products
 from tests.decoding.synthetic import DIM, make_chunks
 

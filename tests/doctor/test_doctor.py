@@ -22,8 +22,8 @@ from click.testing import CliRunner, Result
 from cog.cli.main import cli
 from cog.doctor import project
 from cog.doctor.project import check_mlflow
-from cog.index import store
 from cog.index.project import build_corpus_index
+from cog.index.tables import store
 from cog.params import load_params
 from cog.paths import ProjectPaths
 from cog.pipeline_file import CorpusEntry, add_corpus_entry
@@ -331,7 +331,7 @@ def test_vectors_that_are_not_finite_are_named(sick: ProjectPaths) -> None:
 
 
 def test_a_running_build_is_no_finding(sick: ProjectPaths) -> None:
-    from cog.index.versions import hold_writer_lock
+    from cog.index.versions.folders import hold_writer_lock
 
     break_building(sick)
     with hold_writer_lock(sick.locks, "village", say=None):

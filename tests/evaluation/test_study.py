@@ -15,7 +15,7 @@ from cog.errors import EvaluationError
 from cog.evaluation.session import Plan
 from cog.evaluation.study import study_domain, study_index_size
 from cog.evaluation.subsets import make_subsets
-from cog.index.manifest import load_manifest
+from cog.index.versions.manifest import load_manifest
 from cog.params import Params
 from cog.paths import ProjectPaths
 from cog.pipeline import Builder

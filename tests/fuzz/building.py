@@ -12,11 +12,11 @@ import numpy as np
 
 from cog.corpus.report import PrepareReport
 from cog.errors import IndexingError
-from cog.index.builder import build_index
-from cog.index.reader import PhraseIndex, open_index
+from cog.index.building.builder import build_index
+from cog.index.building.windows import NO_WORDS
+from cog.index.read.reader import PhraseIndex, open_index
+from cog.index.read.verify import verify_index
 from cog.index.records import Manifest
-from cog.index.verify import verify_index
-from cog.index.windows import NO_WORDS
 from cog.model.load import IndexModel
 from cog.paths import CorpusPaths
 from cog.progress import SilentProgress

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cog.index.reader import PhraseIndex, open_index
+from cog.index.read.reader import PhraseIndex, open_index
 from cog.paths import CorpusPaths
 from tests.index.hash_model import build, make_documents, write_corpus
 

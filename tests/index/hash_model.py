@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from cog.corpus.documents import DOCUMENT_SCHEMA, PROMPT_SCHEMA, RecordWriter
 from cog.corpus.report import SKIP_REASONS, PrepareReport
-from cog.index.assembly import MeasureStorage
-from cog.index.builder import BuildReport, build_index, keep_nothing
-from cog.index.versions import Keep
+from cog.index.building.assembly import MeasureStorage
+from cog.index.building.builder import BuildReport, build_index, keep_nothing
+from cog.index.versions.folders import Keep
 from cog.model.protocols import WordVectors
 from cog.model.words import Words
 from cog.params import IndexParams

@@ -24,11 +24,11 @@ import lancedb  # noqa: F401  imported once, opened only in children
 from cog.corpus.documents import digest_records
 from cog.decoding.generator import CopyGenerator
 from cog.decoding.request import Request
-from cog.index.activation import get_kept, rollback_corpus, switch_corpus
-from cog.index.builder import build_index
-from cog.index.reader import PhraseIndex, open_index
-from cog.index.verify import verify_index
-from cog.index.versions import iter_kept
+from cog.index.building.builder import build_index
+from cog.index.read.reader import PhraseIndex, open_index
+from cog.index.read.verify import verify_index
+from cog.index.versions.activation import get_kept, rollback_corpus, switch_corpus
+from cog.index.versions.folders import iter_kept
 from cog.model.load import load_index_model, load_model
 from cog.params import load_params
 from cog.paths import ProjectPaths

@@ -9,7 +9,7 @@ import pytest
 from cog.corpus.documents import find_documents_digest
 from cog.errors import CorpusError
 from cog.index.project import build_corpus_index, count_corpus_words, verify_corpus_index
-from cog.index.reader import open_index
+from cog.index.read.reader import open_index
 from cog.model.fingerprint import fingerprint_model
 from cog.model.load import load_index_model
 from cog.params import load_params

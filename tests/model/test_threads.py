@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from cog.index.encoding import is_batch_proof
+from cog.index.building.encoding import is_batch_proof
 from cog.model.load import load_index_model
 from cog.model.threads import describe_numerics, pin_threads
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cog.index.activation import switch_corpus
+from cog.index.versions.activation import switch_corpus
 from cog.paths import ProjectPaths
 from tests.built_project import add_corpus
 from tests.serve.serving import RunningServer, run_server

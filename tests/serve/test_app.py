@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cog.index.activation import switch_corpus
+from cog.index.versions.activation import switch_corpus
 from cog.paths import ProjectPaths
 from tests.serve.serving import RunningServer, run_server
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from cog.errors import ServeError
-from cog.index.activation import switch_corpus
+from cog.index.versions.activation import switch_corpus
 from cog.paths import ProjectPaths
 from cog.serve.run import bind
 from cog.serve.settings import ServeSettings

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from cog.corpus.documents import DocumentStore
-from cog.index.activation import switch_corpus
+from cog.index.versions.activation import switch_corpus
 from tests.serve.serving import RunningServer
 
 COPYING = {"phrase_bias": 3.0}

@@ -14,7 +14,7 @@ from cog.decoding.distribution import NextChoice
 from cog.decoding.generator import CopyGenerator
 from cog.decoding.pool_source import PoolSource
 from cog.decoding.request import Request
-from cog.index.reader import PhraseIndex
+from cog.index.read.reader import PhraseIndex
 from cog.model.load import CogModel
 
 

@@ -17,10 +17,10 @@ from cog.decoding.row import Row
 from cog.decoding.text import Copy
 from cog.errors import IndexMismatchError
 from cog.index.chunking import Chunk, chunk_document, hash_words
-from cog.index.gather import join_chunks
-from cog.index.quantise import StoredVectors, quantise
-from cog.index.reader import PhraseIndex
+from cog.index.read.reader import PhraseIndex
 from cog.index.records import GatheredChunks
+from cog.index.tables.gather import join_chunks
+from cog.index.tables.quantise import StoredVectors, quantise
 from cog.model.load import CogModel
 from cog.model.protocols import ChunkEncoder
 from cog.model.words import BARRED

@@ -17,7 +17,7 @@ from cog.assets import convert_cached
 from cog.baselines.retro.config import RetroConfig
 from cog.baselines.retro.neighbours import NeighbourSource, read_chunk
 from cog.errors import TrainingError
-from cog.index.reader import PhraseIndex
+from cog.index.read.reader import PhraseIndex
 from cog.model.load import CogModel
 from cog.progress import Progress
 from cog.training.sampler import split_documents

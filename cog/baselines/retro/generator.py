@@ -12,7 +12,7 @@ from cog.baselines.retro.neighbours import NeighbourSource, lay_out, read_chunk
 from cog.baselines.token_loop import TokenLoop
 from cog.baselines.transformer import describe_tokens
 from cog.decoding.request import Request
-from cog.index.reader import PhraseIndex
+from cog.index.read.reader import PhraseIndex
 from cog.model.cache import PrefixCache
 from cog.model.load import CogModel
 from cog.records import Generation

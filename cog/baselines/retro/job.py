@@ -22,7 +22,7 @@ from cog.baselines.retro.examples import ExampleSettings, RetroExamples, load_ex
 from cog.baselines.retro.folder import CONFIG_FILE, save_adapter
 from cog.baselines.retro.project import open_retro_index
 from cog.baselines.retro.trainee import RetroObjective, RetroTrainee, measure
-from cog.index.reader import PhraseIndex
+from cog.index.read.reader import PhraseIndex
 from cog.model.load import load_model
 from cog.model.matrices import choose_precision
 from cog.params import Params, RetroParams

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from cog.baselines.retro.config import RetroConfig
 from cog.errors import GenerationError, IndexMismatchError
-from cog.index.reader import PhraseIndex
+from cog.index.read.reader import PhraseIndex
 from cog.model.load import CogModel
 from cog.model.words import WordSplitter
 

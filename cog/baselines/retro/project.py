@@ -7,8 +7,8 @@ from pathlib import Path
 from cog.baselines.retro.folder import CONFIG_FILE, load_adapter
 from cog.baselines.retro.generator import RetroGenerator
 from cog.corpus.documents import find_documents_digest
-from cog.index.reader import PhraseIndex, open_index
-from cog.index.unions import split_union
+from cog.index.read.reader import PhraseIndex, open_index
+from cog.index.versions.unions import split_union
 from cog.model.fingerprint import fingerprint_model
 from cog.model.load import load_model
 from cog.params import Params

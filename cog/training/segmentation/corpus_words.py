@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cog.index.chunking import MAX_BLOCK_CHARS, Splitter, iter_blocks
-from cog.index.part import IndexPart
-from cog.index.reader import PhraseIndex
-from cog.index.store import DOCUMENTS, WORDS
+from cog.index.read.part import IndexPart
+from cog.index.read.reader import PhraseIndex
+from cog.index.tables.store import DOCUMENTS, WORDS
 from cog.model.words import UNKNOWN, flag_words
 from cog.progress import Progress
 

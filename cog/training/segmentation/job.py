@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from cog.atomic import write_text_atomically
 from cog.corpus.documents import DocumentStore, documents_digest
 from cog.errors import CorpusError
-from cog.index.reader import PhraseIndex, open_index
+from cog.index.read.reader import PhraseIndex, open_index
 from cog.model.config import ModelConfig, load_config
 from cog.model.fingerprint import fingerprint_model
 from cog.params import Params

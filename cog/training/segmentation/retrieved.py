@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from cog.index.reader import PhraseIndex
+from cog.index.read.reader import PhraseIndex
 from cog.model.words import CAN_END
 from cog.training.segmentation.corpus_words import CorpusWords
 from cog.training.segmentation.grams import expand_ranges

@@ -3,7 +3,7 @@
 import numpy as np
 
 from cog.decoding.generator import CopyGenerator
-from cog.index.quantise import dequantise, quantise
+from cog.index.tables.quantise import dequantise, quantise
 from cog.model.phrase_encoder import PhraseEncoder
 from cog.model.words import BARRED, CAN_END, CAN_START, flag_words
 from cog.records import Decoding

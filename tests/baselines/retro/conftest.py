@@ -6,7 +6,7 @@ import pytest
 
 from cog.baselines.retro.config import make_config
 from cog.baselines.retro.examples import ExampleSettings, RetroExamples, load_examples
-from cog.index.reader import PhraseIndex
+from cog.index.read.reader import PhraseIndex
 from cog.model.load import CogModel
 from cog.params import RetroParams, load_params
 from cog.paths import ProjectPaths

@@ -19,7 +19,7 @@ from cog.baselines.retro.neighbours import NeighbourSource, lay_out
 from cog.baselines.transformer import TransformerGenerator
 from cog.decoding.request import Request
 from cog.errors import GenerationError, IndexMismatchError
-from cog.index.reader import PhraseIndex
+from cog.index.read.reader import PhraseIndex
 from cog.model.load import CogModel
 from cog.records import Decoding
 from tests.choices import assert_same_choices, record_choices

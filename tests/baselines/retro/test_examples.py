@@ -10,7 +10,7 @@ from cog.baselines.retro.batches import RetroBatches
 from cog.baselines.retro.config import make_config
 from cog.baselines.retro.examples import ExampleSettings, RetroExamples, load_examples
 from cog.baselines.retro.neighbours import NeighbourSource
-from cog.index.reader import PhraseIndex
+from cog.index.read.reader import PhraseIndex
 from cog.model.load import CogModel
 from cog.params import RetroParams
 from cog.progress import SilentProgress

@@ -23,7 +23,7 @@ from cog.baselines.retro.job import RetroJob, RetroReport, train_adapter
 from cog.baselines.retro.neighbours import NeighbourSource, lay_out, read_chunk
 from cog.baselines.retro.trainee import RetroObjective, RetroTrainee, measure
 from cog.errors import CheckpointError, ParamsError, TrainingError
-from cog.index.reader import PhraseIndex
+from cog.index.read.reader import PhraseIndex
 from cog.model.load import CogModel, load_model
 from cog.params import RetroParams, load_params
 from cog.paths import ProjectPaths

@@ -10,8 +10,8 @@ import pytest
 from playwright.sync_api import Browser, expect, sync_playwright
 
 from cog.evaluation.results import save_result
-from cog.index.activation import switch_corpus
-from cog.index.manifest import load_manifest
+from cog.index.versions.activation import switch_corpus
+from cog.index.versions.manifest import load_manifest
 from cog.paths import ProjectPaths
 from tests.built_project import add_corpus
 from tests.evaluation.making import metric, result

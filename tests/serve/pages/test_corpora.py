@@ -7,7 +7,7 @@ import sys
 import pytest
 from playwright.sync_api import expect
 
-from cog.index.manifest import load_manifest
+from cog.index.versions.manifest import load_manifest
 from cog.registry import load_active
 from tests.serve.pages.visiting import Visitor
 

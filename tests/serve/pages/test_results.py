@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from cog.evaluation.results import save_result
-from cog.index.manifest import load_manifest
+from cog.index.versions.manifest import load_manifest
 from tests.evaluation.making import metric, protocol, result, whole_metric
 from tests.serve.pages.visiting import Visitor
 

@@ -1,0 +1,360 @@
+"""Assembling: documents and a model go in, the tables of one version folder come out."""
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from cog.corpus.report import PrepareReport
+from cog.errors import IndexingError
+from cog.index.building.encoding import EncodedChunk, Encoders, encode_window, is_batch_proof
+from cog.index.building.reuse import StoredChunks, adopt
+from cog.index.building.rows import make_chunk_rows, make_document_rows, make_word_rows
+from cog.index.building.search_quality import build_search
+from cog.index.building.windows import Window, WindowReader
+from cog.index.chunking import ChunkLimits, Splitter, hash_content
+from cog.index.read.part import IndexPart
+from cog.index.read.reader import PhraseIndex
+from cog.index.records import (
+    FORMAT_VERSION,
+    DocumentCounts,
+    Manifest,
+    SearchQuality,
+    StorageCost,
+    VectorFormat,
+)
+from cog.index.search.contexts import COLUMNS, CONTEXTS, iter_blocks, save_blocks
+from cog.index.search.searcher import FLAT
+from cog.index.tables.digest import get_binary_buffers, make_index_digest
+from cog.index.tables.quantise import get_bytes_per_word
+from cog.index.tables.store import CHUNKS, DOCUMENTS, WORDS, StoreWriter, get_schemas
+from cog.index.tables.word_counts import WORD_COUNTS, WordCounter, save_counts
+from cog.index.versions.folders import get_folder_bytes, list_files
+from cog.model.protocols import ChunkEncoder, Retriever
+from cog.params import IndexParams
+from cog.paths import CorpusPaths
+from cog.progress import Progress
+from cog.records import Document
+from cog.version import __version__
+
+MAX_ALONE = 48  # chunks of a window that are encoded one by one
+MAX_ANEW_SHARE = 0.1  # of the chunks; above, what storage costs is measured again
+MeasureStorage = Callable[[PhraseIndex], StorageCost | None]
+
+
+class BuildModel(Protocol):
+    """What an index is built with; ``cog.model.load.IndexModel``."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Digest of the model."""
+
+    @property
+    def config(self) -> ChunkLimits:
+        """How long chunks are."""
+
+    @property
+    def splitter(self) -> Splitter:
+        """Splits texts into words."""
+
+    @property
+    def phrase_encoder(self) -> ChunkEncoder:
+        """Encodes words."""
+
+    @property
+    def retriever(self) -> Retriever:
+        """Encodes chunks for retrieval."""
+
+    @property
+    def numerics(self) -> str:
+        """What decides the last bits of a vector, besides the model and the text."""
+
+    def pin_threads(self) -> AbstractContextManager[int]:
+        """Let batches not change vectors while the block runs; gives how many may be encoded."""
+
+
+@dataclass(frozen=True, slots=True)
+class BuildInput:
+    """What decides an index.
+
+    :param corpus_paths: The corpus.
+    :param report: What preparing its documents did.
+    :param model_fingerprint: The model.
+    :param params: Settings.
+    """
+
+    corpus_paths: CorpusPaths
+    report: PrepareReport
+    model_fingerprint: str
+    params: IndexParams
+
+
+class Assembly:
+    """One build into one folder: reading, encoding and writing overlap, a window each.
+
+    :param folder: The folder.
+    :param build_input: What decides the index.
+    :param model: What encodes it.
+    :param progress: Told of white-space separated words that are done.
+    """
+
+    def __init__(
+        self, folder: Path, build_input: BuildInput, model: BuildModel, progress: Progress
+    ) -> None:
+        self._folder = folder
+        self._input = build_input
+        self._model = model
+        self._progress = progress
+        self._schemas = get_schemas(model.retriever.dim)
+        self._store = StoreWriter(folder, retriever_dim=model.retriever.dim)
+        self._reader = WindowReader(
+            model.splitter, model.config, max_chunks=build_input.params.commit_chunks
+        )
+        self._vectors = VectorFormat(
+            dtype=build_input.params.vector_dtype,
+            dim=model.phrase_encoder.dim,
+            bytes_per_word=get_bytes_per_word(
+                model.phrase_encoder.dim, dtype=build_input.params.vector_dtype
+            ),
+        )
+        self._digest = make_index_digest(
+            documents_digest=build_input.report.digest,
+            model_fingerprint=model.fingerprint,
+            vectors=self._vectors,
+            retriever_dim=model.retriever.dim,
+        )
+        self._counter = WordCounter()
+        self._num_words = 0
+        self._num_tokens = 0
+        self._num_encoded = 0
+        self._is_batch_proof: bool | None = None
+        self._seconds: dict[str, float] = defaultdict(float)
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether a window is written.
+
+        :returns: True if so.
+        """
+        return self._num_words > 0
+
+    def run(
+        self,
+        documents: Iterable[Document],
+        stored: StoredChunks,
+        *,
+        measure_storage: MeasureStorage | None,
+        before: Manifest | None,
+    ) -> Manifest:
+        """Write the tables and measure them.
+
+        :param documents: Documents in canonical order.
+        :param stored: What was encoded before.
+        :param measure_storage: Measures what storing vectors in few bits costs.
+        :param before: The version whose measurement holds on if little is encoded anew.
+        :returns: What the index states; its folder is not named yet.
+        :raises IndexingError: If nothing can be indexed, or search misses its recall.
+        """
+        started = time.perf_counter()
+        with self._model.pin_threads() as num_workers:
+            self._stream(self._reader.iter_windows(documents), stored, num_workers=num_workers)
+        if not self._num_words:
+            corpus_id = self._input.corpus_paths.root.name
+            raise IndexingError(
+                f"corpus {corpus_id} needs a document with words",
+                found=f"{self._input.report.num_documents} documents without",
+                run=f"cog corpus show {corpus_id}",
+                about=corpus_id,
+            )
+        sizes = {"before_compaction": get_folder_bytes(self._folder)}
+        with self._timed("compact"):
+            self._store.compact()
+        manifest = self._state(sizes | {"after_compaction": get_folder_bytes(self._folder)})
+        with self._timed("contexts"):
+            self._derive(manifest)
+        with self._timed("measure"):
+            manifest = self._measure(manifest, measure_storage, before)
+        with self._timed("hash"):
+            files = list_files(self._folder)
+        seconds = {name: round(value, 3) for name, value in self._seconds.items()}
+        seconds["total"] = round(time.perf_counter() - started, 3)
+        seconds["words_per_second"] = round(self._num_words / seconds["total"], 1)
+        sizes = manifest.sizes | self._store.get_sizes()
+        for part, start in (("contexts", CONTEXTS), ("word_counts", WORD_COUNTS)):
+            sizes[part] = sum(
+                each.size_bytes for name, each in files.items() if name.startswith(start)
+            )
+        sizes["total"] = sum(entry.size_bytes for entry in files.values())
+        return replace(manifest, sizes=sizes, files=files, seconds=seconds)
+
+    def _stream(self, windows: Iterator[Window], stored: StoredChunks, *, num_workers: int) -> None:
+        with ThreadPoolExecutor(1, "read") as reading, ThreadPoolExecutor(1, "write") as writing:
+            upcoming = reading.submit(self._read, windows)
+            written: Future[None] | None = None
+            while (window := upcoming.result()) is not None:
+                upcoming = reading.submit(self._read, windows)
+                with self._timed("encode"):
+                    encoded = self._encode(window, stored, num_workers=num_workers)
+                if written is not None:
+                    written.result()
+                written = writing.submit(self._write, window, encoded)
+            if written is not None:
+                written.result()
+
+    def _read(self, windows: Iterator[Window]) -> Window | None:
+        with self._timed("read"):
+            return next(windows, None)
+
+    def _encode(
+        self, window: Window, stored: StoredChunks, *, num_workers: int
+    ) -> list[EncodedChunk]:
+        chunks = window.chunks
+        hashes = [hash_content(chunk.text, chunk.word_chars) for chunk in chunks]
+        with self._timed("reuse"):
+            encoded = stored.load(chunks, hashes)
+        self._progress.advance(sum(len(chunks[i].text.split()) for i in encoded))
+        firsts: dict[bytes, int] = {}
+        for position, content in enumerate(hashes):
+            if position not in encoded:
+                firsts.setdefault(content, position)
+        anew = list(firsts.values())
+        if anew:
+            encoders = self._get_encoders(num_workers, num_chunks=len(anew))
+            for i, chunk in encode_window([chunks[each] for each in anew], encoders=encoders):
+                encoded[anew[i]] = chunk
+                self._progress.advance(len(chunk.chunk.text.split()))
+        self._num_encoded += len(anew)
+        for position, content in enumerate(hashes):
+            if position not in encoded:
+                same = encoded[firsts[content]]
+                encoded[position] = adopt(same, chunks[position], own=same.word_flags)
+                self._progress.advance(len(chunks[position].text.split()))
+        return [encoded[position] for position in range(len(chunks))]
+
+    def _get_encoders(self, num_workers: int, *, num_chunks: int) -> Encoders:
+        phrase_encoder, retriever = self._model.phrase_encoder, self._model.retriever
+        is_alone = num_chunks <= MAX_ALONE  # too few for batches to gain what trying them costs
+        if not is_alone:
+            if self._is_batch_proof is None:
+                self._is_batch_proof = is_batch_proof(phrase_encoder, retriever)
+            is_alone = not self._is_batch_proof
+        return Encoders(
+            phrase_encoder=phrase_encoder,
+            retriever=retriever,
+            batch_tokens=self._input.params.batch_tokens,
+            vector_dtype=self._vectors.dtype,
+            num_workers=num_workers,
+            is_alone=is_alone,
+        )
+
+    def _write(self, window: Window, encoded: list[EncodedChunk]) -> None:
+        with self._timed("write"):
+            batches = {
+                DOCUMENTS: make_document_rows(
+                    window.documents,
+                    first_ordinal=window.first_ordinal,
+                    schema=self._schemas[DOCUMENTS],
+                ),
+                CHUNKS: make_chunk_rows(
+                    encoded, first_chunk_id=window.first_chunk_id, schema=self._schemas[CHUNKS]
+                ),
+                WORDS: make_word_rows(
+                    encoded, first_chunk_id=window.first_chunk_id, schema=self._schemas[WORDS]
+                ),
+            }
+            for table, batch in batches.items():
+                self._digest.update(table, batch)
+                self._store.write(table, batch)
+            offsets, hashes = get_binary_buffers(batches[WORDS].column("word_hashes"))
+            words = np.split(hashes.view(np.uint64), offsets[1:-1] // 8)
+            for item, word_hashes in zip(encoded, words, strict=True):
+                self._counter.add(word_hashes, item.chunk.text, item.chunk.word_chars)
+            self._num_words += sum(item.chunk.num_words for item in encoded)
+            self._num_tokens += sum(len(item.chunk.token_ids) for item in encoded)
+
+    def _state(self, sizes: dict[str, int]) -> Manifest:
+        report = self._input.report
+        return Manifest(
+            format_version=FORMAT_VERSION,
+            corpus=self._input.corpus_paths.root.name,
+            digest=self._digest.hexdigest(),
+            folder="",
+            documents_digest=report.digest,
+            model=self._model.fingerprint,
+            numerics=self._model.numerics,
+            created_with=__version__,
+            built_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            params=self._input.params.list_decisive(),
+            documents=DocumentCounts(
+                num_in=report.num_read,
+                num_indexed=self._reader.num_documents,
+                skipped=report.skipped | self._reader.skipped,
+            ),
+            num_chunks=self._reader.num_chunks,
+            num_encoded=self._num_encoded,
+            num_words=self._num_words,
+            num_tokens=self._num_tokens,
+            skipped_words=self._reader.skipped_words,
+            vectors=self._vectors,
+            storage_cost=None,
+            search=SearchQuality(
+                kind=FLAT,
+                dim=self._model.retriever.dim,
+                num_rows=self._reader.num_chunks,
+                num_lists=0,
+                num_probes=0,
+                recall_at=0,
+                recall=0.0,
+            ),
+            sizes=sizes,
+            files={},
+            seconds={},
+        )
+
+    def _derive(self, manifest: Manifest) -> None:
+        # from rows, so that it is the same whatever was encoded by this build
+        rows = IndexPart(self._folder, manifest).iter_rows(WORDS, columns=COLUMNS)
+        save_blocks(self._folder, iter_blocks(rows))
+        save_counts(self._folder, self._counter.get_counts())
+
+    def _measure(
+        self, manifest: Manifest, measure_storage: MeasureStorage | None, before: Manifest | None
+    ) -> Manifest:
+        search = build_search(
+            IndexPart(self._folder, manifest),
+            retriever=self._model.retriever,
+            params=self._input.params,
+        )
+        manifest = replace(manifest, search=search)
+        cost = _get_cost_before(manifest, before)
+        if measure_storage is not None and cost is None:
+            with PhraseIndex([IndexPart(self._folder, manifest)]) as index:
+                cost = measure_storage(index)
+        return replace(manifest, storage_cost=cost)
+
+    @contextmanager
+    def _timed(self, part: str) -> Iterator[None]:
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._seconds[part] += time.perf_counter() - started
+
+
+def _get_cost_before(manifest: Manifest, before: Manifest | None) -> StorageCost | None:
+    # what storage costs is a property of model and text: it holds where nearly all text is the same
+    if before is None or before.storage_cost is None or before.model != manifest.model:
+        return None
+    if before.params != manifest.params:
+        return None
+    if manifest.num_encoded > MAX_ANEW_SHARE * manifest.num_chunks:
+        return None
+    measured_on = before.storage_cost.measured_on or before.digest
+    return replace(before.storage_cost, measured_on=measured_on)

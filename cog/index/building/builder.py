@@ -1,0 +1,216 @@
+"""Building: documents and a model go in, a finished index comes out beside the old one."""
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from cog.atomic import open_staging
+from cog.corpus.documents import DocumentStore
+from cog.errors import IndexingError, IndexMismatchError, IndexNotBuiltError
+from cog.index.building.assembly import Assembly, BuildInput, BuildModel, MeasureStorage
+from cog.index.building.reuse import StoredChunks, make_vectors_key
+from cog.index.records import FORMAT_VERSION, VECTORS_VERSION, Manifest
+from cog.index.tables.quantise import INT8
+from cog.index.versions.folders import (
+    TABLES,
+    Keep,
+    find_parts,
+    hold_versions_lock,
+    hold_writer_lock,
+    iter_kept,
+    keep_version,
+    place_version,
+    prune_versions,
+    remove_leftovers,
+)
+from cog.index.versions.manifest import check_index, load_manifest, save_manifest
+from cog.locks import make_lock
+from cog.params import IndexParams
+from cog.paths import CorpusPaths, reader_lock
+from cog.progress import Progress
+
+
+@dataclass(frozen=True, slots=True)
+class BuildReport:
+    """What a build did.
+
+    :param manifest: The index that is in place now.
+    :param is_new: Whether it was built now; otherwise it was there already.
+    """
+
+    manifest: Manifest
+    is_new: bool
+
+
+def keep_nothing() -> Keep:
+    """What stays of the versions that are replaced, where nothing is switched on.
+
+    :returns: Nothing.
+    """
+    return Keep(frozenset(), 0)
+
+
+def build_index(
+    corpus_paths: CorpusPaths,
+    *,
+    locks: Path,
+    model_fingerprint: str,
+    load_model: Callable[[], BuildModel],
+    params: IndexParams,
+    progress: Progress,
+    force: bool = False,
+    measure_storage: MeasureStorage | None = None,
+    get_kept: Callable[[], Keep | None] = keep_nothing,
+) -> BuildReport:
+    """Build the index of a corpus, unless it is there already.
+
+    It is written beside the old one; replacing the manifest is what puts it in place. A build that
+    is killed at any moment leaves the old one serving. Chunks that the old one holds, or a build
+    that did not finish, are not encoded again.
+
+    :param corpus_paths: The corpus.
+    :param locks: Folder of lock files.
+    :param model_fingerprint: Fingerprint of the model that ``load_model`` gives.
+    :param load_model: Loads the model; called only if something is built.
+    :param params: Settings.
+    :param progress: Told of white-space separated words that are done.
+    :param force: Build even if the index is there, and encode every chunk.
+    :param measure_storage: Measures on the finished index what storing vectors in few bits costs.
+    :param get_kept: Tells which versions stay when they are replaced; None where that cannot be
+        told, and then all do.
+    :returns: What is in place now.
+    :raises IndexingError: If nothing can be indexed, or search misses its recall.
+    """
+    corpus_id = corpus_paths.root.name
+    with hold_writer_lock(locks, corpus_id, say=progress.say):
+        store = DocumentStore(corpus_paths.documents)
+        build_input = BuildInput(corpus_paths, store.load_report(), model_fingerprint, params)
+        current = None if force else find_current(build_input)
+        if current is not None:
+            remove_leftovers(corpus_paths, keep=[current.folder], locks=locks)
+            with hold_versions_lock(locks, corpus_id, say=progress.say):
+                prune_versions(corpus_paths, get_kept(), locks=locks)
+            progress.say(f"the index of {current.corpus} is up to date: {current.digest[:16]}")
+            return BuildReport(current, is_new=False)
+        manifest = _build(
+            build_input,
+            store,
+            locks=locks,
+            model=load_model(),
+            progress=progress,
+            force=force,
+            measure_storage=measure_storage,
+        )
+        with hold_versions_lock(locks, corpus_id, say=progress.say):
+            keep = get_kept()
+            keep_version(corpus_paths, keep, successor=manifest.digest)
+            make_lock(reader_lock(locks, corpus_id, manifest.folder))
+            save_manifest(corpus_paths.manifest, manifest)
+            prune_versions(corpus_paths, keep, locks=locks)
+        remove_leftovers(corpus_paths, keep=[manifest.folder], locks=locks)
+        return BuildReport(manifest, is_new=True)
+
+
+def _build(
+    build_input: BuildInput,
+    documents: DocumentStore,
+    *,
+    locks: Path,
+    model: BuildModel,
+    progress: Progress,
+    force: bool,
+    measure_storage: MeasureStorage | None,
+) -> Manifest:
+    corpus_paths, dtype = build_input.corpus_paths, build_input.params.vector_dtype
+    key = make_vectors_key(
+        model_fingerprint=model.fingerprint, vector_dtype=dtype, numerics=model.numerics
+    )
+    before = _load_manifest(corpus_paths)
+    _say_format(corpus_paths, before, progress=progress, force=force)
+    parts = None if force else find_parts(corpus_paths, key)
+    if before is not None:
+        # what an unreadable manifest served is unknown: nothing goes before a new one is in place
+        kept = [before.folder, *([parts.parent.name] if parts else [])]
+        remove_leftovers(corpus_paths, keep=kept, locks=locks)
+    folders = [] if force else _find_stored(corpus_paths, key, parts)
+    with open_staging(corpus_paths.index / key, is_kept=True) as staging:
+        assembly = Assembly(staging / TABLES, build_input, model, progress)
+        try:
+            with StoredChunks(
+                folders,
+                locks=locks,
+                corpus_id=corpus_paths.root.name,
+                vector_format=(dtype, model.phrase_encoder.dim),
+                progress=progress,
+            ) as stored:
+                manifest = assembly.run(
+                    documents.iter_documents(),
+                    stored,
+                    measure_storage=measure_storage,
+                    before=None if force else before,
+                )
+        except BaseException:
+            if not assembly.is_begun:  # else the next build goes on from it, whatever went wrong
+                shutil.rmtree(staging, ignore_errors=True)
+            raise
+        folder = place_version(staging / TABLES, manifest.digest, into=corpus_paths.index)
+    return replace(manifest, folder=folder.name)
+
+
+def find_current(build_input: BuildInput) -> Manifest | None:
+    """Find an index that a build would only repeat.
+
+    :param build_input: What would be built.
+    :returns: Its manifest; None if there is none, or it is damaged.
+    """
+    try:
+        manifest = check_index(
+            build_input.corpus_paths,
+            model_fingerprint=build_input.model_fingerprint,
+            documents_digest=build_input.report.digest,
+        )
+    except IndexingError:
+        return None
+    return manifest if manifest.params == build_input.params.list_decisive() else None
+
+
+def _load_manifest(corpus_paths: CorpusPaths) -> Manifest | None:
+    try:
+        return load_manifest(corpus_paths, oldest=VECTORS_VERSION)
+    except IndexingError:
+        return None
+
+
+def _say_format(
+    corpus_paths: CorpusPaths, before: Manifest | None, *, progress: Progress, force: bool
+) -> None:
+    # why all is built though nothing seems to have changed
+    found = f"format {before.format_version}" if before else ""
+    try:
+        load_manifest(corpus_paths)
+    except IndexNotBuiltError:
+        return
+    except IndexMismatchError as error:
+        vectors = "stored vectors are taken over" if before and not force else "nothing can be kept"
+        progress.say(
+            f"the index of {corpus_paths.root.name} has {found or error.found}, cog reads format"
+            f" {FORMAT_VERSION}: all of it is built anew; {vectors}"
+        )
+
+
+def _find_stored(corpus_paths: CorpusPaths, key: str, parts: Path | None) -> list[Path]:
+    # folders whose vectors were made under this key, the most likely first
+    versions = [(corpus_paths, _load_manifest(corpus_paths)), *iter_kept(corpus_paths)]
+    folders = [
+        place.index / manifest.folder
+        for place, manifest in versions
+        if manifest is not None
+        and key
+        == make_vectors_key(
+            model_fingerprint=manifest.model,
+            vector_dtype=str(manifest.params.get("vector_dtype", INT8)),
+            numerics=manifest.numerics,
+        )
+    ]
+    return [*folders, *([parts] if parts else [])]

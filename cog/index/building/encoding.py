@@ -1,0 +1,211 @@
+"""Encoding: a window of chunks goes in, their vectors as they are stored come out."""
+
+import re
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cog.errors import IndexingError
+from cog.index.chunking import Chunk
+from cog.index.tables.quantise import StoredVectors, quantise
+from cog.model.protocols import ChunkEncoder, Retriever
+from cog.model.words import BARRED
+
+NUM_SPECIAL_PIECES = 2  # [CLS] and [SEP]
+NO_VECTOR = np.zeros(0, dtype=np.float32)
+PROBES = ((64, 6), (15, 20))  # words of a text, texts of a batch
+PROBE_WORDS = ("river", "house", "stone", "apple", "cloud", "paper", "glass", "wheel", "tea")
+
+
+@runtime_checkable
+class CountsPieces(Protocol):
+    """An encoder that says how long its input is, so that batches waste no padding."""
+
+    def count_pieces(self, texts: Sequence[str]) -> NDArray[np.int64]:
+        """Number of WordPieces it reads of each text, special ones included.
+
+        :param texts: Chunks.
+        :returns: *Shape:* ``(num_texts,)``
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedChunk:
+    """A chunk with its vectors.
+
+    :param chunk: The chunk.
+    :param start: Stored start vectors of its words.
+    :param end: Stored end vectors of its words.
+    :param word_flags: The chunk's flags, with words barred that have no WordPiece.
+    :param vector: Retriever vector. *Shape:* ``(retriever_dim,)``
+    """
+
+    chunk: Chunk
+    start: StoredVectors
+    end: StoredVectors
+    word_flags: NDArray[np.uint8]
+    vector: NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Encoders:
+    """What encodes chunks, and how.
+
+    :param phrase_encoder: Encodes words.
+    :param retriever: Encodes chunks for retrieval.
+    :param batch_tokens: Number of WordPieces of a batch, at most.
+    :param vector_dtype: ``int8`` or ``float16``.
+    :param num_workers: Number of batches encoded side by side.
+    :param is_alone: Whether every chunk is a batch of its own.
+    """
+
+    phrase_encoder: ChunkEncoder
+    retriever: Retriever
+    batch_tokens: int
+    vector_dtype: str
+    num_workers: int = 1
+    is_alone: bool = False
+
+
+def encode_window(
+    chunks: Sequence[Chunk], *, encoders: Encoders
+) -> Iterator[tuple[int, EncodedChunk]]:
+    """Encode chunks in batches of equal length, so that nothing is padded.
+
+    :param chunks: The window.
+    :param encoders: What encodes them.
+    :yields: Position in the window, and the encoded chunk.
+    """
+    with ThreadPoolExecutor(encoders.num_workers, "encode") as pool:
+        vectors = np.zeros((len(chunks), encoders.retriever.dim), dtype=np.float32)
+        plan = _plan(chunks, encoders.retriever, encoders)
+        texts = [[chunks[i].text for i in batch] for batch in plan]
+        for batch, block in zip(
+            plan, pool.map(encoders.retriever.encode_texts, texts), strict=True
+        ):
+            vectors[batch] = _check_finite(block)
+        plan = _plan(chunks, encoders.phrase_encoder, encoders)
+        members = [[chunks[i] for i in batch] for batch in plan]
+        encode = partial(_encode_words, encoders=encoders)
+        for batch, encoded in zip(plan, pool.map(encode, members), strict=True):
+            for position, words in zip(batch, encoded, strict=True):
+                yield position, replace(words, vector=vectors[position])
+
+
+def _encode_words(chunks: list[Chunk], *, encoders: Encoders) -> list[EncodedChunk]:
+    texts = [chunk.text for chunk in chunks]
+    spans = [chunk.word_spans() for chunk in chunks]
+    encoded = encoders.phrase_encoder.encode_chunks(texts, spans)
+    starts = _store([words.start for words in encoded], dtype=encoders.vector_dtype)
+    ends = _store([words.end for words in encoded], dtype=encoders.vector_dtype)
+    bounds = np.cumsum([0, *(chunk.num_words for chunk in chunks)]).tolist()
+    return [
+        EncodedChunk(
+            chunk=chunk,
+            start=_slice(starts, first, last),
+            end=_slice(ends, first, last),
+            word_flags=chunk.word_flags | np.where(words.has_piece, np.uint8(0), BARRED),
+            vector=NO_VECTOR,
+        )
+        for chunk, words, first, last in zip(chunks, encoded, bounds, bounds[1:], strict=False)
+    ]
+
+
+def is_batch_proof(phrase_encoder: ChunkEncoder, retriever: Retriever) -> bool:
+    """Whether encoding a chunk in a batch gives the very bytes that encoding it alone gives.
+
+    Tried on texts of its own, so that the answer is the same for every build of a machine.
+
+    :param phrase_encoder: Encodes words.
+    :param retriever: Encodes chunks for retrieval.
+    :returns: True if so.
+    """
+    for num_words, num_texts in PROBES:
+        words = (PROBE_WORDS * num_words)[:num_words]
+        rotated = [words[i % num_words :] + words[: i % num_words] for i in range(num_texts)]
+        texts = [" ".join(each) for each in rotated]
+        spans = [_find_spans(text) for text in texts]
+        (alone,) = phrase_encoder.encode_chunks(texts[-1:], spans[-1:])
+        together = phrase_encoder.encode_chunks(texts, spans)[-1]
+        for one, other in (
+            (alone.start, together.start),
+            (alone.end, together.end),
+            (retriever.encode_texts(texts[-1:])[0], retriever.encode_texts(texts)[-1]),
+        ):
+            if one.tobytes() != other.tobytes():
+                return False
+    return True
+
+
+def _find_spans(text: str) -> NDArray[np.int32]:
+    return np.array([match.span() for match in re.finditer(r"\S+", text)], dtype=np.int32)
+
+
+def _plan(
+    chunks: Sequence[Chunk], encoder: ChunkEncoder | Retriever, encoders: Encoders
+) -> list[list[int]]:
+    lengths = measure_lengths(chunks, encoder)
+    batch_tokens = 0 if encoders.is_alone else encoders.batch_tokens
+    return list(plan_batches(lengths, batch_tokens=batch_tokens))
+
+
+def measure_lengths(
+    chunks: Sequence[Chunk], encoder: ChunkEncoder | Retriever
+) -> NDArray[np.int64]:
+    """How many WordPieces chunks have.
+
+    :param chunks: The chunks.
+    :param encoder: The encoder that will read them.
+    :returns: WordPieces, or prefix-encoder tokens where the encoder does not count. *Shape:*
+        ``(num_chunks,)``
+    """
+    if isinstance(encoder, CountsPieces):
+        return np.asarray(encoder.count_pieces([c.text for c in chunks]), dtype=np.int64)
+    return np.array([len(c.token_ids) + NUM_SPECIAL_PIECES for c in chunks], dtype=np.int64)
+
+
+def plan_batches(lengths: NDArray[np.int64], *, batch_tokens: int) -> Iterator[list[int]]:
+    """Put chunks of equal length together, the longest first.
+
+    A chunk is never padded: padding would change the last bits of its vectors.
+
+    :param lengths: WordPieces of each chunk. *Shape:* ``(num_chunks,)``
+    :param batch_tokens: Number of WordPieces of a batch, at most; a batch has one chunk at least.
+    :yields: Positions of the chunks of a batch; every chunk is in one.
+    """
+    order = np.argsort(-lengths, kind="stable")
+    for group in np.split(order, np.flatnonzero(np.diff(lengths[order])) + 1):
+        if len(group):
+            size = max(1, batch_tokens // max(1, int(lengths[group[0]])))
+            for first in range(0, len(group), size):
+                yield group[first : first + size].tolist()
+
+
+def _store(vectors: Sequence[NDArray[np.float32]], *, dtype: str) -> StoredVectors:
+    try:
+        return quantise(np.concatenate(vectors), dtype=dtype)
+    except ValueError as error:
+        raise IndexingError(
+            "the phrase encoder's vectors must be finite and of a known dtype",
+            found=str(error),
+            run="check the model's weights, and index.vector_dtype in params.yaml",
+        ) from error
+
+
+def _check_finite(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    if not np.isfinite(vectors).all():
+        raise IndexingError(
+            "the retriever's vectors must be finite",
+            found="a value that is not",
+            run="check the model's weights",
+        )
+    return np.asarray(vectors, dtype=np.float32)
+
+
+def _slice(stored: StoredVectors, first: int, last: int) -> StoredVectors:
+    return StoredVectors(stored.vectors[first:last], stored.scales[first:last])

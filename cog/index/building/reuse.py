@@ -1,0 +1,192 @@
+"""Reuse: chunks go in, the vectors that an earlier build stored for the same chunks come out."""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from cog.errors import IndexingError
+from cog.index.building.encoding import EncodedChunk
+from cog.index.building.rows import hash_vectors
+from cog.index.chunking import Chunk
+from cog.index.records import VECTORS_VERSION
+from cog.index.tables.digest import get_binary_buffers
+from cog.index.tables.quantise import StoredVectors
+from cog.index.tables.store import CHUNKS, WORDS, StoreReader
+from cog.index.versions.folders import TABLES
+from cog.locks import SharedLock
+from cog.model.words import BARRED
+from cog.paths import reader_lock
+from cog.progress import Progress
+
+VECTOR_COLUMNS = ("start_vectors", "start_scales", "end_vectors", "end_scales", "word_flags")
+
+
+def make_vectors_key(*, model_fingerprint: str, vector_dtype: str, numerics: str) -> str:
+    """Name everything that the stored vectors of a chunk depend on, but for the chunk.
+
+    :param model_fingerprint: The model.
+    :param vector_dtype: ``int8`` or ``float16``.
+    :param numerics: What decides the last bits of a vector: device, instruction set, library.
+    :returns: 16 hexadecimal digits.
+    """
+    parts = (str(VECTORS_VERSION), model_fingerprint, vector_dtype, numerics)
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    # one folder with tables: which chunks it holds, sorted by the head of their hashes
+    store: StoreReader
+    heads: NDArray[np.uint64]
+    rows: NDArray[np.int64]
+
+
+class StoredChunks:
+    """The chunks of finished versions, and of builds that did not finish.
+
+    What cannot be read, or is not what its checksum says, is encoded again.
+
+    :param folders: Folders of tables, all of one vectors key; the first with a chunk gives it.
+    :param locks: Folder of lock files; the folders are kept from being removed meanwhile.
+    :param corpus_id: The corpus.
+    :param vector_format: dtype and width of start and end vectors.
+    :param progress: Told of folders that cannot be read.
+    """
+
+    def __init__(
+        self,
+        folders: Iterable[Path],
+        *,
+        locks: Path,
+        corpus_id: str,
+        vector_format: tuple[str, int],
+        progress: Progress,
+    ) -> None:
+        self._dtype, self._dim = np.dtype(vector_format[0]), vector_format[1]
+        self._sources: list[_Source] = []
+        self._stack = ExitStack()
+        self._progress = progress
+        for folder in folders:
+            if folder.name != TABLES:  # of a build that is not finished: its lock is held already
+                lock = SharedLock(reader_lock(locks, corpus_id, folder.name))
+                self._stack.callback(lock.release)
+            try:
+                self._sources.append(_open_source(folder, corpus_id))
+            except IndexingError as error:
+                progress.say(f"what {folder.name} holds cannot be reused: {error.found}")
+
+    def __enter__(self) -> "StoredChunks":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._stack.close()
+
+    def load(self, chunks: Sequence[Chunk], hashes: Sequence[bytes]) -> dict[int, EncodedChunk]:
+        """Read the vectors of those chunks that were encoded before.
+
+        :param chunks: Chunks of one window.
+        :param hashes: Their content hashes.
+        :returns: Encoded chunks by position in the window.
+        """
+        heads = np.frombuffer(b"".join(each[:8] for each in hashes), dtype="<u8")
+        loaded: dict[int, EncodedChunk] = {}
+        for source in list(self._sources):
+            wanted = np.array([i for i in range(len(chunks)) if i not in loaded], dtype=np.int64)
+            if not len(wanted) or not len(source.heads):
+                continue
+            slots = np.searchsorted(source.heads, heads[wanted])
+            slots[slots == len(source.heads)] = 0
+            is_there = source.heads[slots] == heads[wanted]
+            try:
+                self._load_from(source, wanted[is_there], slots[is_there], loaded, chunks, hashes)
+            except IndexingError as error:
+                self._progress.say(f"stored vectors cannot be read and are encoded: {error.found}")
+                self._sources.remove(source)
+        return loaded
+
+    def _load_from(
+        self,
+        source: _Source,
+        positions: NDArray[np.int64],
+        slots: NDArray[np.int64],
+        loaded: dict[int, EncodedChunk],
+        chunks: Sequence[Chunk],
+        hashes: Sequence[bytes],
+    ) -> None:
+        if not len(positions):
+            return
+        rows, inverse = np.unique(source.rows[slots], return_inverse=True)
+        words = source.store.take(WORDS, rows, columns=VECTOR_COLUMNS)
+        stated = source.store.take(CHUNKS, rows, columns=["content_hash", "vectors_hash", "vector"])
+        vectors = stated.column("vector").combine_chunks().flatten().to_numpy()
+        vectors = vectors.reshape(len(rows), -1)
+        content, checksums = stated.column("content_hash"), stated.column("vectors_hash")
+        for position, row in zip(positions.tolist(), inverse.tolist(), strict=True):
+            if content[row].as_py() != hashes[position]:
+                continue
+            found = self._read_row(words, row, chunk=chunks[position], vector=vectors[row])
+            if found is not None and hash_vectors(found) == checksums[row].as_py():
+                loaded[position] = adopt(found, chunks[position], own=found.word_flags)
+
+    def _read_row(
+        self, words: pa.Table, row: int, *, chunk: Chunk, vector: NDArray[np.float32]
+    ) -> EncodedChunk | None:
+        columns = [words.column(name)[row].as_buffer() for name in VECTOR_COLUMNS]
+        width = self._dim * self._dtype.itemsize
+        sizes = [width, 4, width, 4, 1]
+        if [len(each) for each in columns] != [size * chunk.num_words for size in sizes]:
+            return None
+        kinds = [np.dtype(k) for k in (self._dtype, np.float32, self._dtype, np.float32, np.uint8)]
+        arrays: list[Any] = [
+            np.frombuffer(a, dtype=kind) for a, kind in zip(columns, kinds, strict=True)
+        ]
+        shape = (chunk.num_words, self._dim)
+        return EncodedChunk(
+            chunk=chunk,
+            start=StoredVectors(arrays[0].reshape(shape), arrays[1]),
+            end=StoredVectors(arrays[2].reshape(shape), arrays[3]),
+            word_flags=arrays[4],
+            vector=vector,
+        )
+
+
+def adopt(encoded: EncodedChunk, chunk: Chunk, *, own: NDArray[np.uint8]) -> EncodedChunk:
+    """Give a chunk the vectors of another with the same text and words.
+
+    :param encoded: The other chunk.
+    :param chunk: The chunk.
+    :param own: The flags of the other chunk; words without a WordPiece are barred in them.
+    :returns: The chunk with vectors.
+    """
+    return EncodedChunk(
+        chunk=chunk,
+        start=encoded.start,
+        end=encoded.end,
+        word_flags=chunk.word_flags | (own & np.uint8(BARRED)),
+        vector=encoded.vector,
+    )
+
+
+def _open_source(folder: Path, corpus_id: str) -> _Source:
+    store = StoreReader(folder, corpus_id)
+    num_rows = min(store.count_rows(CHUNKS), store.count_rows(WORDS))
+    heads = [np.zeros(0, dtype=np.uint64)]
+    for batch in store.iter_batches(CHUNKS, columns=["content_hash"]):
+        _, values = get_binary_buffers(batch.column(0))
+        heads.append(values.reshape(batch.num_rows, -1)[:, :8].copy().view("<u8")[:, 0])
+    joined = np.concatenate(heads)[:num_rows]
+    order = np.argsort(joined, kind="stable")
+    return _Source(store, joined[order], order)

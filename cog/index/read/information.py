@@ -1,0 +1,126 @@
+"""Information: an index goes in; its most frequent words and its most and least telling phrases."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from cog.index.read.reader import PhraseIndex
+from cog.index.tables.store import WORDS
+from cog.index.tables.word_counts import get_form
+from cog.model.words import BARRED, CAN_END, CAN_START
+
+COLUMNS = ("document_ordinal", "word_chars", "word_flags", "word_hashes")
+MAX_PHRASE_WORDS = 4
+NUM_FREQUENT = 1000  # phrases that are ranked by information
+MAX_WORDS = 1 << 19  # from the beginning of the index, so that seconds and memory are bounded
+
+
+@dataclass(frozen=True, slots=True)
+class Phrase:
+    """A word or a phrase.
+
+    :param text: How it is written; of a word, in lower case.
+    :param count: How often it stands in what was read.
+    :param bits: Its information, the sum of that of its words.
+    """
+
+    text: str
+    count: int
+    bits: float
+
+
+@dataclass(frozen=True, slots=True)
+class Information:
+    """What an index holds much of.
+
+    :param index: Digest of the index.
+    :param num_words: Number of its words.
+    :param num_read: Number of words that were read.
+    :param frequent_words: The most frequent words.
+    :param most: Of the most frequent phrases of two to four words, those with the most bits.
+    :param least: Those with the least.
+    """
+
+    index: str
+    num_words: int
+    num_read: int
+    frequent_words: tuple[Phrase, ...]
+    most: tuple[Phrase, ...]
+    least: tuple[Phrase, ...]
+
+
+def measure_information(index: PhraseIndex, *, top_k: int = 10) -> Information:
+    """Find the most frequent words of an index, and its most and least telling phrases.
+
+    :param index: The index.
+    :param top_k: How many of each.
+    :returns: Words and phrases with counts and bits.
+    """
+    words, phrases = Counter[str](), Counter[str]()
+    bits: dict[str, float] = {}
+    places: dict[str, range] = {}  # where a phrase stands first, as numbers of words
+    num_read = 0
+    for texts, flags, word_bits in _iter_chunks(index):
+        for first, last in _iter_spans(flags):
+            text = "".join(texts[first:last]).removeprefix(" ")
+            text = get_form(text) if last - first == 1 else text
+            (words if last - first == 1 else phrases)[text] += 1
+            if text not in bits:
+                bits[text] = sum(word_bits[first:last])
+                places[text] = range(num_read + first, num_read + last)
+        num_read += len(texts)
+        if num_read >= MAX_WORDS:
+            break
+    frequent = [text for text, count in phrases.most_common(NUM_FREQUENT) if count > 1]
+    frequent.sort(key=bits.__getitem__)
+
+    def describe(counts: Counter[str], chosen: Iterable[str]) -> tuple[Phrase, ...]:
+        return tuple(Phrase(each, counts[each], round(bits[each], 2)) for each in chosen)
+
+    return Information(
+        index=index.digest,
+        num_words=index.num_words,
+        num_read=num_read,
+        frequent_words=describe(words, (word for word, _ in words.most_common(top_k))),
+        most=describe(phrases, _choose(frequent[::-1], places, top_k)),
+        least=describe(phrases, _choose(frequent, places, top_k)),
+    )
+
+
+def _iter_chunks(index: PhraseIndex) -> Iterator[tuple[list[str], list[int], list[float]]]:
+    # words with their spaces, flags and bits
+    (part,) = index.parts
+    for batch in part.iter_rows(WORDS, columns=COLUMNS):
+        rows = batch.to_pylist()
+        documents = index.get_documents(row["document_ordinal"] for row in rows)
+        for row in rows:
+            text = documents[row["document_ordinal"]].text
+            chars = np.frombuffer(row["word_chars"], np.int32).tolist()
+            words = [text[a:b] for a, b in zip(chars[:-1], chars[1:], strict=True)]
+            hashes = np.frombuffer(row["word_hashes"], np.uint64)
+            yield words, list(row["word_flags"]), index.get_word_bits(hashes).tolist()
+
+
+def _iter_spans(flags: list[int]) -> Iterator[tuple[int, int]]:
+    # the words, and the phrases of up to four words
+    for first, flag in enumerate(flags):
+        if flag & CAN_START:
+            yield first, first + 1
+            for last in range(first, min(first + MAX_PHRASE_WORDS, len(flags))):
+                if flags[last] & BARRED:
+                    break
+                if last > first and flags[last] & CAN_END:
+                    yield first, last + 1
+
+
+def _choose(phrases: Iterable[str], places: dict[str, range], top_k: int) -> list[str]:
+    # of phrases that overlap where they stand first, the first
+    chosen: list[str] = []
+    taken: set[int] = set()
+    for text in phrases:
+        if len(chosen) < top_k and taken.isdisjoint(places[text]):
+            chosen.append(text)
+            taken.update(places[text])
+    return chosen

@@ -1,0 +1,128 @@
+"""A part of an index, open for reading: a version folder goes in; rows and files come out."""
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from cog.errors import IndexMismatchError
+from cog.index.records import Manifest
+from cog.index.search.contexts import CONTEXTS, ContextBlock, load_blocks
+from cog.index.search.searcher import (
+    FLAT,
+    SEARCHER,
+    Searcher,
+    load_ivf_searcher,
+    make_flat_searcher,
+)
+from cog.index.tables.store import CHUNKS, DOCUMENTS, WORDS, StoreReader
+from cog.index.tables.word_counts import WORD_COUNTS, WordCounts, load_counts
+from cog.index.versions.manifest import mismatch
+from cog.locks import SharedLock
+
+UNREADABLE = (OSError, ValueError, EOFError)  # what NumPy raises for a damaged file
+
+
+class IndexPart:
+    """What is stored of one corpus; ids of chunks and documents are those of its tables.
+
+    :param folder: The version folder.
+    :param manifest: What it states about itself.
+    :param lock: What keeps the folder from being removed; None if nothing has to.
+    :param uri: Address of an object store, from which tables are read that are not here.
+    :raises IndexMismatchError: If the tables are not what the manifest says.
+    """
+
+    def __init__(
+        self, folder: Path, manifest: Manifest, *, lock: SharedLock | None = None, uri: str = ""
+    ) -> None:
+        self.folder = folder
+        self.manifest = manifest
+        self._lock = lock
+        self._uri = uri
+        self._store = StoreReader(folder, manifest.corpus, uri=uri)
+        for table, wanted in (
+            (DOCUMENTS, manifest.documents.num_indexed),
+            (CHUNKS, manifest.num_chunks),
+            (WORDS, manifest.num_chunks),
+        ):
+            num_rows = self._store.count_rows(table)
+            if num_rows != wanted:
+                raise self.refuse(f"{wanted} rows of {table}", f"{num_rows} rows")
+
+    def close(self) -> None:
+        """Let go of the version folder."""
+        if self._lock is not None:
+            self._lock.release()
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether the tables are read from an object store."""
+        return self._store.is_remote
+
+    @cached_property
+    def searcher(self) -> Searcher:
+        """What chunks are searched with."""
+        quality = self.manifest.search
+        try:
+            if quality.kind == FLAT:
+                return make_flat_searcher(self.iter_vectors(), quality)
+            return load_ivf_searcher(self._get_folder(SEARCHER), quality)
+        except RuntimeError as error:  # what FAISS raises for a file it cannot read
+            raise self.refuse("a readable searcher", str(error)) from error
+
+    def load_contexts(self) -> list[ContextBlock]:
+        """Open what tokens are looked up in."""
+        try:
+            blocks = load_blocks(self._get_folder(CONTEXTS))
+        except UNREADABLE as error:
+            raise self.refuse("readable contexts", str(error)) from error
+        num_chunks = sum(len(block.chunk_starts) for block in blocks)
+        if num_chunks != self.manifest.num_chunks:
+            wanted = f"contexts of {self.manifest.num_chunks} chunks"
+            raise self.refuse(wanted, f"{num_chunks} chunks")
+        return blocks
+
+    def load_word_counts(self) -> WordCounts:
+        """Read how often each word stands in it."""
+        try:
+            counts = load_counts(self._get_folder(WORD_COUNTS))
+        except UNREADABLE as error:
+            raise self.refuse("readable word counts", str(error)) from error
+        if counts.num_words != self.manifest.num_words:
+            wanted = f"counts of {self.manifest.num_words} words"
+            raise self.refuse(wanted, f"{counts.num_words} words")
+        return counts
+
+    def take(
+        self, table: str, positions: NDArray[np.int64], *, columns: Sequence[str] | None = None
+    ) -> pa.Table:
+        """Read rows by position, which must ascend; *Shape:* ``(num_rows,)``."""
+        return self._store.take(table, positions, columns=columns)
+
+    def iter_rows(
+        self, table: str, *, columns: Sequence[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Stream the rows of a table in canonical order; None for all columns."""
+        yield from self._store.iter_batches(table, columns=columns)
+
+    def iter_vectors(self) -> Iterator[NDArray[np.float32]]:
+        """Stream the chunks' vectors in blocks of *Shape:* ``(num_rows, retriever_dim)``."""
+        for batch in self.iter_rows(CHUNKS, columns=["vector"]):
+            vectors = batch.column(0).flatten().to_numpy()
+            yield vectors.reshape(-1, self.manifest.search.dim)
+
+    def refuse(self, wanted: str, found: str) -> IndexMismatchError:
+        """The error that refuses it."""
+        return mismatch(self.manifest.corpus, wanted, found, force=True)
+
+    def _get_folder(self, start: str) -> Path:
+        # where files lie that are no tables
+        if not self.is_remote:
+            return self.folder
+        from cog.index.versions.remote import fetch_files
+
+        return fetch_files(self.manifest, self._uri, start)

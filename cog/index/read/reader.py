@@ -1,0 +1,386 @@
+"""The index that texts are written from: vectors and ids go in, chunks, words, documents come out.
+
+It has 1 to n parts, each of one corpus; ids of chunks and documents count on from part to part.
+"""
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import fields
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from cog.errors import IndexMismatchError
+from cog.index.read.part import IndexPart
+from cog.index.records import GatheredChunks, Places
+from cog.index.search.contexts import Contexts
+from cog.index.search.searcher import Neighbours
+from cog.index.tables.gather import WordArrays
+from cog.index.tables.store import CHUNKS, DOCUMENTS, WORDS
+from cog.index.tables.word_counts import WordBits, WordCounts, join_counts
+from cog.index.versions.folders import find_version
+from cog.index.versions.manifest import check_index, get_index_uri, load_manifest
+from cog.index.versions.unions import JOIN, DigestOf, check_fit
+from cog.locks import SharedLock
+from cog.paths import CorpusPaths, reader_lock
+from cog.records import Document
+
+_logger = logging.getLogger(__name__)
+NUM_TAKES = 2  # LanceDB reads one take mostly on one core
+MIN_SPLIT_CHUNKS = 64  # below this a second take costs more than it saves
+
+
+def open_index(
+    *places: CorpusPaths,
+    locks: Path,
+    model_fingerprint: str | None = None,
+    documents_digest_of: DigestOf | None = None,
+    digests: Mapping[str, str] | None = None,
+) -> "PhraseIndex":
+    """Open the index of one corpus or more, and keep it from being removed until it is closed.
+
+    :param *places: The corpora, at least one.
+    :param locks: Folder of lock files.
+    :param model_fingerprint: The model it must have been built with; None for any.
+    :param documents_digest_of: Tells the documents each must have been built from; None for any.
+    :param digests: The version to open of each corpus, in place or kept; None for those in place.
+    :returns: The index; close it, or use it as a context manager.
+    :raises IndexNotBuiltError: If there is no index.
+    :raises IndexMismatchError: If it is damaged, or belongs to something else.
+    """
+    with ExitStack() as stack:
+        parts = []
+        for place in places:
+            part = _open_part(
+                place,
+                locks=locks,
+                model_fingerprint=model_fingerprint,
+                documents_digest=documents_digest_of(place) if documents_digest_of else None,
+                digest=digests[place.root.name] if digests else None,
+            )
+            stack.callback(part.close)
+            parts.append(part)
+        index = PhraseIndex(parts)
+        stack.pop_all()
+    return index
+
+
+def _open_part(
+    corpus_paths: CorpusPaths,
+    *,
+    locks: Path,
+    model_fingerprint: str | None,
+    documents_digest: str | None,
+    digest: str | None,
+) -> IndexPart:
+    while True:
+        place = corpus_paths if digest is None else _find_place(corpus_paths, digest)
+        folder = load_manifest(place).folder
+        lock = _lock(reader_lock(locks, corpus_paths.root.name, folder))
+        try:
+            stated = load_manifest(place)
+            if stated.folder == folder and digest in (None, stated.digest):
+                manifest = check_index(
+                    place, model_fingerprint=model_fingerprint, documents_digest=documents_digest
+                )
+                if manifest.folder == folder:
+                    tables = place.index / folder
+                    uri = "" if tables.is_dir() else get_index_uri(place)
+                    return IndexPart(tables, manifest, lock=lock, uri=uri)
+        except BaseException:
+            if lock is not None:
+                lock.release()
+            raise
+        if lock is not None:
+            lock.release()  # a build put another version in place meanwhile
+
+
+def _lock(path: Path) -> SharedLock | None:
+    try:
+        return SharedLock(path)
+    except OSError as error:
+        _logger.warning(
+            "the index is read without a lock (%s: %s): a build may remove it meanwhile",
+            path,
+            error.strerror or error,
+        )
+        return None
+
+
+def _find_place(corpus_paths: CorpusPaths, digest: str) -> CorpusPaths:
+    place = find_version(corpus_paths, digest)
+    if place is None:
+        corpus_id = corpus_paths.root.name
+        raise IndexMismatchError(
+            f"corpus {corpus_id} needs the index {digest[:16]}",
+            found="no such version on this machine",
+            run=f"cog switch --corpus {corpus_id} --index {digest[:16]}",
+            about=corpus_id,
+        )
+    return place
+
+
+class PhraseIndex:
+    """An open index.
+
+    :param parts: Its parts, at least one, of one model.
+    :raises IndexMismatchError: If they do not fit together.
+    """
+
+    def __init__(self, parts: Sequence[IndexPart]) -> None:
+        self.parts = tuple(parts)
+        manifests = [part.manifest for part in parts]
+        check_fit(manifests)
+        self.corpus = JOIN.join(each.corpus for each in manifests)
+        self.digest = JOIN.join(each.digest for each in manifests)
+        self.model = manifests[0].model
+        self.vectors = manifests[0].vectors
+        self.num_words = sum(each.num_words for each in manifests)
+        self._first_chunks = np.cumsum([0, *(each.num_chunks for each in manifests)])
+        self._first_documents = np.cumsum([0, *(each.documents.num_indexed for each in manifests)])
+        self._num_words, self._num_tokens = self._read_chunks("num_words", "num_tokens")
+        self._pool = ThreadPoolExecutor(NUM_TAKES, thread_name_prefix="gather")
+
+    def __enter__(self) -> "PhraseIndex":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the version folders."""
+        self._pool.shutdown()
+        for part in self.parts:
+            part.close()
+
+    @property
+    def num_chunks(self) -> int:
+        """Number of chunks."""
+        return int(self._first_chunks[-1])
+
+    @property
+    def num_documents(self) -> int:
+        """Number of documents."""
+        return int(self._first_documents[-1])
+
+    def search_neighbours(
+        self,
+        vectors: NDArray[np.float32],
+        *,
+        top_k: int,
+        allowed: NDArray[np.bool_] | None = None,
+    ) -> Neighbours:
+        """Find the nearest chunks, by inner product; of equal ones those of the first part.
+
+        :param vectors: *Shape:* ``(batch, retriever_dim)``
+        :param top_k: Number of chunks per vector.
+        :param allowed: Chunks that may be found; None for all. *Shape:* ``(num_chunks,)``
+        :returns: Chunk ids and inner products, best first.
+            *Shape:* ``(batch, min(top_k, num_allowed))``
+        :raises ValueError: If the width is wrong.
+        """
+        dim = self.parts[0].manifest.search.dim
+        if vectors.ndim != 2 or vectors.shape[1] != dim:
+            raise ValueError(f"vectors must be (batch, {dim})")
+        rows, scores = [], []
+        for part, first in zip(self.parts, self._first_chunks.tolist(), strict=False):
+            own = None if allowed is None else allowed[first : first + part.manifest.num_chunks]
+            found = part.searcher.search(vectors, top_k=top_k, allowed=own)
+            rows.append(found.rows + first)
+            scores.append(found.scores)
+        joined, values = np.concatenate(rows, axis=1), np.concatenate(scores, axis=1)
+        best = np.argsort(-values, axis=1, kind="stable")[:, :top_k]
+        return Neighbours(
+            np.take_along_axis(joined, best, axis=1), np.take_along_axis(values, best, axis=1)
+        )
+
+    def search_chunks(
+        self,
+        vectors: NDArray[np.float32],
+        *,
+        top_k: int,
+        allowed: NDArray[np.bool_] | None = None,
+    ) -> NDArray[np.int64]:
+        """Find the ids of the nearest chunks.
+
+        :param vectors: As of :meth:`search_neighbours`.
+        :param top_k: Number of chunks per vector.
+        :param allowed: Chunks that may be found; None for all.
+        :returns: Chunk ids, best first. *Shape:* ``(batch, min(top_k, num_allowed))``
+        """
+        return self.search_neighbours(vectors, top_k=top_k, allowed=allowed).rows
+
+    def gather_chunks(self, chunk_ids: NDArray[np.int64]) -> GatheredChunks:
+        """Read the words of some chunks; all parts fill one set of arrays.
+
+        :param chunk_ids: Chunks, each once, in any order. *Shape:* ``(num_chunks,)``
+        :returns: Their words, in the order asked for.
+        :raises ValueError: If an id is out of range or comes twice.
+        """
+        chunk_ids = np.asarray(chunk_ids, dtype=np.int64)
+        order = np.argsort(chunk_ids, kind="stable")  # slots, as tables are read
+        places = self._locate(chunk_ids[order], self._first_chunks, "chunk ids")
+        if len(np.unique(chunk_ids)) != len(chunk_ids):
+            raise ValueError("chunk ids must differ")
+        arrays = WordArrays.allocate(
+            chunk_ids,
+            num_words=self._num_words[chunk_ids],
+            num_tokens=self._num_tokens[chunk_ids],
+            vectors=self.vectors,
+        )
+        jobs = []
+        for number in np.unique(places).tolist():
+            own = order[places == number]
+            num_takes = NUM_TAKES if len(own) >= MIN_SPLIT_CHUNKS else 1
+            for slots in np.array_split(own, num_takes):
+                jobs.append(self._pool.submit(self._fill, arrays, slots, number))
+        for job in jobs:
+            job.result()
+        return arrays.gathered
+
+    def find_places(
+        self,
+        tail: NDArray[np.int32],
+        *,
+        min_tokens: int,
+        max_places: int,
+        allowed: NDArray[np.bool_] | None = None,
+    ) -> Places:
+        """Find where the most of the last tokens of a text stand, with a token behind them.
+
+        At most ``MAX_CONTEXT`` tokens are looked at. What stands there is of one document, without
+        a gap. Where nothing of the longest is allowed, the next shorter counts.
+
+        :param tail: The last tokens of the text. *Shape:* ``(num_tokens,)``
+        :param min_tokens: How many of them must stand before a place, at least; 1 or more.
+        :param max_places: Number of places, at most; the first of the index are taken.
+        :param allowed: Chunks that may be found; None for all. *Shape:* ``(num_chunks,)``
+        :returns: The places.
+        """
+        return self._contexts.find_places(
+            tail, min_tokens=min_tokens, max_places=max_places, allowed=allowed
+        )
+
+    def get_word_bits(self, word_hashes: NDArray[np.uint64]) -> NDArray[np.float32]:
+        """The information of words: -log2 of the share of a word's form in the index.
+
+        Words that differ in case and leading space only have one form; a word that is not in the
+        index counts as one that stands there once.
+
+        :param word_hashes: As ``word_hashes`` of gathered chunks. *Shape:* ``(num_words,)``
+        :returns: Bits. *Shape:* ``(num_words,)``
+        """
+        return self._word_bits.get(word_hashes)
+
+    def load_word_counts(self) -> WordCounts:
+        """Read how often each word stands in the index."""
+        return join_counts([part.load_word_counts() for part in self.parts])
+
+    def get_documents(self, ordinals: Iterable[int]) -> dict[int, Document]:
+        """Read a few documents.
+
+        :param ordinals: Positions in the index, as ``document_ordinals`` of gathered chunks.
+        :returns: Documents by position.
+        :raises ValueError: If a position is out of range.
+        """
+        wanted = np.unique(np.array(list(ordinals), dtype=np.int64))
+        places = self._locate(wanted, self._first_documents, "document ordinals")
+        names = [field.name for field in fields(Document)]
+        documents = {}
+        for number in np.unique(places).tolist():
+            positions = wanted[places == number]
+            rows = self.parts[number].take(DOCUMENTS, positions - self._first_documents[number])
+            for ordinal, row in zip(positions.tolist(), rows.to_pylist(), strict=True):
+                documents[ordinal] = Document(**{name: row[name] for name in names})
+        return documents
+
+    def find_document(self, document_id: str) -> Document | None:
+        """Find a document by its id; of several parts that have it, in the first.
+
+        :param document_id: The id.
+        :returns: The document; None if there is none.
+        """
+        wanted, ordinal = pa.scalar(document_id, pa.string()), 0
+        for part in self.parts:
+            for batch in part.iter_rows(DOCUMENTS, columns=["document_id"]):
+                position = batch.column(0).index(wanted).as_py()
+                if position >= 0:
+                    return self.get_documents([ordinal + position])[ordinal + position]
+                ordinal += batch.num_rows
+        return None
+
+    def get_corpus_id(self, ordinal: int) -> str:
+        """The corpus that a document belongs to.
+
+        :param ordinal: Position of the document in the index.
+        :returns: The corpus id.
+        :raises ValueError: If the position is out of range.
+        """
+        place = self._locate(np.array([ordinal]), self._first_documents, "document ordinals")
+        return self.parts[int(place[0])].manifest.corpus
+
+    def document_licences(self) -> list[str]:
+        """The licence of every document, by position in the index."""
+        return list(self._iter_documents("licence"))
+
+    def document_ids(self) -> list[str]:
+        """The id of every document, by position; one may stand in several parts."""
+        return list(self._iter_documents("document_id"))
+
+    def chunk_documents(self) -> NDArray[np.int64]:
+        """The document of every chunk, as a position. *Shape:* ``(num_chunks,)``."""
+        firsts = np.repeat(self._first_documents[:-1], np.diff(self._first_chunks))
+        documents: NDArray[np.int64] = self._read_chunks("document_ordinal")[0] + firsts
+        return documents
+
+    @cached_property
+    def _contexts(self) -> Contexts:
+        return Contexts([block for part in self.parts for block in part.load_contexts()])
+
+    @cached_property
+    def _word_bits(self) -> WordBits:
+        return WordBits(self.load_word_counts())
+
+    def _iter_documents(self, column: str) -> Iterator[str]:
+        for part in self.parts:
+            for batch in part.iter_rows(DOCUMENTS, columns=[column]):
+                yield from batch.column(0).to_pylist()
+
+    def _read_chunks(self, *columns: str) -> NDArray[np.int64]:
+        # (num_columns, num_chunks)
+        batches = (each for part in self.parts for each in part.iter_rows(CHUNKS, columns=columns))
+        values = [np.stack([column.to_numpy() for column in batch.columns]) for batch in batches]
+        return np.concatenate([np.zeros((len(columns), 0), dtype=np.int64), *values], axis=1)
+
+    def _fill(self, arrays: WordArrays, slots: NDArray[np.int64], number: int) -> None:
+        part, first = self.parts[number], int(self._first_chunks[number])
+        rows = part.take(WORDS, arrays.gathered.chunk_ids[slots] - first)
+        try:
+            arrays.fill(
+                rows,
+                slots,
+                first_chunk=first,
+                first_document=int(self._first_documents[number]),
+            )
+        except ValueError as error:
+            raise part.refuse("words that fit its chunks", str(error)) from error
+
+    @staticmethod
+    def _locate(
+        positions: NDArray[np.int64], firsts: NDArray[np.int64], what: str
+    ) -> NDArray[np.int64]:
+        # the part that each position lies in
+        if len(positions) and not 0 <= positions.min() <= positions.max() < firsts[-1]:
+            raise ValueError(f"{what} must be in [0, {firsts[-1]})")
+        return np.searchsorted(firsts, positions, side="right") - 1

@@ -1,0 +1,1 @@
+"""Search: chunks by their vectors, places by the tokens before them."""

@@ -1,0 +1,302 @@
+"""Contexts: the tokens of chunks go in; where the last tokens of a text stand in them comes out.
+
+A block of documents is kept as its tokens, and as its positions in the order of what stands before
+them, so that a lookup is a few binary searches (a suffix array read backwards, as in infini-gram,
+Liu et al. 2024). A break, which is no token, stands before every document, and where words were
+left out: what is looked for never reaches across one.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from cog.index.records import Places
+from cog.index.tables.digest import get_binary_buffers
+
+MAX_CONTEXT = 16  # tokens before a place by which places are sorted
+BLOCK_TOKENS = 1 << 23  # of a block; sorting so many takes about 0.6 GB
+CONTEXTS = "contexts/"  # how files of contexts begin
+COLUMNS = ("document_ordinal", "word_chars", "token_ids")  # of the words table
+BREAK = -1  # before it is stored in the block's dtype
+MAX_UINT16 = int(np.iinfo(np.uint16).max)
+
+
+@dataclass(frozen=True, slots=True)
+class ContextBlock:
+    """Some documents that follow each other.
+
+    :param tokens: Tokens of their chunks with breaks between; ``MAX_CONTEXT`` breaks begin it.
+        uint16 where the token ids are small enough, else int32. *Shape:* ``(num_positions,)``
+    :param order: Positions of tokens, sorted by the tokens before them, the nearest first, and then
+        by position. *Shape:* ``(num_tokens,)`` uint32
+    :param chunk_starts: Position of the first token of each chunk. *Shape:* ``(num_chunks,)``
+        uint32
+    """
+
+    tokens: NDArray[np.uint16] | NDArray[np.int32]
+    order: NDArray[np.uint32]
+    chunk_starts: NDArray[np.uint32]
+
+    def find(
+        self,
+        tail: Sequence[int],
+        *,
+        min_tokens: int,
+        max_places: int,
+        allowed: NDArray[np.bool_] | None,
+    ) -> tuple[int, NDArray[np.uint32]]:
+        """Find the places before which the most of the last tokens stand.
+
+        :param tail: The last tokens, at most ``MAX_CONTEXT``.
+        :param min_tokens: How many of them must stand there, at least; 1 or more.
+        :param max_places: Number of places, at most.
+        :param allowed: Chunks in which places may be; None for all. *Shape:* ``(num_chunks,)``
+        :returns: How many of the tokens, and the positions in ascending order; 0 and none if fewer
+            than ``min_tokens``.
+        """
+        wanted = list(tail)[::-1]  # the nearest first
+        no_token = int(self.tokens[0])
+        wanted = wanted[: wanted.index(no_token)] if no_token in wanted else wanted
+        rank, longest = self._get_nearest(wanted) if wanted else (0, 0)
+        for num_tokens in range(longest, min_tokens - 1, -1):
+            first, last = self._get_range(wanted[:num_tokens], rank)
+            positions = self._take_first(self.order[first:last], max_places, allowed)
+            if len(positions):
+                return num_tokens, positions
+        return 0, self.order[:0]
+
+    def get_chunks(self, positions: NDArray[np.uint32]) -> NDArray[np.int64]:
+        """The chunks in which tokens stand.
+
+        :param positions: Positions of tokens. *Shape:* ``(num_places,)``
+        :returns: Numbers of chunks in the block. *Shape:* ``(num_places,)``
+        """
+        return np.searchsorted(self.chunk_starts, positions, side="right") - 1
+
+    def _get_before(self, rank: int, num_tokens: int) -> list[int]:
+        # what stands before the position of a rank, the nearest first
+        position = int(self.order[rank])
+        before: list[int] = self.tokens[position - num_tokens : position].tolist()
+        return before[::-1]
+
+    def _get_nearest(self, wanted: list[int]) -> tuple[int, int]:
+        # What is most alike in a sorted list is next to where it would stand itself: the rank of
+        # such a place, and how many tokens are equal there.
+        num_tokens = len(wanted)
+        ranks = range(len(self.order))
+        rank = bisect_left(ranks, wanted, key=lambda each: self._get_before(each, num_tokens))
+        near = [each for each in (rank, rank - 1) if each in ranks]
+        equal = [_count_equal(wanted, self._get_before(each, num_tokens)) for each in near]
+        return near[int(np.argmax(equal))], max(equal)
+
+    def _get_range(self, wanted: list[int], rank: int) -> tuple[int, int]:
+        # ranks of the places before which the tokens stand, around one of them: mostly a few, so
+        # that steps which double find the ends sooner than halving the whole would
+        def get(each: int) -> list[int]:
+            return self._get_before(each, len(wanted))
+
+        low = high = 1
+        while rank - low >= 0 and get(rank - low) == wanted:
+            low *= 2
+        while rank + high < len(self.order) and get(rank + high) == wanted:
+            high *= 2
+        ranks = range(len(self.order))
+        first = bisect_left(ranks, wanted, lo=max(0, rank - low), hi=rank, key=get)
+        last = bisect_right(ranks, wanted, lo=rank, hi=min(len(ranks), rank + high), key=get)
+        return first, last
+
+    def _take_first(
+        self,
+        positions: NDArray[np.uint32],
+        max_places: int,
+        allowed: NDArray[np.bool_] | None,
+    ) -> NDArray[np.uint32]:
+        # the first in the index that are allowed; most often so are nearly all
+        size = max_places
+        while True:
+            is_all = size >= len(positions)
+            part = positions if is_all else np.partition(positions, size)[:size]
+            kept = part if allowed is None else part[allowed[self.get_chunks(part)]]
+            if is_all or len(kept) >= max_places:
+                return np.sort(kept)[:max_places]
+            size *= 8
+
+
+class Contexts:
+    """The contexts of an index, or of several that are searched as one.
+
+    :param blocks: Blocks in the order of their chunks.
+    """
+
+    def __init__(self, blocks: Sequence[ContextBlock]) -> None:
+        self._blocks = tuple(blocks)
+        counts = [len(block.chunk_starts) for block in blocks]
+        self._first_chunks = np.cumsum([0, *counts], dtype=np.int64)
+
+    def find_places(
+        self,
+        tail: NDArray[np.int32],
+        *,
+        min_tokens: int,
+        max_places: int,
+        allowed: NDArray[np.bool_] | None,
+    ) -> Places:
+        """Find where the most of the last tokens of a text stand.
+
+        :param tail: The last tokens of the text. *Shape:* ``(num_tokens,)``
+        :param min_tokens: How many of them must stand before a place, at least; 1 or more.
+        :param max_places: Number of places, at most; the first ones are taken.
+        :param allowed: Chunks that may be found; None for all. *Shape:* ``(num_chunks,)``
+        :returns: The places.
+        """
+        wanted = tail[-MAX_CONTEXT:].tolist()
+        longest, found = 0, np.zeros(0, dtype=np.int64)
+        num_places = 0
+        for block, start in zip(self._blocks, self._first_chunks.tolist(), strict=False):
+            num_tokens, positions = block.find(
+                wanted,
+                min_tokens=max(1, min_tokens, longest),
+                max_places=max_places,
+                allowed=None
+                if allowed is None
+                else allowed[start : start + len(block.chunk_starts)],
+            )
+            if num_tokens > longest:
+                longest, found, num_places = num_tokens, found[:0], 0
+            positions = positions[: max_places - num_places]
+            num_places += len(positions)
+            chunk_ids = _get_chunks_between(block, positions, num_tokens) + start
+            found = np.concatenate([found, chunk_ids])
+        if allowed is not None:
+            found = found[allowed[found]]
+        return Places(longest, found)
+
+
+def iter_blocks(
+    rows: Iterable[pa.RecordBatch], *, block_tokens: int = BLOCK_TOKENS
+) -> Iterator[ContextBlock]:
+    """Sort the positions of the tokens of an index, a block of documents after the other.
+
+    :param rows: Rows of the words table in canonical order; ``COLUMNS`` of it are read.
+    :param block_tokens: Number of tokens from which on a block ends with its document.
+    :yields: Blocks; memory is bounded by one of them.
+    """
+    run = _Run()
+    document, char_end = -1, -1
+    for batch in rows:
+        for ordinal, bounds, tokens in _iter_chunks(batch):
+            if ordinal != document and run.num_tokens >= block_tokens:
+                yield run.finish()
+                run = _Run()
+            is_joined = ordinal == document and bounds[0] == char_end
+            run.add(tokens, is_joined=is_joined)
+            document, char_end = ordinal, int(bounds[-1])
+    if run.num_tokens:
+        yield run.finish()
+
+
+def save_blocks(folder: Path, blocks: Iterable[ContextBlock]) -> None:
+    """Write the blocks of an index.
+
+    :param folder: The version folder.
+    :param blocks: Blocks in order.
+    """
+    (folder / CONTEXTS).mkdir()
+    for number, block in enumerate(blocks):
+        for name, path in _list_paths(folder, number).items():
+            np.save(path, getattr(block, name))
+
+
+def load_blocks(folder: Path) -> list[ContextBlock]:
+    """Open the blocks of an index; they are mapped into memory, not read.
+
+    :param folder: The version folder.
+    :returns: Blocks in order.
+    :raises ValueError: If a file is damaged.
+    :raises OSError: If one is missing.
+    """
+    blocks: list[ContextBlock] = []
+    while (paths := _list_paths(folder, len(blocks)))["tokens"].exists():
+        arrays = {name: np.load(path, mmap_mode="r") for name, path in paths.items()}
+        # slices of a memory map are slow to make, those of an array over it are not
+        blocks.append(ContextBlock(**{name: np.asarray(each) for name, each in arrays.items()}))
+    return blocks
+
+
+@dataclass(slots=True)
+class _Run:
+    # a block that grows chunk by chunk
+    parts: list[NDArray[np.int32]] = field(default_factory=list)
+    starts: list[int] = field(default_factory=list)
+    num_tokens: int = 0
+    num_positions: int = 0
+
+    def add(self, tokens: NDArray[np.int32], *, is_joined: bool) -> None:
+        if not is_joined or not self.parts:
+            num_breaks = 1 if self.parts else MAX_CONTEXT
+            self.parts.append(np.full(num_breaks, BREAK, dtype=np.int32))
+            self.num_positions += num_breaks
+        self.starts.append(self.num_positions)
+        self.parts.append(tokens)
+        self.num_tokens += len(tokens)
+        self.num_positions += len(tokens)
+
+    def finish(self) -> ContextBlock:
+        tokens: NDArray[np.int32] = np.concatenate(self.parts)
+        is_small = int(tokens.max()) < MAX_UINT16  # which a break becomes
+        stored = tokens.astype(np.uint16) if is_small else tokens
+        return ContextBlock(stored, _sort(stored), np.array(self.starts, dtype=np.uint32))
+
+
+def _sort(tokens: NDArray[np.uint16] | NDArray[np.int32]) -> NDArray[np.uint32]:
+    # prefix doubling, backwards: ranks by the n tokens before each position give those by 2 n
+    values = tokens.astype(np.int64) - int(tokens.min())
+    ranks, width = np.roll(values, 1), 1
+    while 2 * width < MAX_CONTEXT:
+        ranks = np.unique(_pair(ranks, width), return_inverse=True)[1]
+        width *= 2
+    positions = np.flatnonzero(tokens != tokens[0])
+    keys = _pair(ranks, width)[positions]
+    return positions[np.argsort(keys, kind="stable")].astype(np.uint32)
+
+
+def _pair(ranks: NDArray[np.int64], width: int) -> NDArray[np.int64]:
+    # the first positions get what stands at the end, but no context of a token reaches so far
+    return (ranks << 32) | np.roll(ranks, width)
+
+
+def _iter_chunks(
+    batch: pa.RecordBatch,
+) -> Iterator[tuple[int, NDArray[np.int32], NDArray[np.int32]]]:
+    # document, bounds of words in characters, and tokens
+    ordinals = batch.column("document_ordinal").to_pylist()
+    columns = []
+    for name in ("word_chars", "token_ids"):
+        offsets, values = get_binary_buffers(batch.column(name))
+        numbers = values.view(np.int32)
+        columns.append(np.split(numbers, offsets[1:-1] // numbers.itemsize))
+    yield from zip(ordinals, *columns, strict=True)
+
+
+def _get_chunks_between(
+    block: ContextBlock, positions: NDArray[np.uint32], num_tokens: int
+) -> NDArray[np.int64]:
+    lasts = block.get_chunks(positions).tolist()
+    firsts = block.get_chunks(positions - np.uint32(num_tokens)).tolist()
+    chunks = {each for a, b in zip(firsts, lasts, strict=True) for each in range(a, b + 1)}
+    return np.array(sorted(chunks), dtype=np.int64)
+
+
+def _count_equal(one: list[int], other: list[int]) -> int:
+    differing = (i for i, (a, b) in enumerate(zip(one, other, strict=True)) if a != b)
+    return next(differing, len(one))
+
+
+def _list_paths(folder: Path, number: int) -> dict[str, Path]:
+    names = [each.name for each in fields(ContextBlock)]
+    return {name: folder / CONTEXTS / f"{number:05d}-{name}.npy" for name in names}

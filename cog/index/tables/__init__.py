@@ -1,0 +1,1 @@
+"""Tables: rows in LanceDB, their digest and vectors in few bits, and what is counted of them."""

@@ -1,0 +1,178 @@
+"""Gathering: rows of the words table go in, flat arrays come out, without a loop over rows."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from cog.index.records import GatheredChunks, VectorFormat
+from cog.index.tables.digest import get_binary_buffers
+
+
+@dataclass(frozen=True, slots=True)
+class WordArrays:
+    """Room for the words of some chunks; several parts may be filled at once.
+
+    :param gathered: The arrays, in the order the chunks were asked for.
+    :param token_offsets: Where the tokens of each chunk begin. *Shape:* ``(num_chunks + 1,)``
+    """
+
+    gathered: GatheredChunks
+    token_offsets: NDArray[np.int64]
+
+    @classmethod
+    def allocate(
+        cls,
+        chunk_ids: NDArray[np.int64],
+        *,
+        num_words: NDArray[np.int32],
+        num_tokens: NDArray[np.int32],
+        vectors: VectorFormat,
+    ) -> "WordArrays":
+        """Make room.
+
+        :param chunk_ids: The chunks. *Shape:* ``(num_chunks,)``
+        :param num_words: Words of each chunk. *Shape:* ``(num_chunks,)``
+        :param num_tokens: Tokens of each chunk. *Shape:* ``(num_chunks,)``
+        :param vectors: How vectors are stored.
+        :returns: Arrays that hold anything yet.
+        """
+        word_offsets = _cumulate(num_words)
+        token_offsets = _cumulate(num_tokens)
+        total = int(word_offsets[-1])
+        gathered = GatheredChunks(
+            chunk_ids=chunk_ids,
+            document_ordinals=np.empty(len(chunk_ids), dtype=np.int64),
+            word_offsets=word_offsets,
+            start_vectors=np.empty((total, vectors.dim), dtype=vectors.dtype),
+            end_vectors=np.empty((total, vectors.dim), dtype=vectors.dtype),
+            start_scales=np.empty(total, dtype=np.float32),
+            end_scales=np.empty(total, dtype=np.float32),
+            word_flags=np.empty(total, dtype=np.uint8),
+            word_hashes=np.empty(total, dtype=np.uint64),
+            word_chars=np.empty((total, 2), dtype=np.int32),
+            word_tokens=np.empty((total, 2), dtype=np.int64),
+            token_ids=np.empty(int(token_offsets[-1]), dtype=np.int32),
+        )
+        return cls(gathered, token_offsets)
+
+    def fill(
+        self, rows: pa.Table, slots: NDArray[np.int64], *, first_chunk: int, first_document: int
+    ) -> None:
+        """Put rows of the words table of a part where they belong.
+
+        :param rows: One row per slot.
+        :param slots: Position of each row among the chunks asked for.
+        :param first_chunk: Id of the part's first chunk.
+        :param first_document: Position of its first document.
+        :raises ValueError: If the rows are of other chunks, or not of the stated number of words.
+        """
+        out = self.gathered
+        if not np.array_equal(_get_integers(rows, "chunk_id") + first_chunk, out.chunk_ids[slots]):
+            raise ValueError("rows of other chunks")
+        out.document_ordinals[slots] = _get_integers(rows, "document_ordinal") + first_document
+        words = _get_targets(out.word_offsets, slots)
+        _fill(rows, "start_vectors", out.start_vectors, words)
+        _fill(rows, "end_vectors", out.end_vectors, words)
+        _fill(rows, "start_scales", out.start_scales, words)
+        _fill(rows, "end_scales", out.end_scales, words)
+        _fill(rows, "word_flags", out.word_flags, words)
+        _fill(rows, "word_hashes", out.word_hashes, words)
+        _fill(rows, "token_ids", out.token_ids, _get_targets(self.token_offsets, slots))
+        num_words = np.diff(out.word_offsets)[slots]
+        out.word_chars[words] = _read_ranges(rows, "word_chars", num_words)
+        tokens = _read_ranges(rows, "word_tokens", num_words).astype(np.int64)
+        out.word_tokens[words] = tokens + np.repeat(self.token_offsets[slots], num_words)[:, None]
+
+
+def join_chunks(parts: Sequence[GatheredChunks]) -> GatheredChunks:
+    """Put gathered chunks one behind another.
+
+    :param parts: The parts, at least one, of one storage format.
+    :returns: All their chunks.
+    """
+    values = {
+        field.name: np.concatenate([getattr(part, field.name) for part in parts])
+        for field in fields(GatheredChunks)
+        if field.name not in ("word_offsets", "word_tokens")
+    }
+    num_tokens = np.cumsum([0, *(len(part.token_ids) for part in parts)])
+    tokens = [part.word_tokens + n for part, n in zip(parts, num_tokens, strict=False)]
+    offsets = _cumulate(np.concatenate([np.diff(part.word_offsets) for part in parts]))
+    return GatheredChunks(**values, word_offsets=offsets, word_tokens=np.concatenate(tokens))
+
+
+def reorder_chunks(chunks: GatheredChunks, order: NDArray[np.int64]) -> GatheredChunks:
+    """Put gathered chunks in another order; words and tokens follow each other as they do.
+
+    :param chunks: The chunks.
+    :param order: Their positions in the new order. *Shape:* ``(num_chunks,)``
+    :returns: The same chunks.
+    """
+    if np.array_equal(order, np.arange(len(order))):
+        return chunks
+    words = _get_targets(chunks.word_offsets, order)
+    by_chunk = ("chunk_ids", "document_ordinals")
+    values = {
+        field.name: getattr(chunks, field.name)[order if field.name in by_chunk else words]
+        for field in fields(GatheredChunks)
+        if field.name not in ("word_offsets", "token_ids")
+    }
+    # tokens move with their words
+    old = values["word_tokens"]
+    counts = old[:, 1] - old[:, 0]
+    starts = _cumulate(counts)[:-1]
+    values["word_tokens"] = np.stack([starts, starts + counts], axis=1)
+    tokens = np.arange(counts.sum()) + np.repeat(old[:, 0] - starts, counts)
+    offsets = _cumulate(np.diff(chunks.word_offsets)[order])
+    return GatheredChunks(**values, word_offsets=offsets, token_ids=chunks.token_ids[tokens])
+
+
+def _cumulate(counts: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
+    offsets = np.zeros(len(counts) + 1, dtype=np.int64)
+    np.cumsum(counts, out=offsets[1:])
+    return offsets
+
+
+def _get_targets(offsets: NDArray[np.int64], slots: NDArray[np.int64]) -> NDArray[np.int64]:
+    # where the items of the rows go, row after row
+    counts = np.diff(offsets)[slots]
+    source = _cumulate(counts)
+    targets: NDArray[np.int64] = np.repeat(offsets[slots] - source[:-1], counts)
+    targets += np.arange(source[-1])
+    return targets
+
+
+def _get_integers(rows: pa.Table, name: str) -> NDArray[np.int64]:
+    values: NDArray[np.int64] = rows.column(name).to_numpy()
+    return values
+
+
+def _get_bytes(rows: pa.Table, name: str) -> NDArray[np.uint8]:
+    column = rows.column(name)
+    if column.num_chunks != 1:
+        column = pa.chunked_array([column.combine_chunks()])
+    _, values = get_binary_buffers(column.chunk(0))
+    return values
+
+
+def _fill(rows: pa.Table, name: str, target: np.ndarray, positions: NDArray[np.int64]) -> None:
+    values = _get_bytes(rows, name)
+    wanted = len(positions) * target.dtype.itemsize * int(np.prod(target.shape[1:], dtype=int))
+    if values.nbytes != wanted:
+        raise ValueError(f"{values.nbytes} bytes of {name}, {wanted} expected")
+    target[positions] = values.view(target.dtype).reshape(len(positions), *target.shape[1:])
+
+
+def _read_ranges(rows: pa.Table, name: str, num_words: NDArray[np.int64]) -> NDArray[np.int32]:
+    # num_words + 1 bounds a row become num_words half-open ranges
+    bounds = _get_bytes(rows, name).view(np.int32)
+    if len(bounds) != num_words.sum() + len(num_words):
+        raise ValueError(f"{len(bounds)} bounds of {name}")
+    is_start = np.ones(len(bounds), dtype=bool)
+    is_start[np.cumsum(num_words + 1) - 1] = False
+    starts = np.flatnonzero(is_start)
+    return np.stack([bounds[starts], bounds[starts + 1]], axis=1)

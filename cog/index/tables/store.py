@@ -1,0 +1,262 @@
+"""LanceDB: rows in canonical order go in, rows by position come out; the only module that opens it.
+
+LanceDB runs threads of its own and does not survive a fork: a process that needs it is spawned.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from cog.errors import IndexMismatchError
+from cog.index.versions.folders import get_folder_bytes
+
+DOCUMENTS = "documents"
+CHUNKS = "chunks"
+WORDS = "words"
+TABLES = (DOCUMENTS, CHUNKS, WORDS)
+# what one row holds differs by orders of magnitude; this keeps a batch near 20 MB
+ROWS_PER_BATCH = {DOCUMENTS: 1024, CHUNKS: 16384, WORDS: 256}
+ID_COLUMNS = {DOCUMENTS: "ordinal", CHUNKS: "chunk_id", WORDS: "chunk_id"}  # positions of rows
+READAHEAD = 2  # batches of a scan that are read before they are asked for
+# vectors do not compress, and plain pages are what a take reads fastest
+PLAIN = {"lance-encoding:compression": "none"}
+
+
+def get_schemas(retriever_dim: int) -> dict[str, pa.Schema]:
+    """The columns of every table.
+
+    :param retriever_dim: Width of a retriever vector.
+    :returns: Schemas by table.
+    """
+    texts = ("document_id", "title", "text", "url", "licence", "source")
+    blobs = (
+        "start_vectors",
+        "end_vectors",
+        "start_scales",
+        "end_scales",
+        "word_flags",
+        "word_hashes",
+        "word_chars",
+        "word_tokens",
+        "token_ids",
+    )
+    chunk_columns = [
+        _column("chunk_id", pa.int64()),
+        _column("document_ordinal", pa.int64()),
+    ]
+    return {
+        DOCUMENTS: pa.schema(
+            [_column("ordinal", pa.int64()), *(_column(name, pa.large_string()) for name in texts)]
+        ),
+        CHUNKS: pa.schema(
+            [
+                *chunk_columns,
+                _column("char_start", pa.int32()),
+                _column("char_end", pa.int32()),
+                _column("num_words", pa.int32()),
+                _column("num_tokens", pa.int32()),
+                _column("content_hash", pa.large_binary()),
+                _column("vectors_hash", pa.uint64()),
+                _column("vector", pa.list_(pa.field("item", pa.float32(), False), retriever_dim)),
+            ]
+        ),
+        WORDS: pa.schema(
+            [
+                *chunk_columns,
+                *(pa.field(name, pa.large_binary(), False, metadata=PLAIN) for name in blobs),
+            ]
+        ),
+    }
+
+
+def _column(name: str, kind: pa.DataType) -> pa.Field:
+    return pa.field(name, kind, nullable=False)
+
+
+class StoreWriter:
+    """Writes the tables of one version folder.
+
+    :param folder: An empty or missing folder.
+    :param retriever_dim: Width of a retriever vector.
+    """
+
+    def __init__(self, folder: Path, *, retriever_dim: int) -> None:
+        self._folder = folder
+        database = _connect(folder)
+        self._tables = {
+            name: database.create_table(name, schema=schema)
+            for name, schema in get_schemas(retriever_dim).items()
+        }
+
+    def write(self, table: str, batch: pa.RecordBatch) -> None:
+        """Append rows; one commit.
+
+        :param table: Name of the table.
+        :param batch: Rows in canonical order.
+        """
+        if batch.num_rows:
+            self._tables[table].add(pa.Table.from_batches([batch]))
+
+    def compact(self) -> None:
+        """Leave each table with its rows in few files, in order, and one version.
+
+        Pages are copied as they are: decoding them again takes twice as long, and memory that grows
+        with the corpus.
+        """
+        for table in self._tables.values():
+            rows = table.to_lance()
+            rows.optimize.compact_files(compaction_mode="try_binary_copy", num_threads=1)
+            rows.cleanup_old_versions(older_than=timedelta(0), delete_unverified=True)
+
+    def get_sizes(self) -> dict[str, int]:
+        """How large the tables are.
+
+        :returns: Bytes on disk, by table.
+        """
+        return {name: get_folder_bytes(self._folder / f"{name}.lance") for name in TABLES}
+
+
+class StoreReader:
+    """Reads the tables of one version folder.
+
+    :param folder: A folder that a :class:`StoreWriter` wrote.
+    :param corpus_id: The corpus.
+    :param uri: Address of an object store, from which tables are read that are not here.
+    :raises IndexMismatchError: If a table is missing or damaged.
+    """
+
+    def __init__(self, folder: Path, corpus_id: str, *, uri: str = "") -> None:
+        self._corpus_id = corpus_id
+        self._uri = uri
+        self.is_remote = not folder.is_dir() and bool(uri)
+        with self._refusing("tables"):
+            if self.is_remote:
+                database = _connect_remote(f"{uri}/{self._corpus_id}/{folder.name}")
+            else:
+                database = _connect(folder)
+            self._tables = {name: database.open_table(name) for name in TABLES}
+            self._num_rows = {name: table.count_rows() for name, table in self._tables.items()}
+
+    def count_rows(self, table: str) -> int:
+        """Number of rows of a table.
+
+        :param table: Name of the table.
+        :returns: The count.
+        """
+        return int(self._num_rows[table])
+
+    def take(
+        self, table: str, positions: NDArray[np.int64], *, columns: Sequence[str] | None = None
+    ) -> pa.Table:
+        """Read rows by position.
+
+        :param table: Name of the table.
+        :param positions: Positions in ascending order, each once. *Shape:* ``(num_rows,)``
+        :param columns: Columns to read; None for all.
+        :returns: The rows in the same order, in one chunk of memory per column.
+        :raises IndexMismatchError: If the table is damaged.
+        """
+        key = ID_COLUMNS[table]
+        with self._refusing(table):
+            query = self._tables[table].take_offsets(positions.tolist())
+            if columns is not None:
+                query = query.select(list(dict.fromkeys([*columns, key])))
+            rows = query.to_arrow()
+        # LanceDB promises no order of what is taken
+        ids = rows.column(key).to_numpy()
+        if not np.array_equal(ids, positions):
+            order = np.argsort(ids, kind="stable")
+            if not np.array_equal(ids[order], positions):
+                raise self._mismatch(table, f"other rows than the {len(positions)} asked for")
+            rows = rows.take(order)
+        return rows.select(list(columns or rows.column_names)).combine_chunks()
+
+    def iter_batches(
+        self, table: str, *, columns: Sequence[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Read a whole table in canonical order, in bounded memory.
+
+        :param table: Name of the table.
+        :param columns: Columns to read; None for all.
+        :yields: Rows.
+        :raises IndexMismatchError: If the table is damaged, or its rows are in another order.
+        """
+        key, start = ID_COLUMNS[table], 0
+        with self._refusing(table):
+            batches = self._scan(table, columns)
+        while True:
+            with self._refusing(table):
+                batch = next(batches, None)
+            if batch is None:
+                break
+            wanted = np.arange(start, start + batch.num_rows)
+            if not np.array_equal(batch.column(key).to_numpy(), wanted):
+                raise self._mismatch(table, f"other rows than {start} and what follows")
+            start += batch.num_rows
+            yield batch.select(list(columns or batch.schema.names))
+        if start != self._num_rows[table]:
+            raise self._mismatch(table, f"{start} of {self._num_rows[table]} rows")
+
+    def _scan(self, table: str, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
+        names = None if columns is None else list(dict.fromkeys([*columns, ID_COLUMNS[table]]))
+        scanner = (
+            self._tables[table]
+            .to_lance()
+            .scanner(
+                columns=names,
+                batch_size=ROWS_PER_BATCH[table],
+                batch_readahead=READAHEAD,
+                fragment_readahead=1,
+                scan_in_order=True,
+            )
+        )
+        batches: Iterator[pa.RecordBatch] = scanner.to_batches()
+        return batches
+
+    @contextmanager
+    def _refusing(self, what: str) -> Iterator[None]:
+        # Lance reports damage as many kinds of exceptions, some of which are Rust panics
+        if self.is_remote:
+            from cog.index.versions.remote import stating_distance
+
+            with stating_distance(self._corpus_id, self._uri):
+                yield
+            return
+        try:
+            yield
+        except (KeyboardInterrupt, SystemExit, GeneratorExit, MemoryError):
+            raise
+        except BaseException as error:
+            detail = str(error).splitlines()[0][:120] if str(error) else type(error).__name__
+            raise self._mismatch(what, detail) from error
+
+    def _mismatch(self, what: str, found: str) -> IndexMismatchError:
+        return IndexMismatchError(
+            f"the index of {self._corpus_id} must be readable ({what})",
+            found=found,
+            run=f"cog index build {self._corpus_id} --force",
+            about=self._corpus_id,
+        )
+
+
+def _connect_remote(uri: str) -> Any:  # noqa: ANN401
+    os.environ.setdefault("LANCEDB_LOG", "error")
+    import lancedb
+
+    from cog.index.versions.remote import get_storage_options
+
+    return lancedb.connect(uri, storage_options=get_storage_options())
+
+
+def _connect(folder: Path) -> Any:  # noqa: ANN401
+    os.environ.setdefault("LANCEDB_LOG", "error")  # read once, at import
+    import lancedb
+
+    return lancedb.connect(str(folder))

@@ -1,0 +1,1 @@
+"""Versions: folders of indexes, what DVC and an object store have, and what is switched on."""

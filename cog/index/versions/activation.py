@@ -1,0 +1,286 @@
+"""What is switched on: a corpus id goes in, its index is checked quickly and made the active one.
+
+Neither torch nor a store is loaded: a switch takes well under a second as a whole process.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from cog.corpus.next_step import name_build
+from cog.errors import CogError, IndexMismatchError, NothingActiveError, RegistryError
+from cog.index.records import Manifest
+from cog.index.versions.active_model import find_model, get_active_model
+from cog.index.versions.folders import Keep, find_version, prune_versions
+from cog.index.versions.manifest import check_index, load_manifest
+from cog.index.versions.resolve import hold_versions
+from cog.index.versions.unions import JOIN, check_cards, check_fit, split_active
+from cog.locks import Say
+from cog.model.fingerprint import fingerprint_model
+from cog.params import load_params
+from cog.paths import CorpusPaths, ProjectPaths
+from cog.pipeline_file import load_pipeline
+from cog.records import Active
+from cog.registry import (
+    iter_corpus_ids,
+    load_active,
+    load_previous,
+    rollback_active,
+    switch_active,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a switch or a rollback changed.
+
+    :param before: What was active; None if nothing was.
+    :param after: What is active now.
+    """
+
+    before: Active | None
+    after: Active
+
+    @property
+    def is_change(self) -> bool:
+        """Whether anything differs but the time.
+
+        :returns: True if it does.
+        """
+        before, after = self.before, self.after
+        return before is None or (before.corpus, before.index, before.model) != (
+            after.corpus,
+            after.index,
+            after.model,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What is active, and whether it can be used.
+
+    :param active: What is active; None if nothing is, or the record cannot be read.
+    :param counts: Its documents, chunks and words; empty if they cannot be used.
+    :param problem: What is wrong; empty if nothing is.
+    :param run: The command to run next; empty if none is needed.
+    """
+
+    active: Active | None
+    counts: dict[str, int]
+    problem: str
+    run: str
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether something is active that cannot be used.
+
+        :returns: True if so.
+        """
+        return bool(self.problem)
+
+    def to_json(self) -> dict[str, Any]:
+        """The status as the command line writes it.
+
+        :returns: A JSON-ready object.
+        """
+        return {
+            "active": asdict(self.active) if self.active else None,
+            "intact": None if self.active is None and not self.problem else not self.problem,
+            **dict.fromkeys(("documents", "chunks", "words")),
+            **self.counts,
+            "problem": self.problem or None,
+            "next": self.run or None,
+        }
+
+
+def switch_corpus(
+    paths: ProjectPaths, corpus_id: str, *, index: str | None = None, say: Say | None = None
+) -> Change:
+    """Make a corpus and its index the active ones, atomically, after quick checks.
+
+    :param paths: The project.
+    :param corpus_id: The corpus, or several joined with ``+``.
+    :param index: Digest of a version of the index, the beginning of one, or a git revision; a
+        version that is not here is brought back from DVC's cache or remote, and one of another
+        model is switched on with that. For a union one per part, joined with ``+``. None for the
+        one in place, which must be of the model of params.yaml.
+    :param say: Told of downloads, and who is waited for; None for silence.
+    :returns: What changed.
+    :raises IndexMismatchError: If there is no such index, or it is damaged, or of another model.
+    """
+    parts = check_cards(paths, corpus_id)
+    command = f"cog switch --corpus {corpus_id}" + ("" if index is None else f" --index {index}")
+    with hold_versions(paths, _name_versions(parts, index), say=say) as places:
+        model_folder = _choose_model(paths, corpus_id, places if index is not None else [])
+        manifests = _check(places, fingerprint_model(paths.model(model_folder)))
+        digest = JOIN.join(each.digest for each in manifests)
+        switched_at = datetime.now(UTC).isoformat(timespec="seconds")
+        after = Active(corpus_id, digest, manifests[0].model, switched_at, model_folder)
+        before = switch_active(paths, after, command=command)
+        _prune(paths, parts)
+    change = Change(before, after)
+    return change if change.is_change or before is None else Change(before, before)
+
+
+def rollback_corpus(paths: ProjectPaths, *, say: Say | None = None) -> Change:
+    """Go back to what was active before the last switch, after the checks of a switch.
+
+    An index that was replaced since is brought back.
+
+    :param paths: The project.
+    :param say: Told of downloads, and who is waited for; None for silence.
+    :returns: What changed.
+    :raises NothingActiveError: If there is nothing to go back to.
+    """
+    target = next(iter(load_previous(paths)), None)
+    digests = split_active(target) if target is not None else {}
+    with hold_versions(paths, digests, say=say):
+        if target is not None:
+            _check_active(paths, target)
+        before, after = rollback_active(paths, target, command="cog rollback")
+        _prune(paths, list(digests))
+    return Change(before, after)
+
+
+def get_kept(paths: ProjectPaths, corpus_id: str) -> Keep | None:
+    """Say which versions of a corpus stay when they are replaced.
+
+    :param paths: The project.
+    :param corpus_id: The corpus.
+    :returns: What is active, what a rollback goes back to, and ``index.keep_versions`` others; None
+        if active.yaml cannot be read, so that all must stay.
+    """
+    num_last = load_params(paths.params).index.keep_versions
+    try:
+        records = [load_active(paths), *load_previous(paths)[:1]]
+        named = [split_active(each) for each in records if each is not None]
+    except RegistryError:
+        return None
+    digests = frozenset(parts[corpus_id] for parts in named if corpus_id in parts)
+    return Keep(digests, num_last)
+
+
+def get_status(paths: ProjectPaths) -> Status:
+    """Say what is active, and whether it is intact.
+
+    :param paths: The project.
+    :returns: The status; problems are part of it.
+    """
+    active = None
+    try:
+        active = load_active(paths)
+        if active is None:
+            return Status(None, {}, problem="", run=_name_first_switch(paths))
+        counts = _count(_check_active(paths, active))
+        return Status(active, counts, problem="", run=_find_newer(paths, active))
+    except CogError as error:
+        found = f" (found: {error.found})" if error.found else ""
+        return Status(active, {}, problem=f"{error.wanted}{found}", run=error.run)
+
+
+def choose_corpus(paths: ProjectPaths, corpus_id: str | None) -> tuple[str, Active | None]:
+    """Say which corpus is meant.
+
+    :param paths: The project.
+    :param corpus_id: A corpus id, or several joined with ``+``; None for what is active.
+    :returns: The corpus id, and what is active if that was asked for.
+    :raises NothingActiveError: If no id was given and nothing is switched on.
+    """
+    if corpus_id is not None:
+        return JOIN.join(check_cards(paths, corpus_id)), None
+    active = load_active(paths)
+    if active is None:
+        raise NothingActiveError(
+            "a corpus must be switched on or named",
+            found="none",
+            run=f"{_name_first_switch(paths)}, or pass --corpus ID",
+        )
+    check_cards(paths, active.corpus)
+    return active.corpus, active
+
+
+def _choose_model(paths: ProjectPaths, corpus_id: str, places: Sequence[CorpusPaths]) -> str:
+    # the folder of the model: that of params.yaml, but for versions that were asked for by name
+    params = load_params(paths.params)
+    if not places:
+        return params.model
+    wanted = load_manifest(places[0]).model
+    records = [load_active(paths), *load_previous(paths)]
+    folders = [each.model_folder for each in records if each is not None and each.model == wanted]
+    names = [params.model, *(folder for folder in folders if folder)]
+    return find_model(paths, names, wanted, corpus_id=corpus_id)
+
+
+def _check(places: Sequence[CorpusPaths], fingerprint: str | None) -> list[Manifest]:
+    manifests = [
+        check_index(place, model_fingerprint=fingerprint, documents_digest=None) for place in places
+    ]
+    check_fit(manifests)
+    return manifests
+
+
+def _count(manifests: Sequence[Manifest]) -> dict[str, int]:
+    return {
+        "documents": sum(each.documents.num_indexed for each in manifests),
+        "chunks": sum(each.num_chunks for each in manifests),
+        "words": sum(each.num_words for each in manifests),
+    }
+
+
+def _name_versions(parts: Sequence[str], index: str | None) -> dict[str, str | None]:
+    if index is None:
+        return dict.fromkeys(parts)
+    names = index.split(JOIN) if len(parts) > 1 else [index]
+    if len(names) != len(parts):
+        raise IndexMismatchError(
+            f"--index must name one index for each of {', '.join(parts)}, joined with {JOIN}",
+            found=index,
+            run=f"cog switch --corpus {JOIN.join(parts)}",
+            about=index,
+        )
+    return dict(zip(parts, names, strict=True))
+
+
+def _prune(paths: ProjectPaths, parts: Sequence[str]) -> None:
+    for part in parts:
+        prune_versions(paths.corpus(part), get_kept(paths, part), locks=paths.locks)
+
+
+def _check_active(paths: ProjectPaths, active: Active) -> list[Manifest]:
+    places = []
+    check_cards(paths, active.corpus)
+    for part, digest in split_active(active).items():
+        place = find_version(paths.corpus(part), digest)
+        if place is None:
+            _check([paths.corpus(part)], None)  # says what is wrong, where more than the version
+            raise IndexMismatchError(
+                f"corpus {part} needs index {digest[:16]}, which was switched on",
+                found="no such version on this machine",
+                run=f"cog switch --corpus {active.corpus}",
+                about=part,
+            )
+        places.append(place)
+    get_active_model(paths, load_params(paths.params), active)
+    return _check(places, active.model)
+
+
+def _find_newer(paths: ProjectPaths, active: Active) -> str:
+    # the command that switches to what was built since, if anything was
+    try:
+        parts = split_active(active)
+        newest = [load_manifest(paths.corpus(part)).digest for part in parts]
+    except CogError:
+        return ""
+    return "" if newest == list(parts.values()) else f"cog switch --corpus {active.corpus}"
+
+
+def _name_first_switch(paths: ProjectPaths) -> str:
+    # to a corpus that is built, else to the first that the pipeline builds
+    built = (name for name in iter_corpus_ids(paths) if paths.corpus(name).manifest.is_file())
+    if chosen := next(built, None):
+        return f"cog switch --corpus {chosen}"
+    chosen = next(iter([*load_pipeline(paths).corpora, *iter_corpus_ids(paths)]), None)
+    if chosen is None:
+        return "cog corpus add ID DIR_OR_FILE"
+    return f"{name_build(paths.corpus(chosen))} && cog switch --corpus {chosen}"

@@ -1,0 +1,280 @@
+"""Versions of an index: the one in place, those kept beside it, and what builds left behind.
+
+The one in place lies in ``index/<digest>/``, in what DVC tracks. One that is replaced while it is
+switched on, or may be again, or is one of the last few, stays in ``versions/<digest>/``, as its
+corpus lies. Neither torch nor a store is loaded here.
+"""
+
+import contextlib
+import hashlib
+import os
+import shutil
+from collections.abc import Collection, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from operator import itemgetter
+from pathlib import Path
+
+from cog.atomic import (
+    KEPT,
+    STAGING,
+    clear_leftovers,
+    discard,
+    find_leftovers,
+    replacing,
+    sync_folder,
+    sync_tree,
+)
+from cog.errors import CogError, IndexingError
+from cog.index.records import FileEntry, Manifest
+from cog.index.versions.manifest import check_index, get_index_uri, load_manifest, save_manifest
+from cog.locks import Say, hold_lock, try_locks
+from cog.paths import CorpusPaths, reader_lock, versions_lock, writer_lock
+
+TABLES = "tables"  # of a build that goes on, in its hidden folder
+DIGITS = 16  # of the digest, in a folder's name
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """Which versions of a corpus stay when they are replaced.
+
+    :param digests: Those that are switched on, or that a rollback goes back to.
+    :param num_last: How many of the others, those that were built last.
+    """
+
+    digests: frozenset[str]
+    num_last: int
+
+
+def hold_writer_lock(
+    locks: Path, corpus_id: str, *, say: Say | None
+) -> AbstractContextManager[None]:
+    """Be the only process that builds the index of a corpus."""
+    return hold_lock(writer_lock(locks, corpus_id), work=f"builds {corpus_id}", say=say)
+
+
+def hold_versions_lock(
+    locks: Path, corpus_id: str, *, say: Say | None
+) -> AbstractContextManager[None]:
+    """Be the only process that puts versions in place or removes them; for moments only."""
+    work = f"changes the versions of {corpus_id}"
+    return hold_lock(versions_lock(locks, corpus_id), work=work, say=say)
+
+
+@contextmanager
+def hold_writing(locks: Path, corpus_id: str, *, say: Say | None) -> Iterator[None]:
+    """Be the only process that builds a corpus, switches to it, or removes versions of it."""
+    with (
+        hold_writer_lock(locks, corpus_id, say=say),
+        hold_versions_lock(locks, corpus_id, say=say),
+    ):
+        yield
+
+
+def find_parts(corpus_paths: CorpusPaths, vectors_key: str) -> Path | None:
+    """Find the tables of a build that did not finish; of several, the largest.
+
+    :param corpus_paths: The corpus.
+    :param vectors_key: What its vectors must depend on, but for their chunks.
+    :returns: Their folder; None if there is none.
+    """
+    folders = sorted(corpus_paths.index.glob(f".{vectors_key}{KEPT}*/{TABLES}"))
+    return max(folders, key=get_folder_bytes, default=None)
+
+
+def place_version(building: Path, digest: str, *, into: Path) -> Path:
+    """Rename a finished build to a version folder; it is not served before the manifest says so.
+
+    :param building: The folder of the build.
+    :param digest: Digest of the index.
+    :param into: Where version folders lie, on the same disk.
+    :returns: The version folder, named by the digest (and a number where that name is taken).
+    """
+    target = into / digest[:DIGITS]
+    number = 1
+    while target.exists():
+        number += 1
+        target = into / f"{digest[:DIGITS]}-{number}"
+    sync_tree(building)
+    os.rename(building, target)
+    sync_folder(into)
+    return target
+
+
+def remove_leftovers(corpus_paths: CorpusPaths, *, keep: Collection[str], locks: Path) -> None:
+    """Remove killed builds and versions no longer served, but for those that a reader holds.
+
+    Only the holder of the writer lock may call this.
+
+    :param corpus_paths: The corpus.
+    :param keep: Names of folders that stay: the one that the manifest names, at least.
+    :param locks: Folder of lock files.
+    """
+    clear_leftovers(corpus_paths.root)
+    if not corpus_paths.index.is_dir():
+        return
+    clear_leftovers(corpus_paths.index)
+    for path in sorted(corpus_paths.index.iterdir()):
+        if path.name in keep or STAGING.fullmatch(path.name):  # what is left of these is in work
+            continue
+        if not path.is_dir() or path.is_symlink():
+            path.unlink(missing_ok=True)
+        elif path.name.startswith("."):  # of a build; no reader ever opens it
+            shutil.rmtree(path)
+        else:
+            remove_version(path, locks=locks, corpus_id=corpus_paths.root.name)
+
+
+def remove_version(folder: Path, *, locks: Path, corpus_id: str) -> None:
+    """Remove a version folder, unless a reader holds it.
+
+    :param folder: The folder; it may be missing.
+    :param locks: Folder of lock files.
+    :param corpus_id: The corpus.
+    """
+    if folder.is_dir():
+        with try_locks(reader_lock(locks, corpus_id, folder.name)) as is_free:
+            if is_free:
+                discard(folder)
+
+
+def iter_kept(corpus_paths: CorpusPaths) -> Iterator[tuple[CorpusPaths, Manifest]]:
+    """Read the manifests of kept versions; those that cannot be read are passed over.
+
+    :param corpus_paths: The corpus.
+    :yields: Where a version lies, and what it states, those that were built last first.
+    """
+    found = []
+    for folder in sorted(corpus_paths.versions.glob("[!.]*")):
+        place = corpus_paths.version(folder.name)
+        with contextlib.suppress(IndexingError, OSError):
+            manifest = load_manifest(place)
+            found.append((manifest.built_at, place.manifest.stat().st_mtime_ns, place, manifest))
+    for _, _, place, manifest in sorted(found, key=itemgetter(0, 1), reverse=True):
+        yield place, manifest
+
+
+def find_version(corpus_paths: CorpusPaths, digest: str) -> CorpusPaths | None:
+    """Find where a version of an index lies on this machine.
+
+    :param corpus_paths: The corpus.
+    :param digest: Digest of the index.
+    :returns: Paths at which it can be opened; None if it is not here.
+    """
+    for place in (corpus_paths, corpus_paths.version(digest[:DIGITS])):
+        try:
+            if load_manifest(place).digest == digest:
+                return place
+        except IndexingError:
+            continue
+    return None
+
+
+def keep_version(corpus_paths: CorpusPaths, keep: Keep | None, *, successor: str) -> None:
+    """Keep the index that is about to be replaced, if it is one of those to keep.
+
+    Files are linked, not copied, where the disk can: they are never written to again.
+
+    :param corpus_paths: The corpus; the caller holds its versions lock.
+    :param keep: Which versions stay; None for all.
+    :param successor: Digest of the index that replaces it.
+    """
+    try:
+        manifest = load_manifest(corpus_paths)
+    except IndexingError:
+        return
+    source = corpus_paths.index / manifest.folder
+    is_needed = keep is None or keep.num_last > 0 or manifest.digest in keep.digests
+    is_there = source.is_dir() or bool(get_index_uri(corpus_paths))
+    if is_needed and manifest.digest != successor and is_there:
+        add_version(corpus_paths, manifest, source)
+
+
+def add_version(corpus_paths: CorpusPaths, manifest: Manifest, source: Path) -> None:
+    """Put a version beside the corpus's own, unless a whole copy is there.
+
+    :param corpus_paths: The corpus; the caller holds its versions lock.
+    :param manifest: What the version states.
+    :param source: Its folder of tables; where there is none they lie in an object store.
+    """
+    target = corpus_paths.version(manifest.digest[:DIGITS])
+    if _is_whole(target, manifest.digest):
+        return  # a reader may have it open, and a manifest alone would be less
+    with replacing(target.root.parent) as folder:
+        new = CorpusPaths(folder / corpus_paths.root.name)
+        new.index.mkdir(parents=True)
+        if source.is_dir():
+            shutil.copytree(source, new.index / manifest.folder, copy_function=_link)
+        save_manifest(new.manifest, manifest)
+
+
+def find_unneeded(corpus_paths: CorpusPaths, keep: Keep) -> list[Path]:
+    """Find kept versions that nothing needs any more, and what killed processes left beside them.
+
+    :param corpus_paths: The corpus.
+    :param keep: Which versions stay.
+    :returns: Folders in alphabetical order.
+    """
+    if not corpus_paths.versions.is_dir():
+        return []
+    digests = [manifest.digest for _, manifest in iter_kept(corpus_paths)]
+    others = [digest for digest in digests if digest not in keep.digests]
+    names = {digest[:DIGITS] for digest in (*keep.digests, *others[: keep.num_last])}
+    folders = [path for path in corpus_paths.versions.glob("[!.]*") if path.name not in names]
+    return sorted(folders + find_leftovers(corpus_paths.versions))
+
+
+def prune_versions(corpus_paths: CorpusPaths, keep: Keep | None, *, locks: Path) -> None:
+    """Remove kept versions that nothing needs any more.
+
+    :param corpus_paths: The corpus; the caller holds its versions lock.
+    :param keep: Which versions stay; None for all.
+    :param locks: Folder of lock files; what a reader holds stays too.
+    """
+    for path in find_unneeded(corpus_paths, keep) if keep is not None else ():
+        with try_locks(*list_reader_locks(corpus_paths, path, locks=locks)) as is_free:
+            if is_free:
+                discard(path)
+
+
+def list_reader_locks(corpus_paths: CorpusPaths, kept: Path, *, locks: Path) -> list[Path]:
+    """List the locks that readers of a kept version hold."""
+    folders = corpus_paths.version(kept.name).index.glob("*")
+    return [reader_lock(locks, corpus_paths.root.name, each.name) for each in folders]
+
+
+def get_folder_bytes(folder: Path) -> int:
+    """Size of everything below a folder."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def list_files(folder: Path) -> dict[str, FileEntry]:
+    """Size and checksum of every file of a version folder, by relative path in order."""
+    return {
+        path.relative_to(folder).as_posix(): FileEntry(path.stat().st_size, hash_file(path))
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def hash_file(path: Path) -> str:
+    """Checksum of a file: 64 hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _is_whole(place: CorpusPaths, digest: str) -> bool:
+    try:
+        found = check_index(place, model_fingerprint=None, documents_digest=None)
+    except CogError:
+        return False
+    return found.digest == digest and (place.index / found.folder).is_dir()
+
+
+def _link(source: str, target: str) -> str:
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
+    return target

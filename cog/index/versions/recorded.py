@@ -1,0 +1,233 @@
+"""Recorded versions: what DVC's cache and remote hold of a corpus, as git and dvc.lock name it.
+
+Nothing is known here of what lies beside the corpus, which is ``folders``, nor of names for both,
+which is ``resolve``; neither torch nor a store is loaded. Versions are found by git revisions of
+``dvc.lock``, by the one in the working tree, and by lines that a build adds before it replaces what
+that names.
+"""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from cog.corpus.dvc_cache import get_dvc_cache, run_git
+from cog.dvc_lock import load_outs, read_outs
+from cog.errors import IndexMismatchError
+from cog.index.versions.manifest import load_manifest
+from cog.paths import CorpusPaths, ProjectPaths, is_below
+
+MAX_REVISIONS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A version that DVC knows.
+
+    :param revision: Git revision whose dvc.lock names it, the newest of them; empty if none does.
+    :param time: When that was committed, ISO 8601; empty without a revision.
+    :param manifest_md5: Its manifest in DVC's cache.
+    :param index_md5: Its tables in DVC's cache.
+    """
+
+    revision: str
+    time: str
+    manifest_md5: str
+    index_md5: str
+
+
+def iter_recorded(paths: ProjectPaths, corpus_id: str) -> Iterator[Recorded]:
+    """Find the versions of a corpus that DVC knows, the newest first, each once.
+
+    :param paths: The project.
+    :param corpus_id: The corpus.
+    :yields: Versions.
+    """
+    seen: set[str] = set()
+    for each in _iter_all(paths, corpus_id):
+        if each.manifest_md5 not in seen:
+            seen.add(each.manifest_md5)
+            yield each
+
+
+def _iter_all(paths: ProjectPaths, corpus_id: str) -> Iterator[Recorded]:
+    names = [
+        path.relative_to(paths.root).as_posix()
+        for path in (paths.corpus(corpus_id).manifest, paths.corpus(corpus_id).index)
+    ]
+    for revision, time in _list_revisions(paths):
+        outs = read_outs(run_git(paths, "show", f"{revision}:./{paths.dvc_lock.name}"))
+        if all(name in outs for name in names):
+            yield Recorded(revision, time, outs[names[0]], outs[names[1]])
+    outs = load_outs(paths.dvc_lock)
+    if all(name in outs for name in names):
+        yield Recorded("", "", outs[names[0]], outs[names[1]])
+    yield from reversed(_load_lines(paths.corpus(corpus_id)))
+
+
+def find_revision(paths: ProjectPaths, corpus_id: str, revision: str) -> Recorded | None:
+    """Find the version of a corpus at a git revision.
+
+    :param paths: The project.
+    :param corpus_id: The corpus.
+    :param revision: A commit, branch or tag.
+    :returns: The version; None if there is no such revision, or no index at it.
+    """
+    commit = run_git(paths, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}")
+    if not commit or revision.startswith("-"):
+        return None
+    outs = read_outs(run_git(paths, "show", f"{commit.strip()}:./{paths.dvc_lock.name}"))
+    corpus = paths.corpus(corpus_id)
+    name, index = (p.relative_to(paths.root).as_posix() for p in (corpus.manifest, corpus.index))
+    if name not in outs or index not in outs:
+        return None
+    time = run_git(paths, "show", "-s", "--format=%cI", commit.strip()).strip()
+    return Recorded(commit.strip(), time, outs[name], outs[index])
+
+
+def load_recorded_manifest(paths: ProjectPaths, version: Recorded) -> dict[str, Any] | None:
+    """Read what a version states about itself, if DVC's cache holds that here.
+
+    :param paths: The project.
+    :param version: The version.
+    :returns: The manifest as it is written, of whatever format; None if it is not in the cache.
+    """
+    try:
+        content = json.loads(_get_cached(paths, version.manifest_md5).read_bytes())
+    except (OSError, ValueError):
+        return None
+    return content if isinstance(content, dict) else None
+
+
+def is_cached(paths: ProjectPaths, version: Recorded) -> bool:
+    """Whether DVC's cache holds a whole version here.
+
+    :param paths: The project.
+    :param version: The version.
+    :returns: True if no remote is needed to bring it back.
+    """
+    files = _list_cached(paths, version.index_md5)
+    return (
+        files is not None
+        and _get_cached(paths, version.manifest_md5).is_file()
+        and all(path.is_file() for path in files.values())
+    )
+
+
+def record_version(paths: ProjectPaths, corpus_id: str) -> None:
+    """Note the version in place before it is replaced, if dvc.lock names it: no one else would.
+
+    :param paths: The project.
+    :param corpus_id: The corpus.
+    """
+    corpus = paths.corpus(corpus_id)
+    outs = load_outs(paths.dvc_lock)
+    name, index = (p.relative_to(paths.root).as_posix() for p in (corpus.manifest, corpus.index))
+    if name not in outs or index not in outs or not corpus.manifest.is_file():
+        return
+    version = Recorded("", "", outs[name], outs[index])
+    is_known = version in _load_lines(corpus)
+    if is_known or hashlib.md5(corpus.manifest.read_bytes()).hexdigest() != version.manifest_md5:
+        return
+    with corpus.recorded.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(asdict(version)) + "\n")
+
+
+def fetch_version(paths: ProjectPaths, corpus_id: str, version: Recorded) -> None:
+    """Bring all of a version from DVC's remote to its cache.
+
+    :param paths: The project.
+    :param corpus_id: The corpus.
+    :param version: The version.
+    :raises IndexMismatchError: If the remote does not give it.
+    """
+    _pull(paths, corpus_id, [version.manifest_md5, version.index_md5])
+    files = _list_cached(paths, version.index_md5) or {}
+    _pull(paths, corpus_id, [path.parent.name + path.name for path in files.values()])
+    if not is_cached(paths, version):
+        raise _not_remote(corpus_id, "the remote does not hold all of it")
+
+
+def copy_cached(paths: ProjectPaths, version: Recorded, place: CorpusPaths) -> None:
+    """Copy a version that DVC's cache holds.
+
+    :param paths: The project.
+    :param version: The version.
+    :param place: Where to.
+    """
+    place.root.mkdir(parents=True)
+    shutil.copyfile(_get_cached(paths, version.manifest_md5), place.manifest)
+    folder = load_manifest(place).folder
+    for name, path in (_list_cached(paths, version.index_md5) or {}).items():
+        if name.split("/")[0] == folder:  # a version folder that a reader held may lie beside it
+            (place.index / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, place.index / name)
+
+
+def fetch_manifest(paths: ProjectPaths, corpus_id: str, version: Recorded) -> dict[str, Any]:
+    """Read what a version states about itself, from DVC's remote.
+
+    :param paths: The project.
+    :param corpus_id: The corpus.
+    :param version: The version.
+    :returns: The manifest as it is written.
+    :raises IndexMismatchError: If the remote does not give it.
+    """
+    _pull(paths, corpus_id, [version.manifest_md5])
+    return load_recorded_manifest(paths, version) or {}
+
+
+def _pull(paths: ProjectPaths, corpus_id: str, checksums: list[str]) -> None:
+    # by checksum, as DVC is configured now: an old revision's own config may know no remote
+    from dvc.exceptions import DvcException
+    from dvc.repo import Repo
+    from dvc_data.hashfile.hash_info import HashInfo
+
+    try:
+        with Repo(str(paths.root)) as repo:
+            repo.cloud.pull([HashInfo("md5", checksum) for checksum in checksums])
+    except (DvcException, OSError) as error:
+        raise _not_remote(corpus_id, str(error) or type(error).__name__) from error
+
+
+def _not_remote(corpus_id: str, found: str) -> IndexMismatchError:
+    return IndexMismatchError(
+        f"corpus {corpus_id} needs its older index from DVC's remote",
+        found=found,
+        run=f"dvc push where it was built, then cog corpus versions {corpus_id}",
+        about=corpus_id,
+    )
+
+
+def _get_cached(paths: ProjectPaths, md5: str) -> Path:
+    return get_dvc_cache(paths) / "files" / "md5" / md5[:2] / md5[2:]
+
+
+def _list_cached(paths: ProjectPaths, md5: str) -> dict[str, Path] | None:
+    try:
+        entries = json.loads(_get_cached(paths, md5).read_bytes())
+        files = {each["relpath"]: _get_cached(paths, each["md5"]) for each in entries}
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return files if all(map(is_below, files)) else None  # copied from there to where they say
+
+
+def _list_revisions(paths: ProjectPaths) -> list[tuple[str, str]]:
+    words = ("log", "--all", f"--max-count={MAX_REVISIONS}", "--format=%H %cI", "--")
+    text = run_git(paths, *words, paths.dvc_lock.name)
+    return [(line.split()[0], line.split()[1]) for line in text.splitlines() if " " in line]
+
+
+def _load_lines(corpus: CorpusPaths) -> list[Recorded]:
+    found = []
+    lines = corpus.recorded.read_text(encoding="utf-8") if corpus.recorded.is_file() else ""
+    for line in lines.splitlines():
+        try:
+            content = json.loads(line)
+            found.append(Recorded(**{each.name: content[each.name] for each in fields(Recorded)}))
+        except (ValueError, KeyError, TypeError):
+            continue
+    return [replace(each, revision="", time="") for each in found]

@@ -1,0 +1,348 @@
+"""Indexes on an object store: a corpus id goes in, its files go there, or come back.
+
+Below the address lie ``<corpus>/manifest.json`` and ``<corpus>/<version folder>/``, as below
+``corpora/``. The manifest is written last: it is what puts a version in place there, too.
+"""
+
+import contextlib
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from cog.atomic import open_staging, replacing
+from cog.errors import IndexingError
+from cog.index.records import Manifest
+from cog.index.versions.activation import get_kept
+from cog.index.versions.folders import (
+    hash_file,
+    hold_versions_lock,
+    hold_writer_lock,
+    keep_version,
+    place_version,
+    prune_versions,
+    remove_leftovers,
+    remove_version,
+)
+from cog.index.versions.manifest import check_index, get_index_uri, load_manifest, save_manifest
+from cog.locks import make_lock
+from cog.paths import CorpusPaths, ProjectPaths, get_cache_folder, reader_lock
+from cog.progress import Progress
+
+NUM_TRIES = 4
+FIRST_WAIT_SECONDS = 0.2
+TIMEOUT_SECONDS = 20
+DATA_FOLDER = "data"  # of a Lance table; the names of the files in it are random
+VERSIONS_FOLDER = "_versions"  # what says of a table which files it has
+Result = TypeVar("Result")
+
+
+def require_uri(corpus_paths: CorpusPaths) -> str:
+    """The address of the index of a corpus, which must be set.
+
+    :param corpus_paths: The corpus.
+    :returns: The address, without a slash at its end.
+    :raises IndexingError: If it is not set, or is no ``s3://`` address.
+    """
+    uri = get_index_uri(corpus_paths)
+    if not uri:
+        corpus_id = corpus_paths.root.name
+        raise IndexingError(
+            f"corpus {corpus_id} needs the address of an object store for its index",
+            found="neither index.uri in its card nor COG_INDEX_URI is set",
+            run="export COG_INDEX_URI=s3://BUCKET/FOLDER, or set index.uri in the card",
+            about=corpus_id,
+        )
+    return uri
+
+
+def get_storage_options() -> dict[str, str]:
+    """How LanceDB reaches the store, from the variables that every S3 client reads.
+
+    :returns: Options.
+    """
+    options = {
+        "aws_region": _get_region(),
+        "connect_timeout": "5s",
+        "timeout": f"{TIMEOUT_SECONDS}s",
+        "client_max_retries": str(NUM_TRIES),
+        "client_retry_timeout": str(TIMEOUT_SECONDS),
+    }
+    if endpoint := _get_endpoint():
+        options["aws_endpoint"] = endpoint
+        options["allow_http"] = str(endpoint.startswith("http://")).lower()
+    for name in ("access_key_id", "secret_access_key", "session_token"):
+        if value := os.environ.get(f"AWS_{name.upper()}"):
+            options[f"aws_{name}"] = value
+    return options
+
+
+def push_index(paths: ProjectPaths, corpus_id: str, *, progress: Progress) -> Manifest:
+    """Copy the index of a corpus to the object store, unless the store has it.
+
+    :param paths: The project.
+    :param corpus_id: The corpus.
+    :param progress: Told of bytes.
+    :returns: What was copied.
+    """
+    corpus = paths.corpus(corpus_id)
+    store = _ObjectStore(require_uri(corpus), corpus_id, progress)
+    manifest = check_index(corpus, model_fingerprint=None, documents_digest=None)
+    folder = corpus.index / manifest.folder
+    if not folder.is_dir():
+        raise IndexingError(
+            f"corpus {corpus_id} must have its index on this machine to be pushed",
+            found=f"only {corpus.manifest.name}",
+            run=f"cog index pull {corpus_id} --tables",
+            about=corpus_id,
+        )
+    if _has_version(store, corpus, manifest.digest):
+        return manifest
+    for name, entry in manifest.files.items():
+        # files of data have names of their own; the others may be there from an equal build
+        is_named_alone = DATA_FOLDER in Path(name).parts
+        store.put(folder / name, f"{manifest.folder}/{name}", can_stay=is_named_alone)
+        progress.advance(entry.size_bytes)
+    store.remove_others(manifest.folder, keep=manifest.files)
+    store.put(corpus.manifest, corpus.manifest.name, can_stay=False)
+    return manifest
+
+
+def _has_version(store: "_ObjectStore", corpus: CorpusPaths, digest: str) -> bool:
+    # of equal builds, whose files have other names, the store keeps the first
+    if store.get_size(corpus.manifest.name) is None:
+        return False
+    with tempfile.TemporaryDirectory() as folder:
+        place = CorpusPaths(Path(folder) / corpus.root.name)
+        store.get(corpus.manifest.name, place.manifest)
+        try:
+            stated = load_manifest(place)
+        except IndexingError:
+            return False
+    return stated.digest == digest and all(
+        store.get_size(f"{stated.folder}/{name}") == entry.size_bytes
+        for name, entry in stated.files.items()
+    )
+
+
+def pull_index(
+    paths: ProjectPaths, corpus_id: str, *, has_tables: bool, progress: Progress
+) -> Manifest:
+    """Take the manifest of a corpus from the object store, and its tables if asked.
+
+    :param paths: The project.
+    :param corpus_id: The corpus.
+    :param has_tables: Whether tables are copied here; else they are read where they lie.
+    :param progress: Told of bytes.
+    :returns: What is in place now.
+    """
+    corpus = paths.corpus(corpus_id)
+    store = _ObjectStore(require_uri(corpus), corpus_id, progress)
+    # nothing is held while it is downloaded: its hidden folder is this process's own
+    with open_staging(corpus.index / "pull") as staging:
+        place = CorpusPaths(staging / corpus_id)
+        store.get(corpus.manifest.name, place.manifest)
+        manifest = load_manifest(place)
+        own = _find_own(corpus, manifest.digest)
+        if own is not None:
+            return own
+        folder = place.root / manifest.folder
+        for name, entry in manifest.files.items() if has_tables else ():
+            store.get(f"{manifest.folder}/{name}", folder / name, sha256=entry.sha256)
+            progress.advance(entry.size_bytes)
+        with hold_writer_lock(paths.locks, corpus_id, say=progress.say):
+            # another process may have built or pulled the same meanwhile
+            return _find_own(corpus, manifest.digest) or _place(
+                paths, manifest, folder if has_tables else None, progress=progress
+            )
+
+
+def _place(
+    paths: ProjectPaths, manifest: Manifest, tables: Path | None, *, progress: Progress
+) -> Manifest:
+    corpus_id = manifest.corpus
+    corpus = paths.corpus(corpus_id)
+    if tables is not None:
+        target = place_version(tables, manifest.digest, into=corpus.index)
+        manifest = replace(manifest, folder=target.name)
+    with hold_versions_lock(paths.locks, corpus_id, say=progress.say):
+        keep = get_kept(paths, corpus_id)
+        keep_version(corpus, keep, successor=manifest.digest)
+        if tables is None:  # what is not whole here would be read before the store
+            folder = corpus.index / manifest.folder
+            remove_version(folder, locks=paths.locks, corpus_id=corpus_id)
+        make_lock(reader_lock(paths.locks, corpus_id, manifest.folder))
+        save_manifest(corpus.manifest, manifest)
+        prune_versions(corpus, keep, locks=paths.locks)
+    remove_leftovers(corpus, keep=[manifest.folder], locks=paths.locks)
+    return manifest
+
+
+def _find_own(corpus: CorpusPaths, digest: str) -> Manifest | None:
+    # the same index, on this machine: an equal build has files of other names
+    try:
+        own = check_index(corpus, model_fingerprint=None, documents_digest=None)
+    except IndexingError:
+        return None
+    is_here = (corpus.index / own.folder).is_dir()
+    return own if own.digest == digest and is_here else None
+
+
+def fetch_files(manifest: Manifest, uri: str, start: str) -> Path:
+    """Bring files that are no tables here, once: they are mapped into memory.
+
+    :param manifest: The index.
+    :param uri: Its address.
+    :param start: How the names of the files begin.
+    :returns: The folder that holds them, in the cache.
+    """
+    folder = get_cache_folder() / "indexes" / manifest.digest
+    store = _ObjectStore(uri, manifest.corpus, None)
+    for name, entry in manifest.files.items():
+        path = folder / name
+        if name.startswith(start) and not path.is_file():
+            store.get(f"{manifest.folder}/{name}", path, sha256=entry.sha256)
+    return folder
+
+
+class _ObjectStore:
+    # one corpus below the address; every call is tried again when the connection breaks
+    def __init__(self, uri: str, corpus_id: str, progress: Progress | None) -> None:
+        self._uri = uri
+        self._corpus_id = corpus_id
+        self._progress = progress
+        self._prefix = f"{self._uri.removeprefix('s3://')}/{corpus_id}"
+        self._files = _connect()
+
+    def put(self, source: Path, name: str, *, can_stay: bool) -> None:
+        size = source.stat().st_size
+        target = f"{self._prefix}/{name}"
+
+        def work() -> None:
+            if can_stay and self._files.get_file_info(target).size == size:
+                return
+            with source.open("rb") as file, self._files.open_output_stream(target) as stream:
+                shutil.copyfileobj(file, stream, 1 << 20)
+            found = self._files.get_file_info(target).size
+            if found != size:
+                raise OSError(f"{found or 0} of {size} bytes arrived")
+
+        self._try(work, name)
+
+    def remove_others(self, folder: str, *, keep: Collection[str]) -> None:
+        # what an equal build says of its tables; their data may still be read by others
+        from pyarrow.fs import FileSelector, FileType
+
+        base = f"{self._prefix}/{folder}/"
+
+        def work() -> None:
+            selector = FileSelector(base, recursive=True, allow_not_found=True)
+            for found in self._files.get_file_info(selector):
+                name = found.path.removeprefix(base)
+                is_stated = name in keep or VERSIONS_FOLDER not in Path(name).parts
+                if found.type == FileType.File and not is_stated:
+                    self._files.delete_file(found.path)
+
+        self._try(work, folder)
+
+    def get_size(self, name: str) -> int | None:
+        found = self._try(lambda: self._files.get_file_info(f"{self._prefix}/{name}"), name)
+        return int(found.size) if found.size is not None else None
+
+    def get(self, name: str, target: Path, *, sha256: str | None = None) -> None:
+        source = f"{self._prefix}/{name}"
+
+        def work() -> None:
+            size = self._files.get_file_info(source).size
+            with replacing(target) as part:
+                with self._files.open_input_stream(source) as stream, part.open("wb") as file:
+                    shutil.copyfileobj(stream, file, 1 << 20)
+                found = part.stat().st_size  # an answer that breaks off just ends, and may be empty
+                if found != size or not found:
+                    raise OSError(f"{found} of {size or 'unknown'} bytes")
+                if sha256 is not None and hash_file(part) != sha256:
+                    raise OSError("other bytes than the manifest states")
+
+        self._try(work, name)
+
+    def _try(self, work: Callable[[], Result], name: str) -> Result:
+        for number in range(NUM_TRIES):
+            try:
+                return work()
+            except FileNotFoundError:
+                raise IndexingError(
+                    f"{self._uri} must hold {self._corpus_id}/{name}",
+                    found="no such object",
+                    run=f"cog index push {self._corpus_id}",
+                    about=self._corpus_id,
+                ) from None
+            except OSError as error:
+                if number + 1 == NUM_TRIES:
+                    raise unreachable(self._corpus_id, self._uri, error) from error
+                if self._progress is not None:
+                    self._progress.say(f"{self._uri}: {name} broke off, trying again")
+                time.sleep(FIRST_WAIT_SECONDS * 2**number)
+        raise AssertionError("unreachable")
+
+
+def unreachable(corpus_id: str, uri: str, error: BaseException) -> IndexingError:
+    """The error of a store that does not answer.
+
+    :param corpus_id: The corpus.
+    :param uri: Its address.
+    :param error: What its client said.
+    :returns: The error, in one line.
+    """
+    detail = str(error).splitlines()[0] if str(error) else type(error).__name__
+    return IndexingError(
+        f"the index of {corpus_id} must be within reach at {uri}",
+        found=f"{detail[:200]} ({NUM_TRIES} tries)",
+        run="check the network, AWS_ENDPOINT_URL and the AWS_ credentials, then run it again",
+        about=corpus_id,
+    )
+
+
+@contextlib.contextmanager
+def stating_distance(corpus_id: str, uri: str) -> Iterator[None]:
+    """Turn what a client raises into one stated failure.
+
+    :param corpus_id: The corpus.
+    :param uri: Its address.
+    :yields: While the store is used.
+    :raises IndexingError: If it does not answer.
+    """
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit, GeneratorExit, MemoryError, IndexingError):
+        raise
+    except BaseException as error:
+        raise unreachable(corpus_id, uri, error) from error
+
+
+def _connect() -> Any:  # noqa: ANN401
+    from pyarrow.fs import AwsStandardS3RetryStrategy, S3FileSystem
+
+    endpoint = _get_endpoint()
+    scheme, _, host = endpoint.rpartition("://")
+    return S3FileSystem(
+        region=_get_region(),
+        endpoint_override=host or None,
+        scheme=scheme or "https",
+        connect_timeout=5,
+        request_timeout=TIMEOUT_SECONDS,
+        retry_strategy=AwsStandardS3RetryStrategy(max_attempts=2),
+    )
+
+
+def _get_endpoint() -> str:
+    names = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+    return next((os.environ[name] for name in names if os.environ.get(name)), "").rstrip("/")
+
+
+def _get_region() -> str:
+    names = ("AWS_REGION", "AWS_DEFAULT_REGION")
+    return next((os.environ[name] for name in names if os.environ.get(name)), "us-east-1")

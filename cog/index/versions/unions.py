@@ -1,0 +1,140 @@
+"""Unions: ids such as ``a+b`` go in, their parts and what these state come out.
+
+A union is no corpus of its own: nothing of it is stored, its parts are searched as one. Its digest
+is the digests of its parts, joined. No torch, no store.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from cog.cards import check_corpus_id
+from cog.errors import IndexMismatchError, RegistryError
+from cog.index.records import Manifest
+from cog.index.versions.manifest import check_index, load_manifest
+from cog.paths import CorpusPaths, ProjectPaths
+from cog.records import Active
+from cog.registry import load_card
+
+JOIN = "+"
+
+DigestOf = Callable[[CorpusPaths], str | None]
+
+
+def split_union(corpus_id: str) -> tuple[str, ...]:
+    """The corpora that an id names.
+
+    :param corpus_id: A corpus id, or several joined with ``+``.
+    :returns: Their ids in the order given; one for a plain corpus id.
+    :raises RegistryError: If one is named twice, or is no corpus id.
+    """
+    parts = tuple(check_corpus_id(part) for part in corpus_id.split(JOIN))
+    repeated = [part for part, count in Counter(parts).items() if count > 1]
+    if repeated:
+        raise RegistryError(
+            "a union must name each corpus once",
+            found=f"{repeated[0]} more than once in {corpus_id}",
+            run=f"name it once: {JOIN.join(dict.fromkeys(parts))}",
+            about=corpus_id,
+        )
+    return parts
+
+
+def split_active(active: Active) -> dict[str, str]:
+    """The corpora that are switched on, and the index of each.
+
+    :param active: What is active.
+    :returns: Digests by corpus id; one for a plain corpus.
+    :raises RegistryError: If there are not as many digests as corpora.
+    """
+    parts, digests = split_union(active.corpus), active.index.split(JOIN)
+    if len(parts) != len(digests):
+        raise RegistryError(
+            f"{active.corpus} needs one index for each of its {len(parts)} corpora",
+            found=f"{len(digests)} in registry/active.yaml",
+            run=f"cog switch --corpus {active.corpus}",
+            about=active.corpus,
+        )
+    return dict(zip(parts, digests, strict=True))
+
+
+def check_cards(paths: ProjectPaths, corpus_id: str) -> tuple[str, ...]:
+    """The corpora that an id names, each of which must have a card.
+
+    :param paths: The project.
+    :param corpus_id: A corpus id, or several joined with ``+``.
+    :returns: Their ids in the order given.
+    """
+    return tuple(load_card(paths, part).id for part in split_union(corpus_id))
+
+
+def check_indexes(
+    paths: ProjectPaths,
+    corpus_id: str,
+    *,
+    model_fingerprint: str | None,
+    documents_digest_of: DigestOf | None = None,
+) -> list[Manifest]:
+    """Check quickly that the index of a corpus, or of every part of a union, can be used.
+
+    :param paths: The project.
+    :param corpus_id: A corpus id, or several joined with ``+``.
+    :param model_fingerprint: The model they must have been built with; None for any.
+    :param documents_digest_of: Tells the documents each must have been built from; None for any.
+    :returns: The manifest of every part.
+    :raises IndexMismatchError: If the parts of a union do not fit together.
+    """
+    manifests = []
+    for part in split_union(corpus_id):
+        corpus_paths = paths.corpus(part)
+        manifests.append(
+            check_index(
+                corpus_paths,
+                model_fingerprint=model_fingerprint,
+                documents_digest=documents_digest_of(corpus_paths) if documents_digest_of else None,
+            )
+        )
+    check_fit(manifests)
+    return manifests
+
+
+def get_digest(paths: ProjectPaths, corpus_id: str) -> str:
+    """The digest of the index that is in place.
+
+    :param paths: The project.
+    :param corpus_id: A corpus id, or several joined with ``+``.
+    :returns: The digest; for a union those of its parts, joined.
+    """
+    return JOIN.join(load_manifest(paths.corpus(part)).digest for part in split_union(corpus_id))
+
+
+def check_fit(manifests: Sequence[Manifest]) -> None:
+    """Refuse indexes that cannot be searched as one.
+
+    :param manifests: Their manifests, at least one.
+    :raises IndexMismatchError: If they are of different models or store vectors differently.
+    """
+    first = manifests[0]
+    for other in manifests[1:]:
+        for what, wanted, found in (
+            ("model", first.model[:16], other.model[:16]),
+            ("vectors", first.vectors.dtype, other.vectors.dtype),
+            ("width of vectors", str(first.vectors.dim), str(other.vectors.dim)),
+            ("width of chunk vectors", str(first.search.dim), str(other.search.dim)),
+        ):
+            if wanted != found:
+                raise IndexMismatchError(
+                    f"indexes of a union must have the same {what}",
+                    found=f"{wanted} ({first.corpus}) and {found} ({other.corpus})",
+                    run=f"cog index build {other.corpus} --force",
+                    about=other.corpus,
+                )
+
+
+def shorten_digest(digest: str, num_digits: int) -> str:
+    """The first digits of a digest, of each part for a union.
+
+    :param digest: The digest.
+    :param num_digits: How many.
+    :returns: The short form.
+    """
+    return JOIN.join(part[:num_digits] for part in digest.split(JOIN))

@@ -1,0 +1,54 @@
+"""Kept versions: what is kept never becomes less, and what goes is what nothing needs."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cog.atomic import open_staging
+from cog.index.read.reader import open_index
+from cog.index.versions.folders import Keep, add_version, find_version, keep_version, prune_versions
+from cog.index.versions.manifest import load_manifest
+from cog.paths import CorpusPaths
+from tests.index.hash_model import build
+
+
+def test_a_whole_kept_copy_is_not_replaced_by_a_manifest(
+    corpus: CorpusPaths, locks: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manifest = build(corpus, locks=locks).manifest
+    keep = Keep(frozenset([manifest.digest]), 0)
+    keep_version(corpus, keep, successor="f" * 64)
+    shutil.rmtree(corpus.index / manifest.folder)  # as after a pull without tables
+    monkeypatch.setenv("COG_INDEX_URI", "s3://bucket/indexes")
+    keep_version(corpus, keep, successor="f" * 64)
+    place = corpus.version(manifest.digest[:16])
+    assert (place.index / manifest.folder).is_dir()
+    corpus.manifest.unlink()
+    with open_index(corpus, locks=locks, digests={"tiny": manifest.digest}) as index:
+        assert not index.parts[0].is_remote
+        assert index.num_documents == 40
+
+
+def test_a_damaged_kept_copy_is_replaced_by_a_whole_one(corpus: CorpusPaths, locks: Path) -> None:
+    manifest = build(corpus, locks=locks).manifest
+    place = corpus.version(manifest.digest[:16])
+    for _ in range(2):
+        add_version(corpus, manifest, corpus.index / manifest.folder)
+        assert find_version(replace(corpus, root=corpus.root), manifest.digest) is not None
+        assert load_manifest(place) == manifest
+        name = next(iter(manifest.files))
+        assert (place.index / manifest.folder / name).is_file()
+        (place.index / manifest.folder / name).unlink()
+    assert [path.name for path in corpus.versions.iterdir()] == [manifest.digest[:16]]
+
+
+def test_what_another_process_brings_back_is_not_pruned(corpus: CorpusPaths, locks: Path) -> None:
+    manifest = build(corpus, locks=locks).manifest
+    add_version(corpus, manifest, corpus.index / manifest.folder)
+    with open_staging(corpus.versions / "cached") as staging:
+        (staging / "tiny" / "index" / "0").mkdir(parents=True)
+        prune_versions(corpus, Keep(frozenset(), 0), locks=locks)
+        assert [path.name for path in corpus.versions.iterdir()] == [staging.name]
+        assert (staging / "tiny" / "index" / "0").is_dir()
