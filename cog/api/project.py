@@ -15,6 +15,7 @@ from cog.index.versions.activation import (
     switch_corpus,
 )
 from cog.paths import ProjectPaths, find_project
+from cog.pipeline_file import load_pipeline
 from cog.records import Active
 from cog.registry import load_active, load_card
 
@@ -27,9 +28,11 @@ def open_project(folder: str | Path = ".") -> "Project":
 
     :param folder: Its folder, or one below it.
     :returns: The project.
-    :raises ProjectError: If there is none.
+    :raises ProjectError: If there is none, or it is of another version of cog.
     """
-    return Project(find_project(Path(folder)))
+    paths = find_project(Path(folder))
+    load_pipeline(paths)
+    return Project(paths)
 
 
 class Project:

@@ -15,7 +15,10 @@ from scripts.picture import BEGIN, END, make_examples, read_settings
 def test_examples_are_of_the_defaults_of_the_day(repository: Path) -> None:
     made = json.loads((repository / "docs" / "generate.json").read_text(encoding="utf-8"))
     params = load_params(repository / "params.yaml")
-    today = (read_settings(repository), fingerprint_model(repository / params.model))
+    today = (
+        read_settings(repository),
+        fingerprint_model(ProjectPaths(repository).model(params.model)),
+    )
     run = "make them anew: dvc repro index@wiki-mini index@eu-law-mini && python scripts/picture.py"
     assert (made["generate"], made["model"]) == today, run
 
