@@ -60,7 +60,9 @@ export function formatProbability(value) {
 /** What went wrong, in words, with the command that mends it. */
 export function makeError(error) {
   const box = make("div", { class: "message bad", role: "alert" });
-  box.append(make("p", {}, shown(error.message || String(error))));
+  // what to run stands below, to be copied
+  const [words] = (error.message || String(error)).split(error.run ? `; next: ${error.run}` : "\n");
+  box.append(make("p", {}, shown(words)));
   if (error.run) box.append(make("p", {}, "Next:"), makeCommand(error.run));
   return box;
 }
