@@ -1,11 +1,12 @@
 """A generator: a project and a corpus go in; prefixes become cited texts, whole or in a stream."""
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Unpack, overload
 
+from cog.api.refusals import refuse_wrong_settings
 from cog.api.stream import Stream, StreamStoppedError
 from cog.api.text import Text
 from cog.decoding.licences import CopyRule
@@ -16,7 +17,7 @@ from cog.errors import GenerationError
 from cog.index.versions.activation import choose_corpus
 from cog.params import load_params
 from cog.paths import ProjectPaths
-from cog.reading import FieldError, show
+from cog.reading import show
 from cog.records import Decoding, Segment
 
 
@@ -49,7 +50,7 @@ class Generator:
         self._stack = ExitStack()
         self._is_closed = False
         self.corpus, self._active = choose_corpus(paths, corpus_id)
-        with _refuse_wrong_settings():
+        with refuse_wrong_settings(GenerationError):
             self._params = set_precision(load_params(paths.params), precision)
         self._generator = self._stack.enter_context(
             open_generator(paths, self._params, corpus_id=corpus_id, device=device, rule=rule)
@@ -143,7 +144,7 @@ class Generator:
         return Stream(lambda on_segment: self._write([request], on_segment=on_segment)[0])
 
     def _choose(self, given: Settings) -> Decoding:
-        with _refuse_wrong_settings():
+        with refuse_wrong_settings(GenerationError):
             settings, _ = choose_settings(
                 self._params.generate.decoding,
                 self._paths.corpus(self.corpus),
@@ -187,11 +188,3 @@ def _check_prefix(prefix: object) -> str:
     if not isinstance(prefix, str):
         raise GenerationError("a prefix must be a text", found=show(prefix))
     return prefix
-
-
-@contextmanager
-def _refuse_wrong_settings() -> Iterator[None]:
-    try:
-        yield
-    except FieldError as error:
-        raise GenerationError(str(error), found=error.found, run=error.run) from None

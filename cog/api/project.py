@@ -1,11 +1,16 @@
 """A project: its folder goes in; corpora, what is switched on, and generators come out."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from cog.api.corpus import Corpus
+from cog.api.refusals import refuse_wrong_settings
+from cog.api.tables import Rows, list_pairs, list_scores, make_table
 from cog.corpus.listing import list_corpora
+from cog.decoding.settings import Settings, set_precision
+from cog.errors import EvaluationError
 from cog.index.versions.activation import (
     Change,
     Status,
@@ -14,12 +19,16 @@ from cog.index.versions.activation import (
     rollback_corpus,
     switch_corpus,
 )
+from cog.params import load_params
 from cog.paths import ProjectPaths, find_project
 from cog.pipeline_file import load_pipeline
+from cog.progress import Progress, SilentProgress
 from cog.records import Active
 from cog.registry import load_active, load_card
 
 if TYPE_CHECKING:
+    from pandas import DataFrame
+
     from cog.api.generator import Generator
 
 
@@ -132,3 +141,89 @@ class Project:
             is_untuned=untuned,
             rule=CopyRule(*map(frozenset, names)),
         )
+
+    def evaluate(
+        self,
+        corpus_id: str,
+        *,
+        prompts_of: str | None = None,
+        system: str = "cog",
+        num_prompts: int | None = None,
+        seeds: Sequence[int] | None = None,
+        protocol: str | None = None,
+        metrics: Sequence[str] = (),
+        untuned: bool = False,
+        allow_few_texts: bool = False,
+        allow_contamination: bool = False,
+        experiment: str | None = "evaluate",
+        device: str = "auto",
+        precision: str | None = None,
+        progress: Progress | None = None,
+        **settings: Unpack[Settings],
+    ) -> "DataFrame | Rows":
+        """Score the texts of a corpus under one pinned protocol, as ``cog evaluate`` does.
+
+        What was written or measured before is taken from disk; None takes params.yaml's value.
+        ``metrics`` are groups of scores, none for all; ``experiment=None`` logs nothing;
+        ``progress`` is told what is done. Each score is a row, with what it is of.
+        """
+        from cog.evaluation.planning import Wanted, evaluate_wanted
+        from cog.evaluation.protocol import GROUPS
+
+        wanted = Wanted(
+            corpus_id=corpus_id,
+            prompt_corpus_id=prompts_of,
+            system=system,
+            settings=settings,
+            is_untuned=untuned,
+            protocol=protocol,
+            num_prompts=num_prompts,
+            seeds=None if seeds is None else tuple(seeds),
+            groups=tuple(metrics) or GROUPS,
+            allow_few_texts=allow_few_texts,
+            allow_contamination=allow_contamination,
+            device=device,
+        )
+        with refuse_wrong_settings(EvaluationError):
+            params = set_precision(load_params(self._paths.params), precision)
+            result, run = evaluate_wanted(
+                self._paths,
+                params,
+                wanted,
+                experiment=experiment,
+                progress=progress or SilentProgress(),
+            )
+        return make_table(list_scores(result, run_id=run.run_id if run else None))
+
+    def compare(
+        self,
+        *corpus_ids: str,
+        prompts_of: str | None = None,
+        systems: Sequence[str] = (),
+        decodings: Sequence[str] = (),
+        protocol: str | None = None,
+        metrics: Sequence[str] = (),
+        by_size: bool = False,
+        pairs: bool = False,
+    ) -> "DataFrame | Rows":
+        """Put the scores of evaluated corpora side by side; all must be of one protocol.
+
+        :param *corpus_ids: The corpora, each as it was evaluated.
+        :param prompts_of: The corpus whose prompts all continued; None for each corpus's own.
+        :param systems: What wrote the texts; none for ``cog``.
+        :param decodings: How a choice was taken; two for both side by side.
+        :param protocol: Name or first digits of the digest of a protocol.
+        :param metrics: Only these scores.
+        :param by_size: Whether the order is that of the size of the index.
+        :param pairs: Whether rows are differences of two, with their intervals, instead of scores.
+        :returns: One row for each score of each evaluation, or for each pair.
+        :raises EvaluationError: If something was not evaluated, or not under one protocol.
+        """
+        from cog.evaluation.choose import Wish
+        from cog.evaluation.planning import compare_wanted
+
+        if not corpus_ids:
+            raise EvaluationError("a comparison needs a corpus, or several", found="none")
+        wish = Wish(corpus_ids, tuple(systems), prompts_of, protocol, tuple(decodings))
+        found, _ = compare_wanted(self._paths, wish, metrics=metrics, by_size=by_size)
+        return make_table(list_pairs(found) if pairs else map(asdict, found.rows))

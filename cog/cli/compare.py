@@ -69,8 +69,8 @@ def command(ctx: click.Context, /, corpus_ids: tuple[str, ...], **given: Any) ->
     All evaluations must be of one protocol. A score is marked with * where it is better than every
     other by more than chance.
     """
-    from cog.evaluation.choose import Wish, choose_results
-    from cog.evaluation.compare import compare_results
+    from cog.evaluation.choose import Wish
+    from cog.evaluation.planning import compare_wanted
     from cog.evaluation.plot import check_plot_path
 
     if given["plot_path"]:
@@ -82,10 +82,9 @@ def command(ctx: click.Context, /, corpus_ids: tuple[str, ...], **given: Any) ->
         given["protocol"],
         given["decodings"],
     )
-    results = choose_results(get_project(ctx), wish)
-    if given["by_size"]:
-        results.sort(key=lambda result: result.num_index_words)
-    comparison = compare_results(results, metrics=given["metrics"], across=wish.across)
+    comparison, results = compare_wanted(
+        get_project(ctx), wish, metrics=given["metrics"], by_size=given["by_size"]
+    )
     if given["plot_path"]:
         _plot(comparison, given["plot_path"], by_size=given["by_size"])
     if given["html_path"]:

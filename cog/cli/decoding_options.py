@@ -11,7 +11,6 @@ from cog.reading import FieldError, read_field
 from cog.records import PRECISIONS, Decoding
 
 if TYPE_CHECKING:
-    from cog.params import DatastoreParams
     from cog.paths import CorpusPaths
     from cog.records import Active
 
@@ -106,29 +105,30 @@ def take_settings(
     """
     from cog.decoding.settings import choose_settings
 
-    changes = {name: given[name] for name in NAMES if given.get(name) is not None}
-    changes |= dict(_read_setting(text) for text in given.get("others", ()))
+    changes = collect_settings(given)
     try:
         chosen, word = choose_settings(
             settings, corpus_paths, changes, is_untuned=given["untuned"], active=active
         )
     except FieldError as error:
-        raise click.UsageError(_describe(error)) from None
+        raise click.UsageError(describe_setting(error)) from None
     if word:
         click.echo(f"cog: {word}", err=True)
     return chosen
 
 
-def take_knn_defaults(
-    settings: "DatastoreParams", corpus_paths: "CorpusPaths"
-) -> "DatastoreParams":
-    """The settings of kNN-LM: params.yaml, or what was tuned for the datastore, which is said."""
-    from cog.baselines.knn_tuned import apply_knn_tuning
+def collect_settings(given: dict[str, Any]) -> dict[str, Any]:
+    """The settings of decoding that the command line gives; options may be missing."""
+    changes = {name: given[name] for name in NAMES if given.get(name) is not None}
+    return changes | dict(_read_setting(text) for text in given.get("others", ()))
 
-    settings, word = apply_knn_tuning(settings, corpus_paths)
-    if word:
-        click.echo(f"cog: {word}", err=True)
-    return settings
+
+def describe_setting(error: FieldError) -> str:
+    """Say what is wrong with a setting, under the name of its option."""
+    name = ".".join(error.keys)
+    shown = f"--{name.replace('_', '-')}" if name in (*NAMES, "prompts_of") else name
+    found = f", found {error.found}" if error.found else f"; {error.run}" if error.run else ""
+    return f"{shown} {error.wanted}{found}"
 
 
 def _read_setting(text: str) -> tuple[str, Any]:
@@ -141,9 +141,5 @@ def _read_setting(text: str) -> tuple[str, Any]:
     try:
         return name, read_field(Decoding, name, value)
     except FieldError as error:
-        raise click.BadParameter(_describe(error), param_hint="--set") from None
-
-
-def _describe(error: FieldError) -> str:
-    found = f", found {error.found}" if error.found else f"; {error.run}" if error.run else ""
-    return f"{error}{found}"
+        found = f", found {error.found}" if error.found else f"; {error.run}"
+        raise click.BadParameter(f"{error}{found}", param_hint="--set") from None

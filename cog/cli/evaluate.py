@@ -1,26 +1,23 @@
 """``cog evaluate``: a corpus and a protocol go in, scores come out and are logged to MLflow."""
 
 import json
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from cog.baselines.names import KNN_LM, SYSTEMS
-from cog.cli.decoding_options import (
-    take_knn_defaults,
-    take_settings,
-    with_decoding_options,
-)
+from cog.baselines.names import SYSTEMS
+from cog.cli.decoding_options import collect_settings, describe_setting, with_decoding_options
 from cog.cli.main import check_stage, get_project, get_project_of
 from cog.cli.numbers import make_type
 from cog.cli.options import stage_option
 from cog.decoding.settings import set_precision
-from cog.evaluation.protocol import DEFAULT, GROUPS, PRESETS, Protocol, make_protocol
+from cog.evaluation.protocol import GROUPS, PRESETS
 from cog.params import load_params
+from cog.reading import FieldError
 from cog.records import Decoding
 
 if TYPE_CHECKING:
+    from cog.evaluation.planning import Wanted
     from cog.evaluation.records import EvaluationResult
     from cog.evaluation.session import Plan
     from cog.evaluation.tracking import Run
@@ -79,32 +76,21 @@ def command(ctx: click.Context, /, corpus_id: str, **given: Any) -> None:  # noq
         return
     paths = get_project(ctx)
     params = set_precision(load_params(paths.params), given["precision"])
-    from cog.evaluation.runner import evaluate
-    from cog.evaluation.tracking import Tracker, choose_uri
-    from cog.index.versions.unions import check_cards
+    wanted = make_wanted(given, corpus_id, given["prompt_corpus_id"])
+    from cog.evaluation.planning import evaluate_wanted
     from cog.progress import show_progress
-    from cog.registry import load_card
 
-    if len(check_cards(paths, corpus_id)) > 1 and given["prompt_corpus_id"] is None:
-        raise click.UsageError("a union holds out no prompts of its own: give --prompts-of ID")
-    prompt_corpus_id = load_card(paths, given["prompt_corpus_id"] or corpus_id).id
-    if (given["protocol_name"] or params.evaluate.protocol) == DEFAULT:
-        decoding = take_settings(params.generate.decoding, paths.corpus(corpus_id), given)
-        generate = replace(params.generate, decoding=decoding)
-        params = replace(params, generate=generate)
-        if given["system"] == KNN_LM and not given["untuned"]:
-            knn = take_knn_defaults(params.datastore, paths.corpus(corpus_id))
-            params = replace(params, datastore=knn)
-    else:
-        _refuse_settings(given)
-    plan = make_plan(params, given, corpus_id, prompt_corpus_id)
-    if not given["no_track"]:
-        choose_uri(paths)  # refused before anything is written
     with show_progress(f"evaluate {corpus_id}", total=None, unit="texts") as progress:
-        result = evaluate(paths, params, plan, progress)
-        run = None
-        if not given["no_track"]:
-            run = Tracker(paths, given["experiment"]).log_result(result)
+        try:
+            result, run = evaluate_wanted(
+                paths,
+                params,
+                wanted,
+                experiment=None if given["no_track"] else given["experiment"],
+                progress=progress,
+            )
+        except FieldError as error:
+            raise click.UsageError(describe_setting(error)) from None
     _write(result, run, is_json=given["is_json"])
 
 
@@ -119,17 +105,6 @@ def _run_stage(ctx: click.Context) -> None:
         evaluate_corpus(paths, corpus_id, params, progress)
 
 
-def _refuse_settings(given: dict[str, Any]) -> None:
-    # the published protocols fix what a text is decoded with
-    named = ("phrase_bias", "verify", "verify_threshold", "min_token_probability", "temperature")
-    if given["others"]:
-        raise click.UsageError(f"--set goes with --protocol {DEFAULT} only")
-    for name in named:
-        if given[name] is not None:
-            option = "--" + name.replace("_", "-")
-            raise click.UsageError(f"{option} goes with --protocol {DEFAULT} only")
-
-
 def make_plan(
     params: "Params", given: dict[str, Any], corpus_id: str, prompt_corpus_id: str, /
 ) -> "Plan":
@@ -141,31 +116,35 @@ def make_plan(
     :param prompt_corpus_id: The corpus whose prompts are continued.
     :returns: The plan.
     """
-    from cog.evaluation.session import Plan
+    from cog.evaluation.planning import make_plan as make
 
-    return Plan(
+    return make(params, make_wanted(given, corpus_id, prompt_corpus_id))
+
+
+def make_wanted(given: dict[str, Any], corpus_id: str, prompt_corpus_id: str | None, /) -> "Wanted":
+    """What is to be evaluated, as the command line gives it.
+
+    :param given: What the command line gives.
+    :param corpus_id: The corpus that is copied from.
+    :param prompt_corpus_id: The corpus whose prompts are continued; None for the same.
+    :returns: What is wanted.
+    """
+    from cog.evaluation.planning import Wanted
+
+    return Wanted(
         corpus_id=corpus_id,
         prompt_corpus_id=prompt_corpus_id,
         system=given["system"],
-        protocol=_protocol(params, given),
+        settings=collect_settings(given),
+        is_untuned=given.get("untuned", False),
+        protocol=given["protocol_name"],
+        num_prompts=given["num_prompts"],
+        seeds=None if given["seeds"] is None else _read_seeds(given["seeds"]),
         groups=given["groups"] or GROUPS,
         allow_few_texts=given["allow_few_texts"],
         allow_contamination=given["allow_contamination"],
         device=given["device"],
     )
-
-
-def _protocol(params: "Params", given: dict[str, Any]) -> Protocol:
-    name = given["protocol_name"] or params.evaluate.protocol
-    protocol = make_protocol(name, params.evaluate, params.generate.decoding)
-    changes: dict[str, Any] = {}
-    if given["num_prompts"] is not None:
-        changes["num_prompts"] = given["num_prompts"]
-    if given["seeds"] is not None:
-        changes["seeds"] = _read_seeds(given["seeds"])
-    if given["decoding"] is not None:
-        protocol = protocol.with_decoding(method=given["decoding"])
-    return replace(protocol, **changes)
 
 
 def _read_seeds(text: str) -> tuple[int, ...]:

@@ -16,12 +16,15 @@ def test_every_block_runs(
     shipped_names: ProjectPaths,
     repository: Path,
     tmp_path: Path,
+    empty_runs: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     page = (repository / "docs" / "python.md").read_text(encoding="utf-8")
     blocks = BLOCK.findall(page)
     assert len(blocks) == page.count("```python")
-    monkeypatch.chdir(shutil.copytree(shipped_names.root, tmp_path / "own"))
+    own = ProjectPaths(shutil.copytree(shipped_names.root, tmp_path / "own"))
+    shutil.copy(empty_runs, own.runs_database)
+    monkeypatch.chdir(own.root)
     monkeypatch.setenv("COG_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     names: dict[str, object] = {}

@@ -113,7 +113,7 @@ def test_evaluation_says_and_digests_what_was_used(tuned: ProjectPaths) -> None:
     assert one["protocol"] != two["protocol"]
     refused = run(tuned, *words, "--protocol", "paper-iclr2023", "--temperature", "0.5")
     assert refused.exit_code == 2
-    assert "--temperature goes with --protocol default only" in refused.stderr
+    assert "--temperature goes with protocol default only" in refused.stderr
 
 
 def test_reset_forgets(tuned: ProjectPaths) -> None:

@@ -1,0 +1,156 @@
+"""What is evaluated: what a caller gives goes in; a plan with its settings, or a result, comes out.
+
+The command line and Python both call this.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from cog.baselines.knn_tuned import apply_knn_tuning
+from cog.baselines.names import COG, KNN_LM
+from cog.decoding.settings import METHOD, choose_settings
+from cog.evaluation.choose import Wish, choose_results
+from cog.evaluation.compare import compare_results
+from cog.evaluation.comparison import Comparison
+from cog.evaluation.protocol import DEFAULT, GROUPS, make_protocol
+from cog.evaluation.records import EvaluationResult
+from cog.evaluation.runner import evaluate
+from cog.evaluation.session import Plan
+from cog.evaluation.tracking import Run, Tracker, choose_uri
+from cog.index.versions.unions import check_cards
+from cog.params import Params
+from cog.paths import ProjectPaths
+from cog.progress import Progress
+from cog.reading import FieldError
+from cog.registry import load_card
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What a caller gives; None where params.yaml, or what was tuned, is taken.
+
+    :param corpus_id: The corpus that is copied from, or several joined with ``+``.
+    :param prompt_corpus_id: The corpus whose prompts are continued; None for the same.
+    :param system: What writes.
+    :param settings: Settings of decoding by name, as in ``cog.decoding.settings.Settings``.
+    :param is_untuned: Whether what ``cog tune`` chose is left out.
+    :param protocol: Name of a preset.
+    :param num_prompts: Number of prompts, at most.
+    :param seeds: Seeds of the texts.
+    :param groups: Which groups of scores.
+    :param allow_few_texts: Whether MAUVE is computed on fewer than 50 texts.
+    :param allow_contamination: Whether references may be in the index.
+    :param device: ``cpu``, ``cuda`` or ``auto``.
+    """
+
+    corpus_id: str
+    prompt_corpus_id: str | None = None
+    system: str = COG
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    is_untuned: bool = False
+    protocol: str | None = None
+    num_prompts: int | None = None
+    seeds: tuple[int, ...] | None = None
+    groups: tuple[str, ...] = GROUPS
+    allow_few_texts: bool = False
+    allow_contamination: bool = False
+    device: str = "auto"
+
+
+def evaluate_wanted(
+    paths: ProjectPaths,
+    params: Params,
+    wanted: Wanted,
+    *,
+    experiment: str | None,
+    progress: Progress,
+) -> tuple[EvaluationResult, Run | None]:
+    """Evaluate as a caller asks, and log the result.
+
+    :param paths: The project.
+    :param params: Its parameters.
+    :param wanted: What is asked.
+    :param experiment: Experiment in MLflow; None to log nothing.
+    :param progress: Told what was tuned, and what is done.
+    :returns: The result, and its run if it was logged.
+    :raises FieldError: If a setting is unknown, cannot be used, or is fixed by the protocol; or if
+        a union is not told whose prompts it continues.
+    :raises EvaluationError: If the evaluation cannot be run.
+    """
+    if len(check_cards(paths, wanted.corpus_id)) > 1 and wanted.prompt_corpus_id is None:
+        raise FieldError("prompts_of", wanted="is needed: a union holds out no prompts of its own")
+    load_card(paths, wanted.prompt_corpus_id or wanted.corpus_id)
+    params = _choose_params(paths, params, wanted, progress)
+    plan = make_plan(params, wanted)
+    if experiment is not None:
+        choose_uri(paths)  # refused before anything is written
+    result = evaluate(paths, params, plan, progress)
+    run = None if experiment is None else Tracker(paths, experiment).log_result(result)
+    return result, run
+
+
+def compare_wanted(
+    paths: ProjectPaths, wish: Wish, *, metrics: Sequence[str], by_size: bool
+) -> tuple[Comparison, list[EvaluationResult]]:
+    """Put kept evaluations side by side.
+
+    :param paths: The project.
+    :param wish: Which are meant.
+    :param metrics: Names of the scores; none for all.
+    :param by_size: Whether they are in the order of the size of their index.
+    :returns: The comparison, and what is compared.
+    """
+    results = choose_results(paths, wish)
+    if by_size:
+        results.sort(key=lambda result: result.num_index_words)
+    return compare_results(results, metrics=metrics, across=wish.across), results
+
+
+def make_plan(params: Params, wanted: Wanted) -> Plan:
+    """Make a plan of what is asked and of params.yaml.
+
+    :param params: The project's parameters; ``generate`` as chosen.
+    :param wanted: What is asked.
+    :returns: The plan.
+    :raises EvaluationError: If there is no such protocol.
+    """
+    name = wanted.protocol or params.evaluate.protocol
+    protocol = make_protocol(name, params.evaluate, params.generate.decoding)
+    if wanted.settings.get(METHOD) is not None:
+        protocol = protocol.with_decoding(method=wanted.settings[METHOD])
+    changes = {"num_prompts": wanted.num_prompts, "seeds": wanted.seeds}
+    given: dict[str, Any] = {each: value for each, value in changes.items() if value is not None}
+    return Plan(
+        corpus_id=wanted.corpus_id,
+        prompt_corpus_id=wanted.prompt_corpus_id or wanted.corpus_id,
+        system=wanted.system,
+        protocol=replace(protocol, **given),
+        groups=wanted.groups,
+        allow_few_texts=wanted.allow_few_texts,
+        allow_contamination=wanted.allow_contamination,
+        device=wanted.device,
+    )
+
+
+def _choose_params(
+    paths: ProjectPaths, params: Params, wanted: Wanted, progress: Progress
+) -> Params:
+    corpus = paths.corpus(wanted.corpus_id)
+    if (wanted.protocol or params.evaluate.protocol) != DEFAULT:
+        # the published protocols fix what a text is decoded with
+        for name in wanted.settings:
+            if name != METHOD:
+                raise FieldError(name, wanted=f"goes with protocol {DEFAULT} only")
+        return params
+    decoding, word = choose_settings(
+        params.generate.decoding, corpus, wanted.settings, is_untuned=wanted.is_untuned
+    )
+    params = replace(params, generate=replace(params.generate, decoding=decoding))
+    words = [word]
+    if wanted.system == KNN_LM and not wanted.is_untuned:
+        datastore, word = apply_knn_tuning(params.datastore, corpus)
+        params, words = replace(params, datastore=datastore), [*words, word]
+    for each in filter(None, words):
+        progress.say(each)
+    return params
