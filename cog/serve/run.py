@@ -9,6 +9,7 @@ import contextlib
 import errno
 import signal
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
 
@@ -46,7 +47,8 @@ def serve(
     settings.check()
     with bind(settings) as listener:  # before anything slow is loaded
         engine = Engine(paths, params, settings=settings, device=device)
-        engine.warm()
+        warming = threading.Thread(target=engine.warm, name="warm")
+        warming.start()  # requests need not wait for it unless they are for what it opens
         host, port = listener.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         say(f"serving {paths.root.name} at http://{shown}:{port}/ (Ctrl-C ends)")
@@ -61,6 +63,7 @@ def serve(
             ws="none",
         )
         asyncio.run(_Server(config, engine).serve(sockets=[listener]))
+        warming.join()
         say("ended")
 
 

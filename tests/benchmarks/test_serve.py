@@ -1,0 +1,49 @@
+"""``benchmarks.serve`` counts what is wrong, and only that."""
+
+from typing import Any
+
+from benchmarks.serve import (
+    MALFORMED,
+    Server,
+    Tally,
+    break_off,
+    check_citations,
+    load,
+    quantile,
+    read_stream,
+    send_malformed,
+    wait_until_idle,
+)
+from cog.paths import ProjectPaths
+from tests.serve.serving import run_server
+
+
+def test_clients_are_answered_and_citations_checked(village: ProjectPaths) -> None:
+    with run_server(village) as running:
+        server: Any = Server(None, running.port)  # type: ignore[arg-type]
+        body = {"prefix": "The", "corpus": "village", "decoding": {"phrase_bias": 3.0}}
+        tally = Tally()
+        read_stream(server, body, tally)
+        read_stream(server, {**body, "corpus": "nowhere"}, tally)
+        (text,), (error,) = tally.texts, tally.errors
+        assert "404" in error
+        assert len(tally.first_seconds) == 1
+        num_citations, problems = check_citations(village, [text])
+        assert num_citations
+        assert problems == []
+        copy = next(each for each in text["segments"] if each["from"] == "corpus")
+        copy["char_start"] += 1
+        assert len(check_citations(village, [text])[1]) == 1
+        many, _ = load(server, ["The", "A"], corpora=["village"], clients=2, seconds=0.1, tokens=4)
+        assert len(many.texts) >= 2
+        assert many.errors == []
+        break_off(server, ["The"], 4)
+        statuses = send_malformed(server, len(MALFORMED))
+        assert sum(statuses.values()) == len(MALFORMED)
+        assert set(statuses) == {400, 404, 409}  # nothing is switched on
+        wait_until_idle(server)
+
+
+def test_a_quantile_is_one_of_the_values() -> None:
+    assert quantile([3.0, 1.0, 2.0], 0.95) == 3.0
+    assert quantile([1.0], 0.5) == 1.0
