@@ -26,8 +26,8 @@ from typing import Any
 
 from benchmarks.common import ROOT, report, say
 from cog.corpus.documents import load_prompts
-from cog.index.manifest import load_manifest
-from cog.index.reader import PhraseIndex, open_index
+from cog.index.read.reader import PhraseIndex, open_index
+from cog.index.versions.manifest import load_manifest
 from cog.paths import ProjectPaths, find_project
 from cog.registry import load_active
 
