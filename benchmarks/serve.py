@@ -319,45 +319,62 @@ def main() -> None:
     with run_server(paths, batch_size=options.batch_size) as (server, start_seconds):
         result["start_seconds"] = start_seconds
         say(f"started in {start_seconds:.1f} s")
-        load(server, prefixes, corpora=options.corpora, clients=2, seconds=1.0, tokens=8)
-        few, _ = load(
-            server,
-            prefixes,
-            corpora=options.corpora,
-            clients=options.few_clients,
-            seconds=options.seconds / 4,
-            tokens=options.tokens,
-        )
-        result["first_segment_p95_seconds"] = quantile(few.first_seconds, 0.95)
-        with switching(paths, options.corpora, every=1.0) as switched:
-            many, seconds = load(
-                server,
-                prefixes,
-                corpora=[None, *options.corpora],
-                clients=options.clients,
-                seconds=options.seconds,
-                tokens=options.tokens,
-            )
-        num_tokens = sum(text["num_tokens"] for text in many.texts)
-        result["tokens_per_second"] = num_tokens / seconds
-        result["ratio"] = num_tokens / seconds / command
-        texts = [*few.texts, *many.texts]
-        num_citations, problems = check_citations(paths, texts)
-        result |= {"texts": len(texts), "citations": num_citations, "switches": len(switched) - 1}
-        result |= {"wrong_citations": len(problems), "errors": len(few.errors + many.errors)}
-        for each in [*problems, *few.errors, *many.errors][:5]:
-            say(each)
-        say(f"{num_tokens / seconds:.1f} tokens a second, {num_citations} citations checked")
-
-        before = server.memory_bytes()
-        break_off(server, prefixes, options.broken)
-        result["idle_after_seconds"] = wait_until_idle(server)
-        statuses = send_malformed(server, options.malformed)
-        result["malformed_statuses"] = {str(status): n for status, n in sorted(statuses.items())}
-        result["memory_growth_bytes"] = server.memory_bytes() - before
-        status, _ = server.post(json.dumps({"prefix": prefixes[0]}).encode())
-        result["lives"] = status == 200
+        result |= measure_load(server, paths, prefixes, options, command=command)
+        result |= misbehave(server, prefixes, options)
     report(result)
+
+
+def measure_load(
+    server: Server,
+    paths: ProjectPaths,
+    prefixes: Sequence[str],
+    options: argparse.Namespace,
+    *,
+    command: float,
+) -> dict[str, object]:
+    """A few clients, then many while corpora are switched; ``command`` is what to compare with."""
+    corpora = options.corpora
+    few_for = {"clients": options.few_clients, "seconds": options.seconds / 4}
+    many_for = {"clients": options.clients, "seconds": options.seconds}
+    load(server, prefixes, corpora=corpora, clients=2, seconds=1.0, tokens=8)  # opens indexes
+    few, _ = load(server, prefixes, corpora=corpora, tokens=options.tokens, **few_for)
+    with switching(paths, corpora, every=1.0) as switched:
+        any_of = [None, *corpora]
+        many, seconds = load(server, prefixes, corpora=any_of, tokens=options.tokens, **many_for)
+    speed = sum(text["num_tokens"] for text in many.texts) / seconds
+    texts, errors = [*few.texts, *many.texts], [*few.errors, *many.errors]
+    num_citations, problems = check_citations(paths, texts)
+    for each in [*problems, *errors][:5]:
+        say(each)
+    say(f"{speed:.1f} tokens a second, {num_citations} citations checked")
+    return {
+        "first_segment_p95_seconds": quantile(few.first_seconds, 0.95),
+        "tokens_per_second": speed,
+        "ratio": speed / command,
+        "texts": len(texts),
+        "citations": num_citations,
+        "switches": len(switched) - 1,
+        "wrong_citations": len(problems),
+        "errors": len(errors),
+    }
+
+
+def misbehave(
+    server: Server, prefixes: Sequence[str], options: argparse.Namespace
+) -> dict[str, object]:
+    """Break off and send what cannot be used; what that left behind."""
+    before = server.memory_bytes()
+    break_off(server, prefixes, options.broken)
+    idle_after = wait_until_idle(server)
+    statuses = send_malformed(server, options.malformed)
+    growth = server.memory_bytes() - before
+    status, _ = server.post(json.dumps({"prefix": prefixes[0]}).encode())
+    return {
+        "idle_after_seconds": idle_after,
+        "malformed_statuses": {str(each): count for each, count in sorted(statuses.items())},
+        "memory_growth_bytes": growth,
+        "lives": status == 200,
+    }
 
 
 def quantile(values: Sequence[float], share: float) -> float:
