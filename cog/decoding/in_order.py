@@ -39,7 +39,8 @@ def write_in_order(
     numbers: dict[Ticket, int] = {}
     found: dict[int, Outcome] = {}
     num_given, is_open = 0, True
-    with TextQueue(generator.model, batch_size=max(1, batch_size), say=say) as queue:
+    places = max(1, batch_size)
+    with TextQueue(generator.model, batch_size=places, is_steady=True, say=say) as queue:
         while is_open or numbers:
             while is_open and len(numbers) < queue.num_begun_at_once:
                 try:

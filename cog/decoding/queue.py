@@ -50,11 +50,16 @@ class TextQueue:
 
     :param model: The model of all of them.
     :param batch_size: Number of texts that share a pass.
+    :param is_steady: Whether a free place waits for the pool of the next text instead of a pass
+        going on without it. Which texts share a pass, on which the last bits of their
+        probabilities hang, is then the same in every run.
     :param say: Told once if the device has no room for as many.
     """
 
-    def __init__(self, model: CogModel, *, batch_size: int, say: Say | None = None) -> None:
-        self._model = model
+    def __init__(
+        self, model: CogModel, *, batch_size: int, is_steady: bool = False, say: Say | None = None
+    ) -> None:
+        self._model, self._is_steady = model, is_steady
         self._num_places, self._say = batch_size, say
         self._batch = Batch(model)
         self._changed = threading.Condition()  # guards what waits
@@ -197,7 +202,9 @@ class TextQueue:
         events: list[Event] = []
         while len(self._batch.tickets) < self._num_places:
             with self._changed:
-                if not events:
+                if self._is_steady:
+                    self._changed.wait_for(self._can_begin)
+                elif not events:
                     self._changed.wait_for(lambda: self._batch.tickets or self._can_begin())
                 if not self._begun or not self._can_begin():
                     break
