@@ -26,15 +26,15 @@ from benchmarks.peer import run_peer
 from cog.baselines.datastore import iter_entries
 from cog.baselines.knn_lm import KnnGenerator, KnnSettings
 from cog.baselines.manifest import DatastoreManifest
-from cog.baselines.names import COG
 from cog.baselines.neighbours import build_searcher, open_searcher
 from cog.baselines.project import read_settings
-from cog.baselines.protocol import TextGenerator
 from cog.baselines.retro.adapter import make_adapter
 from cog.baselines.retro.config import make_config
 from cog.baselines.retro.folder import CONFIG_FILE, load_adapter
 from cog.baselines.retro.generator import RetroGenerator
 from cog.baselines.retro.project import get_adapter_folder, open_retro_index
+from cog.baselines.system import COG
+from cog.baselines.systems import TextGenerator
 from cog.baselines.token_loop import TokenLoop
 from cog.baselines.transformer import TransformerGenerator
 from cog.corpus.documents import DocumentStore, load_prompts

@@ -60,11 +60,12 @@ def main() -> None:
     words = parser.parse_args()
     project = find_project(ROOT)
     params = load_params(project.params)
-    protocol = make_protocol("default", params.evaluate, params.generate.decoding)
+    protocol = make_protocol("default", params.evaluate)
     plan = Plan(
         corpus_id=words.corpus,
         prompt_corpus_id=words.corpus,
         system="cog",
+        decoding=params.generate.decoding,
         protocol=replace(protocol, num_prompts=words.prompts),
         groups=GROUPS,
         allow_few_texts=True,

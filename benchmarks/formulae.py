@@ -20,8 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.common import ROOT, report, say
-from cog.baselines.ablations.catalogue import TOKENS
-from cog.baselines.names import COG
+from cog.baselines.system import COG, resolve_system
 from cog.baselines.systems import open_system
 from cog.decoding.batches import iter_batches
 from cog.decoding.request import Request
@@ -33,6 +32,7 @@ from cog.params import Params, load_params
 from cog.paths import ProjectPaths, find_project
 from cog.records import Decoding
 
+TOKENS = "cog-tokens"
 NUM_WORDS = 6
 MIN_PLACES = 3
 MIN_SHARE = 0.8
@@ -155,7 +155,7 @@ def measure_share(
     formulae: Sequence[Formula],
     *,
     corpus_id: str,
-    system: str,
+    name: str,
     decoding: Decoding,
 ) -> list[bool]:
     """Continue every formula greedily.
@@ -164,17 +164,17 @@ def measure_share(
     :param params: Its parameters.
     :param formulae: What is continued, without the space before it.
     :param corpus_id: The corpus.
-    :param system: What writes.
+    :param name: What it is called.
     :param decoding: How.
     :returns: Whether the expected word is written, by formula.
     """
     is_right: list[bool] = []
-    with open_system(paths, params, corpus_id=corpus_id, system=system, device="cpu") as generator:
+    with open_system(paths, params, corpus_id=corpus_id, name=COG, device="cpu") as generator:
         for batch in iter_batches(formulae, BATCH_SIZE):
             requests = [Request(formula.text.lstrip(), decoding) for formula in batch]
             for formula, written in zip(batch, generator.generate(requests), strict=True):
                 is_right.append(begins_with_word(written.text, formula.next_word))
-            say(f"{corpus_id}, {system}: {sum(is_right)} of {len(is_right)} of {len(formulae)}")
+            say(f"{corpus_id}, {name}: {sum(is_right)} of {len(is_right)} of {len(formulae)}")
     return is_right
 
 
@@ -209,10 +209,15 @@ def measure_corpus(
     say(f"{corpus_id}: {len(formulae)} formulae, {len(drawn)} drawn")
     decoding = replace(params.generate.decoding, method="greedy", max_new_tokens=MAX_NEW_TOKENS)
     found = {
-        system: measure_share(
-            paths, params, drawn, corpus_id=corpus_id, system=system, decoding=decoding
+        name: measure_share(
+            paths,
+            params,
+            drawn,
+            corpus_id=corpus_id,
+            name=name,
+            decoding=resolve_system(name, decoding)[1],
         )
-        for system in (COG, TOKENS)
+        for name in (COG, TOKENS)
     }
     pairs = list(zip(found[COG], found[TOKENS], strict=True))
     return {

@@ -17,6 +17,8 @@ EXTRAS = {
     "matplotlib": "evaluate",
     "mauve": "mauve",
     "mlflow": "evaluate",
+    "scipy": "evaluate",
+    "sklearn": "evaluate",
     "starlette": "serve",
     "uvicorn": "serve",
 }

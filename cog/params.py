@@ -134,8 +134,9 @@ class EvaluateParams:
     :param batch_size: Number of texts decoded together.
     :param prompt_tokens: Number of tokens of a prompt.
     :param generation_tokens: Number of tokens appended, and of a reference.
-    :param featuriser: Model of MAUVE and perplexity: ``packaged``, a hub name, or a folder.
+    :param featuriser: Model of MAUVE: ``packaged``, a hub name, or a folder.
     :param featuriser_layers: Layers of it whose hidden states MAUVE compares; -1 for the last.
+    :param judge: Model of perplexity, named like ``featuriser``; that one if it is empty.
     :param max_contamination: Share of the references' 13-grams in the index above which an
         evaluation is refused.
     """
@@ -148,6 +149,7 @@ class EvaluateParams:
     generation_tokens: Count = 128
     featuriser: str = "packaged"
     featuriser_layers: tuple[int, ...] = (22, 29)
+    judge: str = ""
     max_contamination: Share = 0.2
 
 

@@ -26,9 +26,9 @@ VERSIONS = {
     "prepare": 1,
     "index": 1,
     "generate": 1,
-    "evaluate": 1,
+    "evaluate": 2,
     "datastore": 1,
-    "retro": 1,
+    "retro": 2,
     "segment": 1,
     "train": 1,
 }

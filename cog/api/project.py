@@ -1,7 +1,6 @@
 """A project: its folder goes in; corpora, what is switched on, and generators come out."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
@@ -224,6 +223,7 @@ class Project:
 
         if not corpus_ids:
             raise EvaluationError("a comparison needs a corpus, or several", found="none")
-        wish = Wish(corpus_ids, tuple(systems), prompts_of, protocol, tuple(decodings))
+        sides = tuple((each, system) for each in corpus_ids for system in systems or ("cog",))
+        wish = Wish(sides, prompts_of, protocol, tuple(decodings))
         found, _ = compare_wanted(self._paths, wish, metrics=metrics, by_size=by_size)
-        return make_table(list_pairs(found) if pairs else map(asdict, found.rows))
+        return make_table(list_pairs(found) if pairs else (row.to_json() for row in found.rows))

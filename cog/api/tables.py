@@ -2,12 +2,13 @@
 
 import warnings
 from collections.abc import Iterable
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from cog.evaluation.comparison import Comparison
+    from cog.evaluation.compare import Comparison
     from cog.evaluation.records import EvaluationResult
 
 Rows = list[dict[str, Any]]
@@ -27,10 +28,10 @@ def list_scores(result: "EvaluationResult", *, run_id: str | None) -> Rows:
         "protocol": result.protocol.digest,
         "run": run_id,
     }
-    names = ("mean", "low", "high", "num_texts", "note")
+    names = ("mean", "low", "high", "reference", "num_texts", "note")
     return [
         {"metric": each.name, **{name: getattr(each, name) for name in names}, **about}
-        for each in result.metrics
+        for each in result.scores
     ]
 
 
@@ -44,7 +45,7 @@ def list_pairs(comparison: "Comparison") -> Rows:
 
     rows = []
     for pair in comparison.pairs:
-        row = pair.to_json()
+        row = asdict(pair)
         difference = row.pop("difference")
         rows.append(row | dict.fromkeys(Difference.__dataclass_fields__) | (difference or {}))
     return rows

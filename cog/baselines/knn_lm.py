@@ -174,6 +174,10 @@ class KnnGenerator:
             for request, text in zip(requests, texts, strict=True)
         ]
 
+    def score_tokens(self, request: Request, token_ids: NDArray[np.int32]) -> NDArray[np.float64]:
+        """Log-probability of each token of a text that follows, as :class:`TokenLoop` has it."""
+        return self.loop.score_tokens(request, token_ids, blend=self.blend)
+
     def blend(self, states: Tensor, weights: Tensor) -> Tensor:
         """Mix the neighbours of each state in.
 

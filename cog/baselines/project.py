@@ -1,5 +1,7 @@
 """A project's datastores: a corpus id goes in, a built or an opened datastore comes out."""
 
+from dataclasses import fields
+
 import numpy as np
 
 from cog.baselines.datastore import (
@@ -16,6 +18,7 @@ from cog.baselines.manifest import (
     mismatch,
 )
 from cog.baselines.neighbours import (
+    FLAT,
     SEARCHER_FILE,
     NeighbourSearcher,
     SearchSettings,
@@ -83,6 +86,22 @@ def read_settings(params: DatastoreParams) -> DatastoreSettings:
     return DatastoreSettings(
         params.context_tokens, params.overlap_tokens, params.batch_tokens, search
     )
+
+
+def describe_search(params: DatastoreParams, manifest: DatastoreManifest) -> dict[str, float]:
+    """The settings of section ``datastore`` that change what is found in a built datastore.
+
+    :param params: The section.
+    :param manifest: The datastore; where search is exact, its reach does not count.
+    :returns: The settings by name.
+    """
+    search = manifest.search
+    parts = search.get("parts", [search])
+    assert isinstance(parts, list)
+    is_exact = all(part["kind"] == FLAT for part in parts)
+    names = ["weight"] if not params.weight else [*(each.name for each in fields(KnnSettings))]
+    names += [] if is_exact or not params.weight else ["num_probes", "rerank_factor"]
+    return {f"knn_{name}": getattr(params, name) for name in names}
 
 
 def open_knn_lm(

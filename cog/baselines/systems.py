@@ -1,57 +1,235 @@
-"""Systems by name: a project, a corpus and a name go in, something that writes texts comes out."""
+"""Systems by name: a project, a corpus and a name go in, an identity or what writes comes out."""
 
-from collections.abc import Iterator
+import operator
+import re
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
 
-from cog.baselines.ablations.catalogue import ABLATIONS
-from cog.baselines.ablations.project import open_ablation
-from cog.baselines.names import COG, KNN_LM, RETRO, TUNED_TRANSFORMER
-from cog.baselines.project import open_knn_lm
-from cog.baselines.protocol import TextGenerator
-from cog.baselines.retro.project import open_retro
+from cog.baselines.in_context import InContextGenerator
+from cog.baselines.manifest import join_manifests, load_manifests
+from cog.baselines.project import describe_search, open_knn_lm
+from cog.baselines.prompt_phrases import PromptPhrasesGenerator
+from cog.baselines.retro.folder import digest_adapter, load_adapter, load_record
+from cog.baselines.retro.generator import RetroGenerator
+from cog.baselines.retro.project import get_adapter_folder, open_retro_index
+from cog.baselines.system import (
+    COPYING,
+    IN_CONTEXT,
+    KNN_LM,
+    PHRASES,
+    PROMPT_PHRASES,
+    RETRO,
+    TRANSFORMER,
+    TUNED_TRANSFORMER,
+    UNSUMMED,
+    System,
+    take_used,
+)
 from cog.baselines.transformer import TransformerGenerator
-from cog.baselines.tuned import get_tuned_folder
-from cog.decoding.session import open_generator
-from cog.model.load import load_model
+from cog.baselines.variants import PhrasesGenerator, UnsummedGenerator
+from cog.corpus.documents import documents_digest
+from cog.decoding.batches import iter_batches
+from cog.decoding.generator import CopyGenerator
+from cog.decoding.request import Request
+from cog.decoding.session import MakeGenerator, open_generator
+from cog.errors import CheckpointError
+from cog.index.versions.unions import JOIN, check_indexes, split_union
+from cog.model.fingerprint import fingerprint_model
+from cog.model.language_model import identify_tokenizer
+from cog.model.load import load_index_model, load_model, resolve_device
+from cog.model.matrices import choose_precision
 from cog.params import Params
 from cog.paths import ProjectPaths
+from cog.records import Decoding, Generation
+
+_KINDS: dict[str, MakeGenerator] = {PHRASES: PhrasesGenerator, UNSUMMED: UnsummedGenerator}
+_STEPS = re.compile(r"^\W*steps\W+([\d,]+)", re.IGNORECASE | re.MULTILINE)  # in a model's card
+
+
+class TextGenerator(Protocol):
+    """Anything that continues texts; an evaluation knows nothing else of a system."""
+
+    def generate(self, requests: Sequence[Request]) -> list[Generation]:
+        """Write a batch of texts together.
+
+        :param requests: Prefixes, each with its decoding and seed.
+        :returns: The texts, in the order asked; the seconds of the batch are divided by their
+            number.
+        """
+
+
+def write_each(
+    generator: TextGenerator, requests: Sequence[Request], *, batch_size: int
+) -> Iterator[Generation]:
+    """Write texts and give each as soon as it and those before it are there.
+
+    :param generator: What writes them: texts of the copy-generator come and go, those of a
+        baseline are written batch by batch.
+    :param requests: Prefixes, each with its decoding and seed.
+    :param batch_size: Number of texts that are written together.
+    :yields: The texts, in the order asked.
+    """
+    if isinstance(generator, CopyGenerator):
+        yield from generator.generate_each(requests, batch_size=batch_size)
+        return
+    for batch in iter_batches(requests, batch_size):
+        yield from generator.generate(batch)
+
+
+def identify_system(
+    paths: ProjectPaths,
+    params: Params,
+    *,
+    corpus_id: str,
+    name: str,
+    decoding: Decoding,
+    device: str,
+) -> System:
+    """Check that what a system needs is there, and say what it is; no model is loaded.
+
+    :param paths: The project.
+    :param params: Its parameters.
+    :param corpus_id: A corpus id, or several joined with ``+``.
+    :param name: ``cog``, a baseline or a variant.
+    :param decoding: How it writes.
+    :param device: ``cpu``, ``cuda`` or ``auto``.
+    :returns: The system.
+    :raises IndexNotBuiltError: If its index or datastore is not built.
+    :raises IndexMismatchError: If that belongs to another model or other documents.
+    :raises CheckpointError: If its adapter or model is missing, or does not fit.
+    """
+    model = fingerprint_model(paths.model(params.model))
+    chosen = resolve_device(device)
+    common: dict[str, Any] = {
+        "name": name,
+        "corpus": corpus_id,
+        "decoding": take_used(name, decoding),
+        "device": chosen.type,
+        "precision": choose_precision(params.generate.precision, chosen),
+    }
+    if name == TRANSFORMER:
+        return System(model=model, **common)
+    if name == TUNED_TRANSFORMER:
+        folder = get_tuned_folder(paths, params, corpus_id)
+        steps = read_training_steps(folder)
+        return System(model=fingerprint_model(folder), training_steps=steps, **common)
+    if name == KNN_LM:
+        datastore = join_manifests(load_manifests(paths, corpus_id, model=model))
+        return System(
+            options=describe_search(params.datastore, datastore),
+            index=datastore.digest,
+            documents=datastore.documents_digest,
+            model=model,
+            num_index_words=datastore.num_entries,
+            **common,
+        )
+    return _identify_with_index(paths, model, common)
+
+
+def _identify_with_index(paths: ProjectPaths, model: str, common: dict[str, Any]) -> System:
+    corpus_id = common["corpus"]
+    manifests = check_indexes(
+        paths,
+        corpus_id,
+        model_fingerprint=model,
+        documents_digest_of=lambda part: documents_digest(part.documents),
+    )
+    steps = None
+    if common["name"] == RETRO:
+        folder = get_adapter_folder(paths, corpus_id)
+        record = load_record(folder, model=model)
+        model = f"{model} {digest_adapter(folder, record)}"
+        steps = operator.index(record.training.get("step", 0))
+    return System(
+        index=JOIN.join(each.digest for each in manifests),
+        documents=JOIN.join(each.documents_digest for each in manifests),
+        model=model,
+        num_index_words=sum(each.num_words for each in manifests),
+        training_steps=steps,
+        **common,
+    )
 
 
 @contextmanager
 def open_system(
-    paths: ProjectPaths, params: Params, *, corpus_id: str, system: str, device: str
+    paths: ProjectPaths, params: Params, *, corpus_id: str, name: str, device: str
 ) -> Iterator[TextGenerator]:
     """Load what a system needs for as long as the block runs.
 
     :param paths: The project.
     :param params: Its parameters.
     :param corpus_id: The corpus that is copied from, or searched.
-    :param system: One of ``SYSTEMS``.
+    :param name: ``cog``, a baseline or a variant.
     :param device: ``cpu``, ``cuda`` or ``auto``.
     :yields: The system.
     """
-    if system == COG:
-        with open_generator(paths, params, corpus_id=corpus_id, device=device) as generator:
-            yield generator
-        return
-    if system in ABLATIONS:
-        with open_ablation(
-            paths, params, corpus_id=corpus_id, system=system, device=device
-        ) as ablated:
-            yield ablated
-        return
-    if system == RETRO:
-        with open_retro(paths, params, corpus_id=corpus_id, device=device) as retro:
-            yield retro
-        return
     precision = params.generate.precision
-    if system == TUNED_TRANSFORMER:
-        folder = get_tuned_folder(paths, params, corpus_id)
-        model = load_model(folder, device=device, precision=precision)
-        yield TransformerGenerator(model, corpus_id=corpus_id)
+    if name in COPYING:
+        make: MakeGenerator = _KINDS.get(name, CopyGenerator)
+        if name == PROMPT_PHRASES:
+            encoder = load_index_model(paths.model(params.model), device=device)
+            make = partial(PromptPhrasesGenerator, phrase_encoder=encoder.phrase_encoder)
+        with open_generator(paths, params, corpus_id=corpus_id, device=device, make=make) as cog:
+            yield cog
         return
-    model = load_model(paths.model(params.model), device=device, precision=precision)
-    if system == KNN_LM:
+    folder = paths.model(params.model)
+    if name == TUNED_TRANSFORMER:
+        folder = get_tuned_folder(paths, params, corpus_id)
+    model = load_model(folder, device=device, precision=precision, keeps_modules=name == RETRO)
+    if name == KNN_LM:
         yield open_knn_lm(paths, corpus_id, model=model, settings=params.datastore)
         return
+    if name in (RETRO, IN_CONTEXT):
+        with open_retro_index(paths, params, corpus_id) as index:
+            if name == IN_CONTEXT:
+                yield InContextGenerator(model, index)
+                return
+            adapter = load_adapter(get_adapter_folder(paths, corpus_id), model=model.fingerprint)
+            yield RetroGenerator(model, index, adapter=adapter)
+        return
     yield TransformerGenerator(model, corpus_id=corpus_id)
+
+
+def get_tuned_folder(paths: ProjectPaths, params: Params, corpus_id: str) -> Path:
+    """Where the model lies that was trained on a corpus with the objective ``tokens``.
+
+    :param paths: The project.
+    :param params: Its parameters.
+    :param corpus_id: The corpus.
+    :returns: ``models/tokens-<corpus id>``.
+    :raises CheckpointError: If there is none, or it counts tokens otherwise than the project's
+        model, so that texts would differ in length.
+    """
+    folder = paths.root / "models" / f"tokens-{corpus_id}"
+    is_union = len(split_union(corpus_id)) > 1
+    text = "--data FILES" if is_union else f"--corpus {corpus_id}"
+    run = f"cog train --objective tokens {text} --out models/{folder.name}"
+    if not folder.is_dir():
+        raise CheckpointError(
+            f"the system transformer-ft needs a model in models/{folder.name}",
+            found="no such folder",
+            run=run,
+            about=str(folder),
+        )
+    wanted = identify_tokenizer(paths.model(params.model))
+    found = identify_tokenizer(folder)
+    if found != wanted:
+        raise CheckpointError(
+            f"models/{folder.name} must have the tokenizer of {params.model}",
+            found=f"{found:.16} instead of {wanted:.16}",
+            run=f"{run}, with a profile of the same base model",
+            about=str(folder),
+        )
+    return folder
+
+
+def read_training_steps(folder: Path) -> int | None:
+    """For how many steps a model was trained, as its card says; None if that does not."""
+    try:
+        found = _STEPS.search((folder / "README.md").read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError):
+        return None
+    return int(found[1].replace(",", "")) if found else None

@@ -2,9 +2,11 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from cog.decoding.distribution import NextChoice
@@ -17,6 +19,7 @@ from cog.model.load import CogModel
 # hidden states (batch, dim) and unnormalised probabilities (batch, vocab_size) go in, what is
 # chosen from comes out (batch, vocab_size)
 Blend = Callable[[Tensor, Tensor], Tensor]
+LEAST_WEIGHT = 1e-38  # of a token beside 1 for the likeliest: what float32 has left
 
 
 @dataclass(slots=True)
@@ -118,6 +121,34 @@ class TokenLoop:
                 return
             new_ids = [[] if row.is_done else row.new_ids for row in rows]
             states = self.append_last(cache, new_ids)
+
+    @torch.inference_mode()
+    def score_tokens(
+        self, request: Request, token_ids: NDArray[np.int32], *, blend: Blend | None = None
+    ) -> NDArray[np.float64]:
+        """Log-probability of each token of a text, given its prefix and what stands before it.
+
+        :param request: The prefix; of its decoding nothing counts.
+        :param token_ids: The text's tokens, at least one. *Shape:* ``(num_tokens,)``
+        :param blend: Changes the distributions; None to leave them.
+        :returns: Natural logarithms. *Shape:* ``(num_tokens,)``
+        """
+        decoding = replace(request.decoding, max_new_tokens=len(token_ids))
+        prefix = self.encode_prefix(replace(request, decoding=decoding))
+        read = [prefix + token_ids[:-1].tolist()]
+        cache = self.model.prefix_encoder.new_cache(batch=1, capacity=len(read[0]))
+        states = self.append(cache, read)[len(prefix) - 1 :]  # one per token of the text
+        weights = self.weigh_tokens(states, [1.0] * len(states))
+        if blend is not None:
+            weights = blend(states, weights)
+        wanted = torch.from_numpy(token_ids.astype(np.int64)).to(weights.device)
+        chosen = weights.gather(1, wanted[:, None])[:, 0].double().clamp_min(LEAST_WEIGHT)
+        found: NDArray[np.float64] = (chosen / weights.double().sum(dim=1)).log().cpu().numpy()
+        return found
+
+    def append(self, cache: PrefixCache, token_ids: Sequence[Sequence[int]]) -> Tensor:
+        """Append tokens to the texts of a batch; the states of all, text by text."""
+        return self.model.prefix_encoder.append(cache, token_ids)
 
     def append_last(self, cache: PrefixCache, token_ids: Sequence[Sequence[int]]) -> Tensor:
         """Append tokens to the texts of a batch.

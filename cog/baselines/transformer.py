@@ -2,6 +2,9 @@
 
 from collections.abc import Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
 from cog.baselines.token_loop import TokenLoop
 from cog.decoding.request import Request
 from cog.decoding.text import GrowingText
@@ -17,6 +20,7 @@ class TransformerGenerator:
     """
 
     def __init__(self, model: CogModel, *, corpus_id: str) -> None:
+        self.model = model
         self._loop = TokenLoop(model)
         self._corpus_id = corpus_id
 
@@ -31,13 +35,17 @@ class TransformerGenerator:
             return []
         texts, seconds = self._loop.write(requests)
         shared = {"retrieve": 0.0, "gather": 0.0, "decode": round(seconds / len(texts), 4)}
-        model = self._loop.model
+        model = self.model
         return [
             describe_tokens(
                 request, text, corpus_id=self._corpus_id, index="", model=model, seconds=shared
             )
             for request, text in zip(requests, texts, strict=True)
         ]
+
+    def score_tokens(self, request: Request, token_ids: NDArray[np.int32]) -> NDArray[np.float64]:
+        """Log-probability of each token of a text that follows, as :class:`TokenLoop` has it."""
+        return self._loop.score_tokens(request, token_ids)
 
 
 def describe_tokens(

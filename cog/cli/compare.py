@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cog.baselines.system import COG
 from cog.cli.main import get_project
 from cog.cli.numbers import make_type
 from cog.records import Decoding
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from cog.evaluation.comparison import Comparison, Pair, Row
+    from cog.evaluation.compare import Comparison, Pair, Row
     from cog.evaluation.records import EvaluationResult
 
 
@@ -64,10 +65,11 @@ if TYPE_CHECKING:
 )
 @click.pass_context
 def command(ctx: click.Context, /, corpus_ids: tuple[str, ...], **given: Any) -> None:  # noqa: ANN401
-    """Put the scores of evaluated corpora side by side.
+    """Put the scores of evaluated corpora, or of systems, side by side.
 
-    All evaluations must be of one protocol. A score is marked with * where it is better than every
-    other by more than chance.
+    All evaluations must be of one protocol, decoder and device. A score is marked with * where it
+    is better than every other by more than chance; of perplexity, repetition and length that is
+    nearer to what really follows. MAUVE is of as many texts each as the smallest has.
     """
     from cog.evaluation.choose import Wish
     from cog.evaluation.planning import compare_wanted
@@ -75,13 +77,8 @@ def command(ctx: click.Context, /, corpus_ids: tuple[str, ...], **given: Any) ->
 
     if given["plot_path"]:
         check_plot_path(given["plot_path"])
-    wish = Wish(
-        corpus_ids,
-        given["systems"],
-        given["prompt_corpus"],
-        given["protocol"],
-        given["decodings"],
-    )
+    sides = [(each, system) for each in corpus_ids for system in given["systems"] or (COG,)]
+    wish = Wish(tuple(sides), given["prompt_corpus"], given["protocol"], given["decodings"])
     comparison, results = compare_wanted(
         get_project(ctx), wish, metrics=given["metrics"], by_size=given["by_size"]
     )
@@ -106,7 +103,7 @@ def _write_page(
     comparison: "Comparison", results: "Sequence[EvaluationResult]", path: Path, *, num_prompts: int
 ) -> None:
     from cog.atomic import write_text_atomically
-    from cog.evaluation.html import write_page
+    from cog.evaluation.page import write_page
 
     write_text_atomically(path, write_page(comparison, results, num_prompts=num_prompts))
     click.echo(f"cog: wrote {path}", err=True)
@@ -119,9 +116,7 @@ def _print(comparison: "Comparison") -> None:
     if not console.is_terminal:
         console.width = 200
     protocol = comparison.protocol
-    head = f"protocol {protocol.name} {comparison.digest[:12]} · prompts: {comparison.prompts}"
-    if comparison.across:
-        head += f" · compared: {', '.join(comparison.across)}"
+    head = f"protocol {protocol.name} {protocol.digest[:12]} · prompts: {comparison.prompts}"
     console.print(head, markup=False)
     console.print(_make_scores(comparison))
     if any(pair.difference for pair in comparison.pairs):
@@ -135,13 +130,19 @@ def _make_scores(comparison: "Comparison") -> "Table":
     from rich.table import Table
     from rich.text import Text
 
+    from cog.evaluation.page import format_references
+
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("score", min_width=max(map(len, comparison.metrics)))  # told apart at the end
     for label in comparison.labels:
         table.add_column(label, overflow="fold")
+    table.add_column("real text")
     for name in comparison.metrics:
-        table.add_row(name, *(_format_score(row) for row in comparison.get_rows(name)))
-    table.caption = Text("[low, high]: 95 % interval; n: texts; *: better by more than chance")
+        rows = comparison.get_rows(name)
+        table.add_row(name, *map(_format_score, rows), format_references(rows))
+    table.caption = Text(
+        "[low, high]: 95 % interval over documents; n: texts; *: better by more than chance"
+    )
     table.caption_justify = "left"
     return table
 
@@ -150,11 +151,11 @@ def _make_pairs(pairs: "Sequence[Pair]") -> "Table":
     from rich.table import Table
     from rich.text import Text
 
-    from cog.evaluation.html import format_number
+    from cog.evaluation.page import format_number
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("score", min_width=max(len(pair.metric) for pair in pairs))
-    for name in ("pair", "difference", "p", "wins", "how", "better"):
+    for name in ("pair", "difference", "p", "how", "better"):
         table.add_column(name)
     for pair in pairs:
         found = pair.difference
@@ -166,7 +167,6 @@ def _make_pairs(pairs: "Sequence[Pair]") -> "Table":
             f"{pair.first} - {pair.second}",
             f"{format_number(found.mean)} {interval}",
             f"{found.p_value:.2g}",
-            "" if found.win_rate is None else f"{100 * found.win_rate:.0f} %",
             found.method,
             pair.better or "",
         ]
@@ -177,9 +177,9 @@ def _make_pairs(pairs: "Sequence[Pair]") -> "Table":
 def _format_score(row: "Row") -> "Text":
     from rich.text import Text
 
-    from cog.evaluation.html import format_number, format_score
+    from cog.evaluation.page import format_interval, format_number
 
     number = format_number(row.mean) + ("*" if row.is_better else "")
     return Text.assemble(
-        (number, "bold green" if row.is_better else ""), (f" {format_score(row)}", "dim")
+        (number, "bold green" if row.is_better else ""), (f" {format_interval(row)}", "dim")
     )

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cog.baselines.names import SYSTEMS
+from cog.baselines.system import COG, SYSTEMS
 from cog.cli.decoding_options import collect_settings, describe_setting, with_decoding_options
 from cog.cli.main import check_stage, get_project, get_project_of
 from cog.cli.numbers import make_type
@@ -38,6 +38,17 @@ if TYPE_CHECKING:
     "--system", type=click.Choice(SYSTEMS), default="cog", show_default=True, help="What writes."
 )
 @click.option("--decoding", type=make_type(Decoding, "method"), help="How a choice is taken.")
+@click.option("--top-p", type=make_type(Decoding, "top_p"), help="Mass of the nucleus.")
+@click.option(
+    "--top-k-documents",
+    type=make_type(Decoding, "top_k_documents"),
+    help="Chunks retrieved for a prompt; 0 copies nothing.",
+)
+@click.option(
+    "--max-verbatim-words",
+    type=make_type(Decoding, "max_verbatim_words"),
+    help="Longest run of words copied from one place; 0: no limit.",
+)
 @with_decoding_options
 @click.option(
     "--prompts", "num_prompts", type=click.IntRange(1), help="Number of prompts, at most."
@@ -134,7 +145,7 @@ def make_wanted(given: dict[str, Any], corpus_id: str, prompt_corpus_id: str | N
     return Wanted(
         corpus_id=corpus_id,
         prompt_corpus_id=prompt_corpus_id,
-        system=given["system"],
+        system=given.get("system", COG),
         settings=collect_settings(given),
         is_untuned=given.get("untuned", False),
         protocol=given["protocol_name"],
@@ -162,25 +173,31 @@ def _write(result: "EvaluationResult", run: "Run | None", *, is_json: bool) -> N
         content = {**result.summary_to_json(), "run": run.run_id if run else None}
         click.echo(json.dumps(content, ensure_ascii=False))
         return
-    protocol = result.protocol
+    protocol, system = result.protocol, result.system
     click.echo(
-        f"{result.corpus} · {result.system} · index {result.index[:12]} "
-        f"({result.num_index_words:,} words) · protocol {protocol.name} {protocol.digest[:12]}"
+        f"{result.corpus} · {system} {system.digest} · index {system.index[:12]} "
+        f"({system.num_index_words:,} words) · protocol {protocol.name} {protocol.digest[:12]}"
     )
     click.echo(
-        f"{len(result.prompt_ids)} prompts of {result.prompt_corpus} "
+        f"{len(result.prompt_ids)} prompts of {result.prompt_corpus}, of "
+        f"{len(set(result.document_ids))} documents "
         f"({result.num_qualifying} of {result.num_held_out} held out are long enough), "
         f"seeds {', '.join(str(seed) for seed in protocol.seeds)}"
     )
-    width = max((len(metric.name) for metric in result.metrics), default=0)
-    click.echo(f"{'':{width}}  {'mean':>9}  {'95 % interval':>19}  texts")
-    for metric in result.metrics:
-        interval = f"{metric.low:9.3f} {metric.high:9.3f}" if metric.low < metric.high else ""
+    width = max((len(score.name) for score in result.scores), default=0)
+    click.echo(f"{'':{width}}  {'mean':>9}  {'95 % interval':>19}  {'real text':>9}  texts")
+    for score in result.scores:
+        interval = f"{score.low:9.3f} {score.high:9.3f}" if score.low < score.high else ""
+        reference = "" if score.reference is None else f"{score.reference:.3f}"
         click.echo(
-            f"{metric.name:{width}}  {metric.mean:9.3f}  {interval:>19}  {metric.num_texts:5}"
+            f"{score.name:{width}}  {score.mean:9.3f}  {interval:>19}  {reference:>9}  "
+            f"{score.num_texts:5}"
         )
-    for metric in result.metrics:
-        if metric.note:
-            click.echo(f"cog: {metric.name}: {metric.note}", err=True)
+    notes: dict[str, list[str]] = {}
+    for score in result.scores:
+        notes.setdefault(score.note, []).append(score.name)
+    for note, names in notes.items():
+        if note:
+            click.echo(f"cog: {', '.join(names)}: {note}", err=True)
     if run is not None:
         click.echo(f"cog: logged to {run.experiment} as run {run.run_id} (make ui)", err=True)

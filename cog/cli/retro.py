@@ -1,6 +1,7 @@
 """``cog retro``: a corpus with an index goes in, the adapter of the baseline RETRO comes out."""
 
 import json
+from functools import partial
 from pathlib import Path
 
 import click
@@ -65,10 +66,12 @@ def train(
     """
     paths = get_project_of(ctx, corpus_id)
     params = load_params(paths.params)
-    from cog.evaluation.retro_training import RetroRequest, train_retro, train_retro_on_corpus
+    from cog.baselines.retro.training import RetroRequest, train_retro, train_retro_on_corpus
+    from cog.evaluation.tracking import follow_run
 
     if is_stage:
-        train_retro_on_corpus(paths, params, check_stage(ctx))
+        follow = partial(follow_run, paths, "retro")
+        train_retro_on_corpus(paths, params, check_stage(ctx), follow=follow)
         return
     request = RetroRequest(
         corpus_id=corpus_id,
@@ -78,7 +81,8 @@ def train(
         is_resumed=is_resumed,
         device=device,
     )
-    report = train_retro(paths, params, request, experiment=None if no_track else experiment)
+    follow = partial(follow_run, paths, None if no_track else experiment)
+    report = train_retro(paths, params, request, follow=follow)
     if as_json:
         click.echo(json.dumps(report.to_json()))
         return

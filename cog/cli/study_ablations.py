@@ -6,21 +6,25 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cog.baselines.ablations.catalogue import ABLATIONS
+from cog.baselines.system import ABLATIONS, CHANGES, COG, VARIANTS
 from cog.cli.evaluate import make_plan
 from cog.cli.main import get_project
 from cog.cli.study_runs import with_study_options
 from cog.params import load_params
 
 if TYPE_CHECKING:
-    from cog.evaluation.ablation_study import AblationStudy
-    from cog.evaluation.records import EvaluationResult
+    from cog.evaluation.compare import Row
+    from cog.evaluation.studies import Study
 
 NUM_SHOWN_PROMPTS = 20
-SHORT_NAMES = {
+COLUMNS = {
+    "quality/mauve": "MAUVE",
+    "repetition/diversity": "diversity",
     "perplexity/generated": "perplexity",
-    "perplexity/reference": "of references",
+    "likelihood/per-word": "likelihood",
     "copies/tokens": "copied",
+    "copies/tokens-per-step": "tokens a step",
+    "latency/tokens-per-second": "tokens/s",
 }
 
 
@@ -30,7 +34,7 @@ SHORT_NAMES = {
 @click.option(
     "--system",
     "systems",
-    type=click.Choice(list(ABLATIONS)),
+    type=click.Choice([*VARIANTS, *ABLATIONS]),
     multiple=True,
     help="Only this ablation, repeatable [default: all].",
 )
@@ -59,8 +63,8 @@ def ablations(
     """
     paths = get_project(ctx)
     params = load_params(paths.params)
-    from cog.evaluation.ablation_study import study_ablations
     from cog.evaluation.plot import check_plot_path
+    from cog.evaluation.studies import study_ablations
     from cog.progress import show_progress
     from cog.registry import load_card
 
@@ -68,13 +72,16 @@ def ablations(
         check_plot_path(given["plot_path"])
     corpus_id = load_card(paths, corpus_id).id
     prompts = load_card(paths, prompt_corpus_id or corpus_id).id
-    study = study_ablations(
-        paths,
-        params,
-        make_plan(params, {**given, "system": "cog"}, corpus_id, prompts),
-        systems=systems,
-        open_progress=show_progress,
-    )
+    experiment = f"ablations {corpus_id}"
+    with show_progress(experiment, total=None, unit="texts") as progress:
+        study = study_ablations(
+            paths,
+            params,
+            make_plan(params, given, corpus_id, prompts),
+            systems=systems,
+            experiment=experiment,
+            progress=progress,
+        )
     _write_files(study, given["plot_path"], given["html_path"])
     if given["is_json"]:
         click.echo(json.dumps(study.to_json(), ensure_ascii=False))
@@ -82,53 +89,50 @@ def ablations(
         _print(study)
 
 
-def _write_files(study: "AblationStudy", plot_path: Path | None, html_path: Path | None) -> None:
+def _write_files(study: "Study", plot_path: Path | None, html_path: Path | None) -> None:
     from cog.atomic import write_text_atomically
-    from cog.evaluation.html import write_page
+    from cog.evaluation.page import write_page
     from cog.evaluation.plot import plot_systems, save_plot
 
+    (comparison,) = study.comparisons
     if plot_path is not None:
-        save_plot(plot_systems(study.comparison), plot_path)
+        save_plot(plot_systems(comparison), plot_path)
         click.echo(f"cog: wrote {plot_path}", err=True)
     if html_path is not None:
-        page = write_page(study.comparison, study.results, num_prompts=NUM_SHOWN_PROMPTS)
+        page = write_page(comparison, [*study.results.values()], num_prompts=NUM_SHOWN_PROMPTS)
         write_text_atomically(html_path, page)
         click.echo(f"cog: wrote {html_path}", err=True)
 
 
-def _print(study: "AblationStudy") -> None:
+def _print(study: "Study") -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from cog.evaluation.ablation_study import COLUMNS, describe_change
-
-    names = [name for name in COLUMNS if any(each.find_metric(name) for each in study.results)]
-    names = names or list(study.comparison.metrics)
+    (comparison,) = study.comparisons
+    shown = {name: word for name, word in COLUMNS.items() if name in comparison.metrics}
+    shown = shown or {name: name.rpartition("/")[2] for name in comparison.metrics}
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = 200
-    first = study.results[0]
+    first = study.results[COG]
     title = f"{first.corpus}, {len(first.prompt_ids)} prompts of {first.prompt_corpus}"
-    shown = [SHORT_NAMES.get(name, name.rpartition("/")[2]) for name in names]
-    table = Table("system", "changed", *shown, title=title)
-    for result in study.results:
-        cells = [_format_cell(study, result, name) for name in names]
-        table.add_row(result.system, describe_change(result.system), *cells)
+    table = Table("system", "changed", *shown.values(), title=title)
+    for place, name in enumerate(study.results):
+        rows = [comparison.get_rows(metric)[place] for metric in shown]
+        cells = [_format_cell(study, row) for row in rows]
+        table.add_row(name, CHANGES.get(name, "as it is"), *cells)
     table.caption = "+, -: better or worse than cog by more than chance (Holm, p < 0.05)"
     console.print(table)
-    for note in study.comparison.notes:
+    for note in comparison.notes:
         click.echo(f"cog: {note}", err=True)
     click.echo(f"cog: logged to the experiment {study.experiment} (make ui)", err=True)
 
 
-def _format_cell(study: "AblationStudy", result: "EvaluationResult", name: str) -> str:
-    from cog.evaluation.html import format_number
+def _format_cell(study: "Study", row: "Row") -> str:
+    from cog.evaluation.page import format_number
 
-    metric = result.find_metric(name)
-    if metric is None:
-        return ""
-    pair = study.find_pair(result.system, name)
+    pair = study.comparisons[0].find_pair(row.metric, COG, row.label)
     mark = ""
     if pair is not None and pair.better is not None:
-        mark = " +" if pair.better == pair.second else " -"
-    return format_number(metric.mean) + mark
+        mark = " +" if pair.better == row.label else " -"
+    return format_number(row.mean) + mark

@@ -16,10 +16,16 @@ from cog.params import load_params
 from cog.records import Decoding
 
 if TYPE_CHECKING:
-    from cog.evaluation.study import Study
+    from cog.evaluation.studies import Study
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-SHOWN = ("mauve", "diversity", "generated", "reference", "tokens")
+SHOWN = (
+    "likelihood/per-word",
+    "quality/mauve",
+    "repetition/diversity",
+    "perplexity/generated",
+    "copies/tokens",
+)
 
 
 def with_study_options(function: Function) -> Function:
@@ -84,74 +90,87 @@ def index_size(
     except ValueError:
         raise click.BadParameter("give numbers with commas", param_hint="--proportions") from None
     from cog.evaluation.plot import check_plot_path, plot_index_sizes, save_plot
-    from cog.evaluation.study import study_index_size
+    from cog.evaluation.studies import study_index_size
+    from cog.evaluation.subsets import make_subsets
     from cog.pipeline import Builder
     from cog.progress import show_progress
 
     if plot_path is not None:
         check_plot_path(plot_path)
-    plan = make_plan(params, {**given, "system": "cog"}, corpus_id, corpus_id)
+    plan = make_plan(params, given, corpus_id, corpus_id)
     experiment = f"index-size {corpus_id}"
-    study = study_index_size(
-        paths,
-        params,
-        plan,
-        proportions=sizes,
-        experiment=experiment,
-        builder=Builder(paths, params, show_progress, given["source"], given["device"]),
+    corpus_ids = make_subsets(paths, corpus_id, sizes)
+    Builder(paths, params, show_progress, given["source"], given["device"]).build_missing(
+        corpus_ids
     )
+    with show_progress(experiment, total=None, unit="texts") as progress:
+        study = study_index_size(
+            paths, params, plan, corpus_ids=corpus_ids, experiment=experiment, progress=progress
+        )
     if plot_path is not None:
-        save_plot(plot_index_sizes(study.comparison), plot_path)
+        save_plot(plot_index_sizes(study.comparisons[0]), plot_path)
     _write(study, is_json=given["is_json"])
 
 
 @click.command("domain")
 @click.option("--corpora", metavar="A,B,…", required=True, help="Corpora, with commas between.")
+@click.option(
+    "--plot",
+    "plot_path",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the matrix as a PNG picture.",
+)
 @with_study_options
 @click.pass_context
-def domain(ctx: click.Context, /, corpora: str, **given: Any) -> None:  # noqa: ANN401
-    """Score every corpus on the held-out prompts of every corpus."""
+def domain(ctx: click.Context, /, corpora: str, plot_path: Path | None, **given: Any) -> None:  # noqa: ANN401
+    """Score every corpus on the held-out prompts of every corpus.
+
+    Indexes are compared on one set of prompts at a time: what suits which texts is told by the
+    columns of the matrix.
+    """
     paths = get_project(ctx)
     params = load_params(paths.params)
-    from cog.evaluation.study import study_domain
+    from cog.evaluation.studies import study_domain
     from cog.pipeline import Builder
     from cog.progress import show_progress
+    from cog.registry import load_card
 
-    chosen = [part.strip() for part in corpora.split(",") if part.strip()]
-    if not chosen:
-        raise EvaluationError("a domain study needs two corpora or more", found="none")
-    plan = make_plan(params, {**given, "system": "cog"}, chosen[0], chosen[0])
-    experiment = "domain"
-    study = study_domain(
-        paths,
-        params,
-        plan,
-        corpus_ids=chosen,
-        experiment=experiment,
-        builder=Builder(paths, params, show_progress, device=given["device"]),
-    )
+    parts = dict.fromkeys(part.strip() for part in corpora.split(",") if part.strip())
+    chosen = [load_card(paths, part).id for part in parts]
+    if len(chosen) < 2:
+        raise EvaluationError(
+            "a domain study needs two corpora or more",
+            found=str(len(chosen)),
+            run="pass --corpora A,B",
+        )
+    plan = make_plan(params, given, chosen[0], chosen[0])
+    Builder(paths, params, show_progress, device=given["device"]).build_missing(chosen)
+    with show_progress("domain", total=None, unit="texts") as progress:
+        study = study_domain(
+            paths, params, plan, corpus_ids=chosen, experiment="domain", progress=progress
+        )
+    if plot_path is not None:
+        plot_path.write_bytes(next(iter(study.figures.values())))
     _write(study, is_json=given["is_json"])
 
 
 def _write(study: "Study", *, is_json: bool) -> None:
     if is_json:
-        content = {"experiment": study.experiment, **study.comparison.to_json()}
-        click.echo(json.dumps(content, ensure_ascii=False))
+        click.echo(json.dumps(study.to_json(), ensure_ascii=False))
         return
     from rich.console import Console
     from rich.table import Table
 
-    names = [name for name in study.comparison.metrics if name.rpartition("/")[2] in SHOWN] or list(
-        study.comparison.metrics
-    )
-    table = Table("index", "words", "prompts of", *(name.rpartition("/")[2] for name in names))
-    for result in study.results:
-        scores = [result.find_metric(name) for name in names]
-        table.add_row(
-            result.corpus,
-            f"{result.num_index_words:,}",
-            f"{result.prompt_corpus} ({len(result.prompt_ids)})",
-            *(f"{score.mean:.3f}" if score else "" for score in scores),
-        )
-    Console().print(table)
+    from cog.evaluation.page import format_number
+
+    console = Console(highlight=False)
+    for comparison in study.comparisons:
+        names = [name for name in comparison.metrics if name in SHOWN] or list(comparison.metrics)
+        shown = [name.rpartition("/")[2] for name in names]
+        table = Table("index", "words", *shown, title=f"prompts of {comparison.prompts}")
+        for place, label in enumerate(comparison.labels):
+            rows = [comparison.get_rows(name)[place] for name in names]
+            cells = [format_number(row.mean) + "*" * row.is_better for row in rows]
+            table.add_row(label, f"{rows[0].system.num_index_words:,}", *cells)
+        console.print(table)
     click.echo(f"cog: logged to the experiment {study.experiment} (make ui)", err=True)

@@ -1,6 +1,7 @@
 """``cog train``: text goes in, a trained model comes out."""
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -115,7 +116,8 @@ def command(
     _check_options(ctx)
     paths = get_project(ctx)
     params = load_params(paths.params)
-    from cog.evaluation.training import TrainRequest, train_with_tracking
+    from cog.evaluation.tracking import follow_run
+    from cog.training.request import TrainRequest, train_with_tracking
 
     request = TrainRequest(
         profile=profile or params.train.profile,
@@ -134,9 +136,8 @@ def command(
         device=device,
         licence=licence,
     )
-    report = train_with_tracking(
-        paths, params, request, experiment=None if no_track else experiment
-    )
+    follow = partial(follow_run, paths, None if no_track else experiment)
+    report = train_with_tracking(paths, params, request, follow=follow)
     if report is not None:
         _write(report, as_json=as_json)
 
@@ -152,9 +153,11 @@ def _check_options(ctx: click.Context) -> None:
 def _run_stage(ctx: click.Context) -> None:
     corpus_id = check_stage(ctx)
     paths = get_project_of(ctx, corpus_id)
-    from cog.evaluation.training import train_on_corpus
+    from cog.evaluation.tracking import follow_run
+    from cog.training.request import train_on_corpus
 
-    train_on_corpus(paths, load_params(paths.params), corpus_id)
+    follow = partial(follow_run, paths, "train")
+    train_on_corpus(paths, load_params(paths.params), corpus_id, follow=follow)
 
 
 def _write(report: "TrainReport", *, as_json: bool) -> None:

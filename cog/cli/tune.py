@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cog.baselines.names import COG, KNN_LM
+from cog.baselines.system import COG, KNN_LM
 from cog.cli.main import get_project
 from cog.cli.numbers import make_type
 from cog.cli.options import device_option, json_option

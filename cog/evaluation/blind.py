@@ -165,7 +165,7 @@ def make_study(
             run=f"pass --prompts {len(pairs)}, or cog evaluate both with more --prompts or --seeds",
         )
     random = np.random.default_rng(seed)
-    order = _draw(len(first.seeds[0].texts), len(first.seeds), num=num_prompts, random=random)
+    order = _draw(len(first.prompt_ids), len(first.seeds), num=num_prompts, random=random)
     chosen = order.tolist()
     sides = random.permutation(np.arange(num_prompts) % 2 == 0).tolist()  # as often left as right
     items, first_is_left, prompt_ids = [], {}, {}

@@ -1,49 +1,64 @@
 """What is compared: corpus ids go in, their kept evaluations of one protocol come out."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from cog.errors import EvaluationError
+from cog.baselines.system import (
+    COG,
+    IN_CONTEXT,
+    IN_CONTEXT_CHUNKS,
+    resolve_system,
+    take_used,
+)
+from cog.baselines.systems import identify_system
+from cog.decoding.tuning import load_tuning
+from cog.errors import CogError, EvaluationError
 from cog.evaluation.protocol import check_one_protocol
 from cog.evaluation.records import EvaluationResult
-from cog.evaluation.results import (
-    check_current,
-    get_current_indexes,
-    load_results,
-    name_system,
-)
-from cog.index.versions.unions import check_cards
+from cog.evaluation.store import EvaluationStore
+from cog.index.versions.unions import check_cards, shorten_digest
+from cog.params import Params, load_params
 from cog.paths import ProjectPaths
-
-DEFAULT_SYSTEM = "cog"
-METHOD = "method"  # the rule that --decoding names
+from cog.records import DECODER_VERSION, Decoding
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
     """Which evaluations are meant.
 
-    :param corpus_ids: Corpora that were copied from, at least one.
-    :param systems: What wrote the texts; none for ``cog``.
+    :param sides: What was copied from, each with what wrote the texts; names of settings stand for
+        CoG with them.
     :param prompt_corpus: Corpus whose prompts were continued; None for each corpus's own.
-    :param decodings: Methods of decoding; none for whatever was evaluated last.
     :param protocol: Name of a preset or the first digits of a digest; None for the newest that all
         have in common.
+    :param decodings: Methods of decoding, each of which is wanted of every side; none for whatever
+        was evaluated last.
     """
 
-    corpus_ids: tuple[str, ...]
-    systems: tuple[str, ...]
-    prompt_corpus: str | None
-    protocol: str | None
+    sides: tuple[tuple[str, str], ...]
+    prompt_corpus: str | None = None
+    protocol: str | None = None
     decodings: tuple[str, ...] = ()
 
-    @property
-    def across(self) -> tuple[str, ...]:
-        """Rules of the protocol that are compared, and so may differ.
 
-        :returns: Names of fields.
-        """
-        return (METHOD,) if len(set(self.decodings)) > 1 else ()
+def load_results(paths: ProjectPaths, corpus_id: str) -> list[EvaluationResult]:
+    """Read all results of a corpus, of whatever system and protocol; the pipeline's among them.
+
+    :param paths: The project.
+    :param corpus_id: The corpus that was copied from.
+    :returns: The results, newest first.
+    :raises EvaluationError: If there is none.
+    """
+    corpus = paths.corpus(corpus_id)
+    found = EvaluationStore(corpus.evaluations).load_results(corpus.evaluation)
+    if not found:
+        raise EvaluationError(
+            f"{corpus_id} must have been evaluated",
+            found="no evaluation",
+            run=f"cog evaluate --corpus {corpus_id}",
+            about=corpus_id,
+        )
+    return found
 
 
 def choose_results(paths: ProjectPaths, wish: Wish) -> list[EvaluationResult]:
@@ -51,124 +66,162 @@ def choose_results(paths: ProjectPaths, wish: Wish) -> list[EvaluationResult]:
 
     :param paths: The project.
     :param wish: Which are meant.
-    :returns: One per corpus and system, in the order asked.
+    :returns: One per side and decoding, in the order asked.
     :raises EvaluationError: If a corpus was not evaluated like that, or only before its index was
-        built again; or if there is no common protocol (ProtocolError, naming what differs).
+        built again, or by an older decoder; or if there is no common protocol (ProtocolError,
+        naming what differs).
     """
-    found: list[list[EvaluationResult]] = []
-    for corpus_id in dict.fromkeys(wish.corpus_ids):
+    params = load_params(paths.params)
+    found = []
+    for corpus_id, name in dict.fromkeys(wish.sides):
         check_cards(paths, corpus_id)
         known = load_results(paths, corpus_id)
-        for system in dict.fromkeys(wish.systems or (DEFAULT_SYSTEM,)):
-            for decoding in dict.fromkeys(wish.decodings or (None,)):
-                one = _One(corpus_id, system, decoding)
-                found.append(_choose(paths, known, one, wish=wish))
-    return _find_common(found, wish.across)
-
-
-def choose_sides(
-    paths: ProjectPaths,
-    sides: Sequence[tuple[str, str]],
-    *,
-    prompt_corpus: str,
-    protocol: str | None,
-) -> list[EvaluationResult]:
-    """Find an evaluation of each of some pairs of corpus and system, all under one protocol.
-
-    :param paths: The project.
-    :param sides: Corpora that were copied from, each with what wrote the texts.
-    :param prompt_corpus: Corpus whose prompts were continued.
-    :param protocol: Name of a preset or the first digits of a digest; None for the newest that all
-        have in common.
-    :returns: One each, in the order asked.
-    :raises EvaluationError: As :func:`choose_results`.
-    """
-    found = []
-    for corpus_id, system in sides:
-        check_cards(paths, corpus_id)
-        wish = Wish((corpus_id,), (system,), prompt_corpus, protocol)
-        known, one = load_results(paths, corpus_id), _One(corpus_id, system, None)
-        found.append(_choose(paths, known, one, wish=wish))
-    return _find_common(found, ())
+        for method in dict.fromkeys(wish.decodings or (None,)):
+            side = _Side(paths, params, corpus_id, name, method)
+            found.append(side.choose(known, wish))
+    shared = set.intersection(*({each.protocol.digest for each in group} for group in found))
+    common = [[each for each in group if each.protocol.digest in shared] for group in found]
+    common = [some or group for some, group in zip(common, found, strict=True)]
+    digest = common[0][0].protocol.digest
+    chosen = [
+        next((each for each in group if each.protocol.digest == digest), group[0])
+        for group in common
+    ]
+    labels = [f"{each.corpus} ({each.system})" for each in chosen]
+    check_one_protocol(zip(labels, (each.protocol for each in chosen), strict=True))
+    return chosen
 
 
 def choose_named_sides(
-    paths: ProjectPaths,
-    names: Sequence[str],
-    *,
-    prompt_corpus: str | None,
-    protocol: str | None,
+    paths: ProjectPaths, names: Sequence[str], *, prompt_corpus: str | None, protocol: str | None
 ) -> list[EvaluationResult]:
     """Find an evaluation for each of some names, all under one protocol.
 
     :param paths: The project.
     :param names: Corpus ids, or ``corpus:system``.
     :param prompt_corpus: Corpus whose prompts were continued; None for the first one of the names.
-    :param protocol: As in :func:`choose_sides`.
+    :param protocol: As of :class:`Wish`.
     :returns: One each, in the order asked.
     :raises EvaluationError: As :func:`choose_results`.
     """
     parts = [name.partition(":") for name in names]
-    return choose_sides(
-        paths,
-        [(corpus_id, system or DEFAULT_SYSTEM) for corpus_id, _, system in parts],
-        prompt_corpus=prompt_corpus or parts[0][0],
-        protocol=protocol,
+    sides = tuple((corpus_id, system or COG) for corpus_id, _, system in parts)
+    return choose_results(paths, Wish(sides, prompt_corpus or parts[0][0], protocol))
+
+
+def is_current(paths: ProjectPaths, params: Params, result: EvaluationResult) -> bool:
+    """Whether a result is of what is there now: index, model and decoder."""
+    side = _Side(paths, params, result.corpus, result.system.name, None)
+    try:
+        now = side.identify(result)
+    except CogError:
+        return False
+    return (result.system.index, result.system.model, result.system.decoder) == (
+        *now,
+        DECODER_VERSION,
     )
 
 
-def _find_common(
-    found: Sequence[Sequence[EvaluationResult]], across: Sequence[str]
-) -> list[EvaluationResult]:
-    def digest_of(result: EvaluationResult) -> str:
-        return result.protocol.digest_without(across)
-
-    shared = set.intersection(*({digest_of(each) for each in group} for group in found))
-    common = [[each for each in group if digest_of(each) in shared] or group for group in found]
-    digest = digest_of(common[0][0])
-    chosen = [
-        next((each for each in group if digest_of(each) == digest), group[0]) for group in common
-    ]
-    labels = [f"{each.corpus} ({each.system})" for each in chosen]
-    check_one_protocol(zip(labels, (each.protocol for each in chosen), strict=True), across=across)
-    return chosen
+def get_usual_decoding(params: Params, name: str) -> Decoding:
+    """How a system writes unless asked otherwise: as params.yaml says."""
+    decoding = params.generate.decoding
+    return replace(decoding, top_k_documents=IN_CONTEXT_CHUNKS) if name == IN_CONTEXT else decoding
 
 
 @dataclass(frozen=True, slots=True)
-class _One:
+class _Side:
     # one of what is wished for
+    paths: ProjectPaths
+    params: Params
     corpus_id: str
-    system: str
-    decoding: str | None
+    name: str
+    method: str | None
 
+    def choose(self, known: Sequence[EvaluationResult], wish: Wish) -> list[EvaluationResult]:
+        # those that are meant and of today's index; the usual settings first, then the newest
+        prompt_corpus = wish.prompt_corpus or self.corpus_id
+        usual = self._list_usual()
+        name = resolve_system(self.name, usual[0])[0]
+        fitting = [
+            each
+            for each in known
+            if (each.system.name, each.prompt_corpus) == (name, prompt_corpus)
+            and _is_protocol(each, wish.protocol)
+            and self.method in (None, each.system.decoding.method)
+            and (self.name == name or self._has_settings(each))
+        ]
+        if not fitting:
+            raise EvaluationError(
+                f"{self.corpus_id} must have been evaluated with {self.name} on the prompts of "
+                f"{prompt_corpus}"
+                + (f" under the protocol {wish.protocol}" if wish.protocol else "")
+                + (f" by {self.method} decoding" if self.method else ""),
+                found="; ".join(sorted({_describe(each) for each in known})),
+                run=self._command(),
+                about=self.corpus_id,
+            )
+        return sorted(self._take_current(fitting), key=lambda each: self._rank(each, usual))
 
-def _choose(
-    paths: ProjectPaths, known: Sequence[EvaluationResult], one: _One, *, wish: Wish
-) -> list[EvaluationResult]:
-    corpus_id, system = one.corpus_id, one.system
-    prompt_corpus = wish.prompt_corpus or corpus_id
-    fitting = [
-        each
-        for each in known
-        if (each.system, each.prompt_corpus) == (system, prompt_corpus)
-        and _is_protocol(each, wish.protocol)
-        and one.decoding in (None, each.protocol.decoding.method)
-    ]
-    if not fitting:
-        raise EvaluationError(
-            f"{corpus_id} must have been evaluated with {system} on the prompts of {prompt_corpus}"
-            + (f" under the protocol {wish.protocol}" if wish.protocol else "")
-            + (f" by {one.decoding} decoding" if one.decoding else ""),
-            found="; ".join(sorted({_describe(each) for each in known})),
-            run=f"cog evaluate --corpus {corpus_id}{name_system(system)}"
-            + (f" --decoding {one.decoding}" if one.decoding else ""),
-            about=corpus_id,
+    def _list_usual(self) -> list[Decoding]:
+        usual = [get_usual_decoding(self.params, self.name)]
+        if resolve_system(self.name, usual[0])[0] == COG:
+            tuning = load_tuning(self.paths.corpus(self.corpus_id))
+            if tuning is not None:
+                usual.insert(0, replace(usual[0], **tuning.values))
+        return usual
+
+    def _has_settings(self, result: EvaluationResult) -> bool:
+        decoding = result.system.decoding
+        _, wanted = resolve_system(self.name, decoding)
+        return take_used(COG, wanted) == decoding
+
+    def _rank(self, result: EvaluationResult, usual: Sequence[Decoding]) -> int:
+        # number of settings that are not the usual ones
+        settings = result.system.settings
+        counts: list[int] = []
+        for each in usual:
+            _, wanted = resolve_system(self.name, each)
+            counts.append(sum(getattr(wanted, n, v) != v for n, v in settings.items()))
+        return min(counts)
+
+    def _take_current(self, fitting: Sequence[EvaluationResult]) -> list[EvaluationResult]:
+        now = self.identify(fitting[0])
+        current = [each for each in fitting if (each.system.index, each.system.model) == now]
+        if not current:
+            wanted = shorten_digest(now[0], 12)
+            raise EvaluationError(
+                f"the evaluation of {self.corpus_id} must be of its index {wanted}",
+                found=f"{shorten_digest(fitting[0].system.index, 12)}, which was built again "
+                "since, or is of another model",
+                run=self._command(),
+                about=self.corpus_id,
+            )
+        of_today = [each for each in current if each.system.decoder == DECODER_VERSION]
+        if not of_today:
+            raise EvaluationError(
+                f"the evaluation of {self.corpus_id} must be of decoder {DECODER_VERSION}",
+                found=f"decoder {current[0].system.decoder}",
+                run=self._command(),
+                about=self.corpus_id,
+            )
+        return of_today
+
+    def identify(self, result: EvaluationResult) -> tuple[str, str]:
+        # what is copied from or searched now
+        now = identify_system(
+            self.paths,
+            self.params,
+            corpus_id=self.corpus_id,
+            name=result.system.name,
+            decoding=result.system.decoding,
+            device="cpu",
         )
-    digests = get_current_indexes(paths, corpus_id, system=system)
-    current = [each for each in fitting if each.index in digests]
-    if not current:
-        check_current(paths, fitting[0])
-    return current
+        return now.index, now.model
+
+    def _command(self) -> str:
+        system = "" if self.name == COG else f" --system {self.name}"
+        decoding = f" --decoding {self.method}" if self.method else ""
+        return f"cog evaluate --corpus {self.corpus_id}{system}{decoding}"
 
 
 def _is_protocol(result: EvaluationResult, wanted: str | None) -> bool:
@@ -179,5 +232,5 @@ def _is_protocol(result: EvaluationResult, wanted: str | None) -> bool:
 def _describe(result: EvaluationResult) -> str:
     return (
         f"{result.system} on {result.prompt_corpus} under {result.protocol.name} "
-        f"{result.protocol.digest[:8]} ({result.protocol.decoding.method})"
+        f"{result.protocol.digest[:8]} ({result.system.decoding.method})"
     )

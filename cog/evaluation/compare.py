@@ -1,118 +1,256 @@
 """Comparison: evaluations of one protocol go in, scores side by side and differences come out.
 
-Which score is better is said only where the difference is more than chance.
+A system is better where it is so by more than chance: its score is higher, or lower, or nearer to
+that of what really follows, as the metric says.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from itertools import combinations
+from typing import Any
 
-import numpy as np
-
+from cog.baselines.system import System
 from cog.errors import EvaluationError
-from cog.evaluation.comparison import Comparison, Pair, Row
+from cog.evaluation.metrics.catalogue import METRICS
 from cog.evaluation.metrics.mauve import MIN_TEXTS
-from cog.evaluation.protocol import GROUPS, check_one_protocol
-from cog.evaluation.records import EvaluationResult, MetricValue
+from cog.evaluation.metrics.metric import HIGHER, NEAR, NONE, Metric
+from cog.evaluation.protocol import GROUPS, QUALITY, Protocol, check_one_protocol
+from cog.evaluation.records import EvaluationResult, Score
 from cog.evaluation.statistics import (
-    SIGNIFICANT,
     Difference,
     Interval,
+    Sample,
     Values,
-    compare_intervals,
-    compare_paired,
-    compare_unpaired,
-    win_rate,
+    compare,
+    find_interval,
+    hold,
 )
+
+MUST_AGREE = ("decoder", "device")  # of the systems: else a difference may be that of versions
 
 
 @dataclass(frozen=True, slots=True)
-class _Side:
-    # a score and where it comes from
-    result: EvaluationResult
-    value: MetricValue
+class Row:
+    """One score of one evaluation.
+
+    :param label: What tells the evaluation from the others.
+    :param system: What was run.
+    :param prompt_corpus: Corpus whose prompts were continued.
+    :param metric: Name of the score.
+    :param mean: The score.
+    :param low: Lower end of its 95 % interval.
+    :param high: Upper end.
+    :param reference: That of what really follows; None if it has none.
+    :param num_texts: Number of texts that it rests on.
+    :param num_documents: Number of documents, or batches, that they are of.
+    :param is_better: Whether it is better than every other one by more than chance.
+    :param note: A warning to be shown with it; empty if there is none.
+    """
+
+    label: str
+    system: System
+    prompt_corpus: str
+    metric: str
+    mean: float
+    low: float
+    high: float
+    reference: float | None
+    num_texts: int
+    num_documents: int
+    is_better: bool
+    note: str
+
+    def to_json(self) -> dict[str, Any]:
+        """The row as the command line writes it."""
+        content = {name: getattr(self, name) for name in self.__slots__}
+        return content | {"system": self.system.to_json()}
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two evaluations compared by one score.
+
+    :param metric: Name of the score.
+    :param first: Label of the first evaluation.
+    :param second: Label of the second.
+    :param difference: The first minus the second; None if chance cannot be told: too few texts, or
+        no spread.
+    :param is_significant: Whether it is more than chance, all pairs of this score taken together
+        (Holm's correction).
+    :param better: Label of the better one; None if the difference is not significant, or if the
+        score only describes.
+    """
+
+    metric: str
+    first: str
+    second: str
+    difference: Difference | None
+    is_significant: bool
+    better: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Evaluations side by side.
+
+    :param protocol: The protocol of all of them.
+    :param labels: One per evaluation, in the order asked.
+    :param rows: Every score of every evaluation, score by score.
+    :param pairs: Every pair of evaluations, score by score.
+    :param notes: What is to be known beside the numbers.
+    """
+
+    protocol: Protocol
+    labels: tuple[str, ...]
+    rows: tuple[Row, ...]
+    pairs: tuple[Pair, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Names of the scores, in order."""
+        return tuple(dict.fromkeys(row.metric for row in self.rows))
+
+    @property
+    def prompts(self) -> str:
+        """Whose prompts were continued."""
+        used = {row.prompt_corpus for row in self.rows}
+        if len(used) == 1:
+            return used.pop()
+        is_own = all(row.prompt_corpus == row.system.corpus for row in self.rows)
+        return "each corpus's own" if is_own else "as named"
+
+    def get_rows(self, metric: str) -> list[Row]:
+        """One score of every evaluation, in the order of the labels."""
+        return [row for row in self.rows if row.metric == metric]
+
+    def find_pair(self, metric: str, first: str, second: str) -> Pair | None:
+        """How two evaluations compare in a score; None if they were not compared."""
+        for pair in self.pairs:
+            if (pair.metric, pair.first, pair.second) == (metric, first, second):
+                return pair
+        return None
+
+    def to_json(self) -> dict[str, Any]:
+        """The comparison as the command line writes it."""
+        return {
+            "protocol": self.protocol.to_json() | {"digest": self.protocol.digest},
+            "rows": [row.to_json() for row in self.rows],
+            "pairs": [asdict(pair) for pair in self.pairs],
+            "notes": list(self.notes),
+        }
 
 
 def compare_results(
     results: Sequence[EvaluationResult],
     *,
     metrics: Sequence[str] = (),
-    across: Sequence[str] = (),
     only_with_first: bool = False,
+    labels: Sequence[str] = (),
 ) -> Comparison:
     """Put evaluations side by side.
 
     :param results: The evaluations, at least one.
     :param metrics: Names of the scores, whole or the part after the ``/``; none for all that every
         evaluation has.
-    :param across: Rules of the protocol that are compared, and so may differ.
     :param only_with_first: Compare each with the first alone; none is then better than all.
+    :param labels: What to call them; none for as little as tells them apart.
     :returns: The comparison.
-    :raises EvaluationError: If an evaluation lacks a score that was asked for.
+    :raises EvaluationError: If an evaluation lacks a score that was asked for, or they are of
+        different decoders or devices.
     """
-    labels = make_labels(results, across=across)
-    named = list(zip(labels, results, strict=True))
-    check_one_protocol(((label, result.protocol) for label, result in named), across=across)
+    labels = tuple(labels) or tuple(make_labels(results))
+    check_one_protocol(zip(labels, (each.protocol for each in results), strict=True))
+    check_alike(labels, results)
+    numbers = [
+        pair for pair in combinations(range(len(results)), 2) if not only_with_first or not pair[0]
+    ]
     rows: list[Row] = []
     pairs: list[Pair] = []
-    numbers = list(combinations(range(len(results)), 2))
-    if only_with_first:
-        numbers = [(first, second) for first, second in numbers if first == 0]
+    notes = _note_prompts(results)
     for name in _choose_metrics(results, labels, metrics):
-        values = [_get_metric(result, label, name) for label, result in named]
-        found = _compare_metric(results, labels, values, numbers=numbers)
-        pairs += found
+        one = _Comparing(METRICS[name], results, labels)
+        found = one.make_pairs(numbers)
         best = None if only_with_first else _find_best(labels, found)
-        rows += [
-            _make_row(result, label, value, is_better=label == best, across=across)
-            for (label, result), value in zip(named, values, strict=True)
-        ]
-    return Comparison(results[0].protocol, tuple(across), tuple(labels), tuple(rows), tuple(pairs))
+        pairs += found
+        rows += one.make_rows(best)
+        notes += one.notes
+    notes += [row.note for row in rows]
+    kept = tuple(note for note in dict.fromkeys(notes) if note)
+    return Comparison(results[0].protocol, labels, tuple(rows), tuple(pairs), kept)
 
 
-def make_labels(results: Sequence[EvaluationResult], *, across: Sequence[str] = ()) -> list[str]:
+def make_labels(results: Sequence[EvaluationResult]) -> list[str]:
     """Tell evaluations apart by as little as is needed.
 
     :param results: The evaluations.
-    :param across: Rules of the protocol that are compared.
-    :returns: Corpus ids, with the prompts' corpus, the system, the rules that are compared and the
-        index where they differ.
+    :returns: Corpus ids, with the prompts' corpus, the system, its settings and the index where
+        they differ.
     """
     labels = [result.corpus for result in results]
     is_foreign = any(result.prompt_corpus != result.corpus for result in results)
     if is_foreign and len({result.prompt_corpus for result in results}) > 1:
-        pairs = zip(labels, results, strict=True)
-        labels = [f"{label} on {result.prompt_corpus}" for label, result in pairs]
-    if len({result.system for result in results}) > 1:
-        pairs = zip(labels, results, strict=True)
-        labels = [f"{label} ({result.system})" for label, result in pairs]
-    for name in across:
-        pairs = zip(labels, results, strict=True)
-        labels = [f"{label} {result.protocol.to_json()[name]}" for label, result in pairs]
+        labels = [f"{a} on {b.prompt_corpus}" for a, b in zip(labels, results, strict=True)]
+    systems = [result.system for result in results]
+    if len({str(system) for system in systems}) > 1 or any(each.is_smoke for each in systems):
+        labels = [f"{a} ({b})" for a, b in zip(labels, systems, strict=True)]
     if len(set(labels)) < len(labels):
-        pairs = zip(labels, results, strict=True)
-        labels = [f"{label} @{result.index[:8]}" for label, result in pairs]
+        labels = [f"{a}{_name_own(b, systems)}" for a, b in zip(labels, systems, strict=True)]
+    if len(set(labels)) < len(labels):
+        labels = [f"{a} @{b.index[:8]}" for a, b in zip(labels, systems, strict=True)]
     if len(set(labels)) < len(labels):
         labels = [f"{label} #{number}" for number, label in enumerate(labels, start=1)]
     return labels
 
 
-def have_same_prompts(first: EvaluationResult, second: EvaluationResult) -> bool:
-    """Whether two systems continued the same prompts, so that they can be compared pair by pair.
-
-    :param first: An evaluation.
-    :param second: Another.
-    :returns: True if their prompts are the same, in order.
-    """
-    return (
-        first.prompt_corpus == second.prompt_corpus
-        and first.prompt_ids == second.prompt_ids
-        and _prefixes(first) == _prefixes(second)
+def _name_own(system: System, systems: Sequence[System]) -> str:
+    # the settings in which a system differs from others of its name
+    alike = [each for each in systems if each.name == system.name]
+    own = {**system.settings, "precision": system.precision}
+    others = [{**each.settings, "precision": each.precision} for each in alike]
+    return "".join(
+        f" {name}={value}"
+        for name, value in own.items()
+        if any(each.get(name, value) != value for each in others)
     )
 
 
-def _prefixes(result: EvaluationResult) -> list[str]:
-    return [text.generation.prefix for text in result.seeds[0].texts]
+def check_alike(labels: Sequence[str], results: Sequence[EvaluationResult]) -> None:
+    """Refuse evaluations whose difference may be that of versions or devices.
+
+    :param labels: What they are called.
+    :param results: The evaluations.
+    :raises EvaluationError: If two are of different decoders or devices.
+    """
+    for name in MUST_AGREE:
+        values = [getattr(result.system, name) for result in results]
+        other = next((i for i, value in enumerate(values) if value != values[0]), None)
+        if other is not None:
+            raise EvaluationError(
+                f"evaluations must be of one {name} to be put side by side",
+                found=f"{values[0]} for {labels[0]}, {values[other]} for {labels[other]}",
+                run="cog evaluate the older one again, on the same device",
+                about=name,
+            )
+
+
+def have_same_prompts(first: EvaluationResult, second: EvaluationResult) -> bool:
+    """Whether two systems continued the same prompts, so that they can be compared pair by pair."""
+    return (
+        first.prompt_corpus == second.prompt_corpus
+        and first.prompts_digest == second.prompts_digest
+    )
+
+
+def _note_prompts(results: Sequence[EvaluationResult]) -> list[str]:
+    # scores on different prompts have different references
+    if len({result.prompts_digest for result in results}) == 1:
+        return []
+    ids = ",".join(dict.fromkeys(result.corpus for result in results))
+    return [
+        "prompts differ, so scores have different references: what index suits which texts is told "
+        f"by cog study domain --corpora {ids}"
+    ]
 
 
 def _choose_metrics(
@@ -120,144 +258,121 @@ def _choose_metrics(
 ) -> list[str]:
     if not wanted:
         shared = [
-            metric.name
-            for metric in results[0].metrics
-            if all(result.find_metric(metric.name) for result in results)
+            score.name
+            for score in results[0].scores
+            if score.name in METRICS and all(result.find_score(score.name) for result in results)
         ]
-        return sorted(shared, key=_group_of)
-    return [_get_metric(results[0], labels[0], name).name for name in dict.fromkeys(wanted)]
+        return sorted(shared, key=lambda name: GROUPS.index(name.partition("/")[0]))
+    for name in wanted:
+        for result, label in zip(results, labels, strict=True):
+            if result.find_score(name) is None:
+                known = ", ".join(each.name.rpartition("/")[2] for each in result.scores)
+                raise EvaluationError(
+                    f"the evaluation of {label} must hold the score {name}",
+                    found=f"only {known}",
+                    run="pass --metric with one of these, or evaluate again",
+                    about=name,
+                )
+    found = [results[0].find_score(name) for name in dict.fromkeys(wanted)]
+    return [score.name for score in found if score is not None]
 
 
-def _group_of(name: str) -> int:
-    group = name.partition("/")[0]
-    return GROUPS.index(group) if group in GROUPS else len(GROUPS)
+class _Comparing:
+    # one score of all evaluations, at equal numbers of texts where it hangs on them
 
+    def __init__(
+        self, metric: Metric, results: Sequence[EvaluationResult], labels: Sequence[str]
+    ) -> None:
+        self.metric, self.results, self.labels = metric, results, labels
+        found = [result.find_score(metric.name) for result in results]
+        self.scores = [score for score in found if score is not None]
+        self.notes: list[str] = []
+        self.samples = [
+            self._make_sample(score, result)
+            for score, result in zip(self.scores, results, strict=True)
+        ]
+        sizes = [len(sample.sums) for sample in self.samples]
+        self.size = min(sizes)
+        self.is_cut = metric.is_of_size and len(set(sizes)) > 1
+        if self.is_cut:
+            self.samples = [Sample(each.sums[: self.size]) for each in self.samples]
+            self.notes.append(
+                f"{metric.name} hangs on the number of texts: of each the first {self.size} "
+                "documents count"
+            )
 
-def _get_metric(result: EvaluationResult, label: str, name: str) -> MetricValue:
-    metric = result.find_metric(name)
-    if metric is None:
-        known = ", ".join(each.name.rpartition("/")[2] for each in result.metrics)
-        raise EvaluationError(
-            f"the evaluation of {label} must hold the score {name}",
-            found=f"only {known}",
-            run="pass --metric with one of these, or evaluate again",
-            about=name,
+    def _make_sample(self, score: Score, result: EvaluationResult) -> Sample:
+        sums = self.metric.sum_rows(score.rows, result.document_ids)
+        if self.metric.spread is not None:
+            sums = sums[sums.any(axis=1)]  # documents of which a text was read
+        reference: Values | None = None
+        if self.metric.direction == NEAR and score.reference_rows:
+            reference = self.metric.sum_rows(score.reference_rows, result.document_ids)
+        return Sample(sums, reference)
+
+    def make_pairs(self, numbers: Sequence[tuple[int, int]]) -> list[Pair]:
+        differences = [self._compare(first, second) for first, second in numbers]
+        pairs = []
+        for (i, k), difference, holds in zip(numbers, differences, hold(differences), strict=True):
+            better = None
+            if holds and difference is not None:
+                better = self._find_better(difference, self.labels[i], self.labels[k])
+            pair = (self.labels[i], self.labels[k])
+            pairs.append(Pair(self.metric.name, *pair, difference, holds, better))
+        return pairs
+
+    def _compare(self, first: int, second: int) -> Difference | None:
+        one, other = self.samples[first], self.samples[second]
+        if self.metric.name.startswith(QUALITY) and self.size < MIN_TEXTS:
+            return None
+        is_paired = not self.metric.is_by_batch and have_same_prompts(
+            self.results[first], self.results[second]
         )
-    return metric
-
-
-def _compare_metric(
-    results: Sequence[EvaluationResult],
-    labels: Sequence[str],
-    values: Sequence[MetricValue],
-    *,
-    numbers: Sequence[tuple[int, int]],
-) -> list[Pair]:
-    sides = [_Side(result, value) for result, value in zip(results, values, strict=True)]
-    differences = [_compare_two(sides[i], sides[k]) for i, k in numbers]
-    significant = _hold(differences)
-    direction = values[0].is_higher_better
-    pairs = []
-    for (i, k), difference, is_significant in zip(numbers, differences, significant, strict=True):
-        better = None
-        if is_significant and difference is not None and direction is not None:
-            better = labels[i] if (difference.mean > 0) == direction else labels[k]
-        note = _find_note(sides[i], sides[k], difference)
-        pairs.append(
-            Pair(values[i].name, labels[i], labels[k], difference, is_significant, better, note)
+        return compare(
+            one,
+            other,
+            self.metric.combine,
+            is_paired=is_paired,
+            is_log=self.metric.is_log,
+            find_error=self.metric.find_error,
         )
-    return pairs
 
+    def _find_better(self, difference: Difference, first: str, second: str) -> str | None:
+        if self.metric.direction == NONE:
+            return None
+        if self.metric.direction == NEAR:
+            return {-1: first, 1: second}.get(difference.closer)
+        return first if (difference.mean > 0) == (self.metric.direction == HIGHER) else second
 
-def _compare_two(first: _Side, second: _Side) -> Difference | None:
-    values = (first.value, second.value)
-    if min(value.num_texts for value in values) < MIN_NUM_TEXTS.get(values[0].name, 1):
-        return None
-    if not values[0].per_prompt or not values[1].per_prompt:
-        intervals = [Interval(value.mean, value.low, value.high) for value in values]
-        return compare_intervals(*intervals)
-    scale = _get_scale(values[0].name)
-    one, other = (scale.per_prompt(_get_independent(side)) for side in (first, second))
-    is_paired = have_same_prompts(first.result, second.result) and len(one) == len(other)
-    has_spread = _varies(one - other) if is_paired else _varies(one) or _varies(other)
-    is_equal = is_paired and bool((one == other).all())
-    if min(len(one), len(other)) < MIN_VALUES or not (has_spread or is_equal):
-        return None
-    compare = compare_paired if is_paired else compare_unpaired
-    found = compare(one, other, combine=scale.of_means)
-    if found.win_rate is not None and values[0].is_higher_better is False:
-        found = replace(found, win_rate=1 - win_rate(one, other))
-    return _centre(found, values[0].mean - values[1].mean)
-
-
-def _find_note(first: _Side, second: _Side, difference: Difference | None) -> str:
-    sides = (first, second)
-    if difference is None or not all(side.value.per_prompt for side in sides):
-        return ""
-    count = min(len(_get_independent(side)) for side in sides)
-    if count >= FEW_VALUES:
-        return ""
-    what = "batches" if first.value.name.startswith("latency/") else "prompts"
-    return (
-        f"{count} {what}: below {FEW_VALUES} a bootstrap finds differences too easily, "
-        "and its intervals are too narrow"
-    )
-
-
-def _varies(values: Values) -> bool:
-    return bool(np.ptp(values) > 1e-9 * np.abs(values).max())
-
-
-def _get_independent(side: _Side) -> Values:
-    # texts of a batch share its seconds, so a batch counts once
-    values = np.array(side.value.per_prompt)
-    if not side.value.name.startswith("latency/"):
-        return values
-    size = side.result.protocol.batch_size
-    return np.array([values[i : i + size].mean() for i in range(0, len(values), size)])
-
-
-@dataclass(frozen=True, slots=True)
-class _Scale:
-    # how the values of single prompts are averaged, so that the average is the score of all
-    per_prompt: Callable[[Values], Values]
-    of_means: Callable[[Values], Values]
-
-
-FEW_VALUES = 30  # fewer are flagged: a bootstrap knows their spread too badly
-MIN_VALUES = 5  # fewer independent values say nothing about chance
-MIN_NUM_TEXTS = {"quality/mauve": MIN_TEXTS}
-PLAIN = _Scale(lambda values: values, lambda means: means[:, 0])
-SCALES = {  # by the beginning of the score's name
-    # perplexities are averaged as logarithms, speeds as seconds a token
-    "perplexity/": _Scale(np.log, lambda means: np.exp(means[:, 0])),
-    "latency/tokens-per-second": _Scale(lambda values: 1 / values, lambda means: 1 / means[:, 0]),
-}
-
-
-def _get_scale(name: str) -> _Scale:
-    return next((scale for prefix, scale in SCALES.items() if name.startswith(prefix)), PLAIN)
-
-
-def _centre(difference: Difference, mean: float) -> Difference:
-    # scores of all texts weigh tokens, not prompts, which moves a difference a little
-    moved = mean - difference.mean
-    return replace(difference, mean=mean, low=difference.low + moved, high=difference.high + moved)
-
-
-def _hold(differences: Sequence[Difference | None]) -> list[bool]:
-    # Holm: the smallest p-value must pass at 0.05 / number of pairs, the next at one less, ...
-    known = sorted(
-        (difference.p_value, number)
-        for number, difference in enumerate(differences)
-        if difference is not None
-    )
-    passed = [False] * len(differences)
-    for rank, (p_value, number) in enumerate(known):
-        if p_value >= SIGNIFICANT / (len(known) - rank):
-            break
-        passed[number] = True
-    return passed
+    def make_rows(self, best: str | None) -> list[Row]:
+        rows = []
+        for number, (score, result) in enumerate(zip(self.scores, self.results, strict=True)):
+            found = Interval(score.mean, score.low, score.high)
+            num_texts, num_documents = score.num_texts, score.num_documents
+            if self.is_cut:
+                sums = self.samples[number].sums
+                metric = self.metric
+                found = find_interval(
+                    sums, metric.combine, is_log=metric.is_log, find_error=metric.find_error
+                )
+                num_texts = num_documents = len(sums)
+            rows.append(
+                Row(
+                    label=self.labels[number],
+                    system=result.system,
+                    prompt_corpus=result.prompt_corpus,
+                    metric=score.name,
+                    mean=found.mean,
+                    low=found.low,
+                    high=found.high,
+                    reference=score.reference,
+                    num_texts=num_texts,
+                    num_documents=num_documents,
+                    is_better=best is not None and self.labels[number] == best,
+                    note=score.note,
+                )
+            )
+        return rows
 
 
 def _find_best(labels: Sequence[str], pairs: Sequence[Pair]) -> str | None:
@@ -267,29 +382,3 @@ def _find_best(labels: Sequence[str], pairs: Sequence[Pair]) -> str | None:
         if own and all(pair.better == label for pair in own):
             return label
     return None
-
-
-def _make_row(
-    result: EvaluationResult,
-    label: str,
-    value: MetricValue,
-    *,
-    is_better: bool,
-    across: Sequence[str],
-) -> Row:
-    return Row(
-        label=label,
-        corpus=result.corpus,
-        prompt_corpus=result.prompt_corpus,
-        system=result.system,
-        differs={name: result.protocol.to_json()[name] for name in across},
-        index=result.index,
-        num_index_words=result.num_index_words,
-        metric=value.name,
-        mean=value.mean,
-        low=value.low,
-        high=value.high,
-        num_texts=value.num_texts,
-        is_better=is_better,
-        note=value.note,
-    )

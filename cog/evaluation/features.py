@@ -6,9 +6,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from cog.evaluation.cache import RowCache, Rows, digest_text, fill
-from cog.evaluation.metrics.perplexity import JudgeModel, TextLikelihood, score_likelihood
-from cog.evaluation.protocol import Protocol
+from cog.evaluation.judging import JudgeModel, score_likelihood
+from cog.evaluation.rows import RowCache, Rows, digest_text, fill
 from cog.model.language_model import (
     LanguageModel,
     get_language_model_folder,
@@ -35,8 +34,8 @@ class Measurer:
 
     def __init__(self, name: str, *, root: Path, device: str, progress: Progress) -> None:
         self.name = name.partition("@")[0]
-        self._folder = get_language_model_folder(self.name, root=root)
-        self.identity = identify_language_model(self._folder)
+        self.folder = get_language_model_folder(self.name, root=root)
+        self.identity = identify_language_model(self.folder)
         self._device = device
         self._progress = progress
         self._model: LanguageModel | None = None
@@ -78,12 +77,12 @@ class Measurer:
         rows = fill(cache, [digest_text(text) for text in texts], compute, batch_size=KEPT_TEXTS)
         return np.asarray(rows, dtype=np.float32)
 
-    def score_texts(self, prompts: Sequence[str], texts: Sequence[str]) -> list[TextLikelihood]:
-        """Log-likelihood of each text given its prompt.
+    def score_texts(self, prompts: Sequence[str], texts: Sequence[str]) -> NDArray[np.float64]:
+        """Log-likelihood of each text given its prompt, and number of its tokens.
 
         :param prompts: The prompts.
         :param texts: The texts, in the same order; at least one.
-        :returns: One per text.
+        :returns: *Shape:* ``(num_texts, 2)``
         """
 
         def compute(positions: list[int]) -> Rows:
@@ -98,8 +97,7 @@ class Measurer:
             return np.array([[each.log_likelihood, each.num_tokens] for each in found])
 
         digests = [digest_text(*pair) for pair in zip(prompts, texts, strict=True)]
-        rows = fill(self._cache("likelihoods"), digests, compute, batch_size=KEPT_TEXTS)
-        return [TextLikelihood(float(row[0]), int(row[1])) for row in rows]
+        return fill(self._cache("likelihoods"), digests, compute, batch_size=KEPT_TEXTS)
 
     def _cache(self, kind: str) -> RowCache:
         device = resolve_device(self._device).type  # processors and GPUs round differently
@@ -108,23 +106,8 @@ class Measurer:
 
     def _load(self) -> LanguageModel:
         if self._model is None:
-            self._model = load_language_model(self._folder, device=self._device)
+            self._model = load_language_model(self.folder, device=self._device)
         return self._model
-
-
-def compared_texts(
-    protocol: Protocol, *, prompts: Sequence[str], texts: Sequence[str]
-) -> list[str]:
-    """The texts as MAUVE compares them.
-
-    :param protocol: Says whether they begin with their prompt.
-    :param prompts: The prompts.
-    :param texts: What follows them.
-    :returns: The texts in order.
-    """
-    if not protocol.has_prefix:
-        return list(texts)
-    return [prompt + text for prompt, text in zip(prompts, texts, strict=True)]
 
 
 def _as_judge(model: LanguageModel) -> JudgeModel:

@@ -5,11 +5,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from cog.errors import CogError
-from cog.evaluation.compare import compare_results, make_labels
-from cog.evaluation.comparison import Comparison
-from cog.evaluation.records import EvaluationResult
-from cog.evaluation.results import get_current_indexes, load_results
+from cog.evaluation.choose import is_current, load_results
+from cog.evaluation.compare import Comparison, Row, compare_results, make_labels
+from cog.evaluation.records import EvaluationResult, Score
+from cog.evaluation.store import VERSION_FILE
 from cog.evaluation.tracking import find_runs
+from cog.params import load_params
 from cog.paths import ProjectPaths
 from cog.registry import iter_corpus_ids
 
@@ -37,44 +38,48 @@ class Group:
         :returns: A JSON-ready object.
         """
         comparison, first = self.comparison, self.results[0]
-        rows = [asdict(row) for row in comparison.rows]
-        rows += [row for row in self._list_others() if row["metric"] not in comparison.metrics]
+        better = {(row.label, row.metric) for row in comparison.rows if row.is_better}
+        shown = {(row.label, row.metric): row for row in comparison.rows}
+        rows = [
+            self._row_to_json(label, result, shown.get((label, score.name), score))
+            | {"metric": score.name, "is_better": (label, score.name) in better}
+            for label, result in zip(self.labels, self.results, strict=True)
+            for score in result.scores
+        ]
+        order = {name: number for number, name in enumerate(comparison.metrics)}
+        rows.sort(key=lambda row: order.get(row["metric"], len(order)))
         protocol = comparison.protocol
         return {
             "protocol": {
                 "name": protocol.name,
-                "digest": comparison.digest,
-                "fields": comparison.rules,
+                "digest": protocol.digest,
+                "fields": protocol.to_json(),
             },
             "prompts": first.prompt_corpus,
             "labels": list(self.labels),
             "metrics": list(dict.fromkeys(row["metric"] for row in rows)),
             "rows": rows,
-            "pairs": [pair.to_json() for pair in comparison.pairs],
+            "pairs": [asdict(pair) for pair in comparison.pairs],
             "evaluations": [self._describe(i) for i in range(len(self.results))],
         }
 
-    def _list_others(self) -> list[dict[str, Any]]:
-        return [
-            {
-                "label": label,
-                "corpus": result.corpus,
-                "prompt_corpus": result.prompt_corpus,
-                "system": result.system,
-                "differs": {},
-                "index": result.index,
-                "num_index_words": result.num_index_words,
-                "metric": metric.name,
-                "mean": metric.mean,
-                "low": metric.low,
-                "high": metric.high,
-                "num_texts": metric.num_texts,
-                "is_better": False,
-                "note": metric.note,
-            }
-            for label, result in zip(self.labels, self.results, strict=True)
-            for metric in result.metrics
-        ]
+    @staticmethod
+    def _row_to_json(label: str, result: EvaluationResult, shown: Row | Score) -> dict[str, Any]:
+        return {
+            "label": label,
+            "corpus": result.corpus,
+            "prompt_corpus": result.prompt_corpus,
+            "system": str(result.system),
+            "differs": {},
+            "index": result.system.index,
+            "num_index_words": result.system.num_index_words,
+            "mean": shown.mean,
+            "low": shown.low,
+            "high": shown.high,
+            "reference": shown.reference,
+            "num_texts": shown.num_texts,
+            "note": shown.note,
+        }
 
     def _describe(self, position: int) -> dict[str, Any]:
         result = self.results[position]
@@ -82,9 +87,9 @@ class Group:
         return {
             "label": self.labels[position],
             "corpus": result.corpus,
-            "system": result.system,
-            "index": result.index,
-            "num_index_words": result.num_index_words,
+            "system": str(result.system),
+            "index": result.system.index,
+            "num_index_words": result.system.num_index_words,
             "created_at": result.created_at,
             "is_current": self.is_current[position],
             "run_id": run_id,
@@ -118,7 +123,7 @@ def load_overview(paths: ProjectPaths) -> Overview:
     :param paths: The project.
     :returns: Groups of what was measured by one protocol on the same corpus's prompts.
     """
-    by_rules: dict[tuple[str, str], list[EvaluationResult]] = {}
+    by_rules: dict[tuple[str, str, int, str], list[EvaluationResult]] = {}
     problems = []
     for corpus_id in _list_evaluated(paths):
         try:
@@ -127,7 +132,8 @@ def load_overview(paths: ProjectPaths) -> Overview:
             problems.append(str(error))
             continue
         for result in found:
-            rules = (result.protocol.digest, result.prompt_corpus)
+            system = result.system  # of other decoders and devices nothing is compared
+            rules = (result.protocol.digest, result.prompt_corpus, system.decoder, system.device)
             by_rules.setdefault(rules, []).append(result)
     groups = []
     for results in by_rules.values():
@@ -151,19 +157,15 @@ def _list_evaluated(paths: ProjectPaths) -> list[str]:
 def _has_any(paths: ProjectPaths, corpus_id: str) -> bool:
     corpus = paths.corpus(corpus_id)
     own = corpus.evaluation
-    return any(corpus.evaluations.glob("*.json")) or (own.is_file() and own.stat().st_size > 0)
+    kept = [each for each in corpus.evaluations.glob("*.json") if each.name != VERSION_FILE]
+    return bool(kept) or (own.is_file() and own.stat().st_size > 0)
 
 
 def _make_group(
     paths: ProjectPaths, results: Sequence[EvaluationResult], problems: list[str]
 ) -> Group:
-    current = []
-    for result in results:
-        try:
-            digests = get_current_indexes(paths, result.corpus, system=result.system)
-        except CogError:
-            digests = ()
-        current.append(result.index in digests)
+    params = load_params(paths.params)
+    current = [is_current(paths, params, result) for result in results]
     runs: dict[int, tuple[str, str | None]] = {}
     try:
         runs = find_runs(paths, results)

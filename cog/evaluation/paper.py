@@ -1,166 +1,119 @@
-"""The paper's tables: a setting goes in, its rows with the published figures come out.
+"""The paper's tables anew: a setting goes in, its rows come out beside the published figures."""
 
-Figures of Lan et al. 2023, tables 1 (WikiText-103), 4 (Law-MT), 6 (En-Wiki), of the lengths of
-copied phrases, and of perplexity.
-"""
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
-from dataclasses import dataclass
+from cog.evaluation.protocol import PAPER, make_protocol
+from cog.evaluation.session import Plan
+from cog.evaluation.studies import Study
+from cog.params import Params
+from cog.yaml_file import load_yaml
 
-TRANSFORMER = "transformer"
-TUNED = "transformer-ft"
-KNN_LM = "knn-lm"
-RETRO = "retro"
-COG = "cog"
 DECODINGS = ("greedy", "nucleus")
-
-MAUVE = "mauve"
-REPETITION = ("rep-2", "rep-3", "rep-4")
-DIVERSITY = "diversity"
-LATENCY = "latency"
-PERPLEXITY = "perplexity"
+UNCOMPARED = {"name", "part", "seeds", "batch_size", "version"}
 
 
 @dataclass(frozen=True, slots=True)
 class PaperRow:
-    """A row of a table of the paper.
+    """A row of a table of the paper, evaluated or not.
 
     :param label: What the paper calls the system.
     :param system: What it is called here.
     :param decoding: ``greedy`` or ``nucleus``.
-    :param published: The paper's figures, by column.
+    :param measured: Our figures by column, in the paper's unit; None for what was not measured.
+    :param published: The paper's.
     """
 
     label: str
     system: str
     decoding: str
+    measured: dict[str, float | None]
     published: dict[str, float]
 
+    def to_json(self) -> dict[str, Any]:
+        """The row as the command line writes it."""
+        return {name: getattr(self, name) for name in self.__slots__}
 
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """An experiment of the paper.
 
-    :param name: What ``--setting`` calls it.
-    :param title: What it is.
-    :param memory: Corpus that is copied from or searched, unless another is named.
-    :param prompts: Corpus whose prompts are continued, unless another is named.
-    :param columns: Columns of its table, in order.
-    :param rows: Its rows, in order.
-    :param has_appendix: Whether the paper's tables of phrase lengths and of perplexity are of it.
+def load_published() -> dict[str, Any]:
+    """The paper's figures: ``columns`` and ``settings``."""
+    content: dict[str, Any] = load_yaml(Path(__file__).with_name("published.yaml"))
+    return content
+
+
+def make_plans(setting: dict[str, Any], plan: Plan, decodings: Sequence[str]) -> dict[str, Plan]:
+    """Plan every row of the tables of a setting.
+
+    :param setting: One of ``settings``.
+    :param plan: How; its system and method are not looked at.
+    :param decodings: Rows of which decodings.
+    :returns: The plans by ``system decoding``; greedy writes one text whatever the seed.
     """
-
-    name: str
-    title: str
-    memory: str
-    prompts: str
-    columns: tuple[str, ...]
-    rows: tuple[PaperRow, ...]
-    has_appendix: bool = False
-
-
-MAIN_COLUMNS = (MAUVE, *REPETITION, DIVERSITY, LATENCY)
-SHORT_COLUMNS = (MAUVE, DIVERSITY)
-
-
-def _make_rows(
-    columns: tuple[str, ...], figures: list[tuple[str, str, tuple[float, ...], tuple[float, ...]]]
-) -> tuple[PaperRow, ...]:
-    return tuple(
-        PaperRow(label, system, decoding, dict(zip(columns, values, strict=True)))
-        for label, system, *both in figures
-        for decoding, values in zip(DECODINGS, both, strict=True)
-    )
+    plans = {}
+    for table in setting["tables"]:
+        for _, system, *_ in table["rows"]:
+            for method in decodings:
+                seeds = plan.protocol.seeds[: 1 if method == "greedy" else None]
+                plans[f"{system} {method}"] = replace(
+                    plan,
+                    system=system,
+                    decoding=replace(plan.decoding, method=method),
+                    protocol=replace(plan.protocol, seeds=seeds),
+                )
+    return plans
 
 
-SETTINGS = {
-    "wikitext103": Setting(
-        "wikitext103",
-        "language modelling on WikiText-103 (table 1)",
-        "wikitext-103",
-        "wikitext-103",
-        MAIN_COLUMNS,
-        _make_rows(
-            MAIN_COLUMNS,
-            [
-                (
-                    "Transformer",
-                    TRANSFORMER,
-                    (19.87, 43.56, 38.55, 35.5, 22.37, 1.32),
-                    (23.43, 5.10, 1.33, 0.50, 93.22, 1.48),
-                ),
-                (
-                    "kNN-LM",
-                    KNN_LM,
-                    (19.92, 43.79, 38.76, 35.69, 22.13, 10.36),
-                    (22.50, 3.33, 0.69, 0.21, 95.8, 10.42),
-                ),
-                (
-                    "RETRO",
-                    RETRO,
-                    (21.19, 44.65, 39.63, 36.6, 21.19, 4.39),
-                    (22.86, 6.21, 1.93, 0.86, 91.19, 4.51),
-                ),
-                (
-                    "CoG",
-                    COG,
-                    (26.01, 28.14, 23.80, 21.40, 43.03, 1.29),
-                    (26.14, 7.31, 2.66, 1.28, 89.07, 1.54),
-                ),
-            ],
-        ),
-        has_appendix=True,
-    ),
-    "law-mt": Setting(
-        "law-mt",
-        "domain adaptation to Law-MT (table 4)",
-        "law-mt",
-        "law-mt",
-        SHORT_COLUMNS,
-        _make_rows(
-            SHORT_COLUMNS,
-            [
-                ("Transformer w/o FT", TRANSFORMER, (20.32, 70.66), (25.21, 93.88)),
-                ("Transformer w/ FT", TUNED, (23.00, 80.52), (26.85, 90.14)),
-                ("kNN-LM", KNN_LM, (23.31, 19.85), (24.75, 94.60)),
-                ("RETRO", RETRO, (18.70, 71.14), (20.35, 94.81)),
-                ("CoG", COG, (21.31, 84.32), (28.14, 92.56)),
-            ],
-        ),
-    ),
-    "en-wiki": Setting(
-        "en-wiki",
-        "an enlarged index of En-Wiki, prompts of WikiText-103 (table 6)",
-        "en-wiki",
-        "wikitext-103",
-        SHORT_COLUMNS,
-        _make_rows(
-            SHORT_COLUMNS,
-            [
-                ("Transformer w/o FT", TRANSFORMER, (19.87, 22.37), (23.43, 93.22)),
-                ("Transformer w/ FT", TUNED, (20.21, 19.62), (21.31, 92.92)),
-                ("kNN-LM", KNN_LM, (23.21, 20.33), (23.39, 96.37)),
-                ("RETRO", RETRO, (19.75, 21.15), (22.87, 91.09)),
-                ("CoG", COG, (24.68, 40.45), (26.97, 90.00)),
-            ],
-        ),
-    ),
-}
+def iter_rows(table: dict[str, Any], study: Study, decodings: Sequence[str]) -> Iterator[PaperRow]:
+    """Set the results of a study beside a table of the paper.
 
-# share of decoding steps by the number of tokens they append, from 1 to 6, on WikiText-103
-PHRASE_LENGTHS = {
-    "greedy": (0.583, 0.195, 0.121, 0.056, 0.029, 0.017),
-    "nucleus": (0.434, 0.219, 0.181, 0.09, 0.048, 0.028),
-}
+    :param table: One of a setting's ``tables``.
+    :param study: The study.
+    :param decodings: Rows of which decodings.
+    :yields: Rows in the paper's order.
+    """
+    columns = load_published()["columns"]
+    for label, system, *figures in table["rows"]:
+        for method, values in zip(DECODINGS, figures, strict=True):
+            if method not in decodings:
+                continue
+            result = study.results.get(f"{system} {method}")
+            measured: dict[str, float | None] = {}
+            for column in table["columns"]:
+                rule = columns[column]
+                score = result.find_score(rule["score"]) if result is not None else None
+                measured[column] = None if score is None else rule["factor"] * score.mean
+            published = dict(zip(table["columns"], values, strict=True))
+            yield PaperRow(label, system, method, measured, published)
 
-# perplexity of generated text under GPT-2 large, on WikiText-103
-PERPLEXITIES = {
-    (TRANSFORMER, "greedy"): 3.26,
-    (TRANSFORMER, "nucleus"): 37.11,
-    (KNN_LM, "greedy"): 3.48,
-    (KNN_LM, "nucleus"): 78.01,
-    (RETRO, "greedy"): 3.27,
-    (RETRO, "nucleus"): 36.40,
-    (COG, "greedy"): 10.41,
-    (COG, "nucleus"): 27.24,
-}
-REFERENCE_PERPLEXITY = 18.64
+
+def list_differences(
+    params: Params, plan: Plan, setting: dict[str, Any], study: Study
+) -> list[str]:
+    """Say how a study differs from the paper.
+
+    :param params: The project's parameters.
+    :param plan: How it was done.
+    :param setting: The experiment of the paper.
+    :param study: What was evaluated.
+    :returns: Sentences.
+    """
+    found = [f"The prefix encoder is that of {params.model}, which the paper does not have."]
+    if plan.corpus_id != setting["memory"]:
+        found.append(f"Copied from and searched is {plan.corpus_id}, not {setting['memory']}.")
+    if plan.prompt_corpus_id != setting["prompts"]:
+        found.append(f"Prompts are those of {plan.prompt_corpus_id}, not {setting['prompts']}.")
+    sizes = sorted({len(result.prompt_ids) for result in study.results.values()})
+    found += [f"{size} prompts were continued." for size in sizes]
+    paper = make_protocol(PAPER, params.evaluate).to_json()
+    for name, value in plan.protocol.to_json().items():
+        if name not in UNCOMPARED and value != paper[name]:
+            found.append(f"{name} is {value}, in the paper {paper[name]}.")
+    num_seeds = len(plan.protocol.seeds)
+    found.append(f"Nucleus rows are means of {num_seeds} seed{'s' * (num_seeds > 1)}.")
+    found.append("RETRO is an adapter of the prefix encoder, not trained from scratch.")
+    found.append("kNN-LM chooses from the interpolated probabilities themselves.")
+    found.append("MAUVE is of 100 clusters and of one text a document.")
+    found.append("Latency is seconds a text in batches, on this machine.")
+    return found

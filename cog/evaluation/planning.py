@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cog.baselines.knn_tuned import apply_knn_tuning
-from cog.baselines.names import COG, KNN_LM
+from cog.baselines.system import COG, COPYING, KNN_LM, SYSTEMS, resolve_system
 from cog.decoding.settings import METHOD, choose_settings
-from cog.evaluation.choose import Wish, choose_results
-from cog.evaluation.compare import compare_results
-from cog.evaluation.comparison import Comparison
-from cog.evaluation.protocol import DEFAULT, GROUPS, make_protocol
+from cog.errors import EvaluationError
+from cog.evaluation.choose import Wish, choose_results, get_usual_decoding
+from cog.evaluation.compare import Comparison, compare_results
+from cog.evaluation.protocol import DEFAULT, GROUPS, PAPER_DECODING, make_protocol
 from cog.evaluation.records import EvaluationResult
 from cog.evaluation.runner import evaluate
 from cog.evaluation.session import Plan
@@ -81,6 +81,12 @@ def evaluate_wanted(
     if len(check_cards(paths, wanted.corpus_id)) > 1 and wanted.prompt_corpus_id is None:
         raise FieldError("prompts_of", wanted="is needed: a union holds out no prompts of its own")
     load_card(paths, wanted.prompt_corpus_id or wanted.corpus_id)
+    if wanted.system not in SYSTEMS:
+        raise EvaluationError(
+            f"the system must be one of {', '.join(SYSTEMS)}",
+            found=wanted.system,
+            about=wanted.system,
+        )
     params = _choose_params(paths, params, wanted, progress)
     plan = make_plan(params, wanted)
     if experiment is not None:
@@ -103,8 +109,8 @@ def compare_wanted(
     """
     results = choose_results(paths, wish)
     if by_size:
-        results.sort(key=lambda result: result.num_index_words)
-    return compare_results(results, metrics=metrics, across=wish.across), results
+        results.sort(key=lambda result: result.system.num_index_words)
+    return compare_results(results, metrics=metrics), results
 
 
 def make_plan(params: Params, wanted: Wanted) -> Plan:
@@ -112,19 +118,21 @@ def make_plan(params: Params, wanted: Wanted) -> Plan:
 
     :param params: The project's parameters; ``generate`` as chosen.
     :param wanted: What is asked.
-    :returns: The plan.
+    :returns: The plan; a short name of settings has become what it stands for.
     :raises EvaluationError: If there is no such protocol.
     """
     name = wanted.protocol or params.evaluate.protocol
-    protocol = make_protocol(name, params.evaluate, params.generate.decoding)
-    if wanted.settings.get(METHOD) is not None:
-        protocol = protocol.with_decoding(method=wanted.settings[METHOD])
+    protocol = make_protocol(name, params.evaluate)
+    usual = params.generate.decoding if name == DEFAULT else PAPER_DECODING
+    decoding = replace(usual, method=wanted.settings.get(METHOD) or usual.method)
+    system, decoding = resolve_system(wanted.system, decoding)
     changes = {"num_prompts": wanted.num_prompts, "seeds": wanted.seeds}
     given: dict[str, Any] = {each: value for each, value in changes.items() if value is not None}
     return Plan(
         corpus_id=wanted.corpus_id,
         prompt_corpus_id=wanted.prompt_corpus_id or wanted.corpus_id,
-        system=wanted.system,
+        system=system,
+        decoding=decoding,
         protocol=replace(protocol, **given),
         groups=wanted.groups,
         allow_few_texts=wanted.allow_few_texts,
@@ -143,8 +151,10 @@ def _choose_params(
             if name != METHOD:
                 raise FieldError(name, wanted=f"goes with protocol {DEFAULT} only")
         return params
+    usual = get_usual_decoding(params, wanted.system)
+    is_tuned = resolve_system(wanted.system, usual)[0] in COPYING  # what was tuned is CoG's alone
     decoding, word = choose_settings(
-        params.generate.decoding, corpus, wanted.settings, is_untuned=wanted.is_untuned
+        usual, corpus, wanted.settings, is_untuned=wanted.is_untuned or not is_tuned
     )
     params = replace(params, generate=replace(params.generate, decoding=decoding))
     words = [word]

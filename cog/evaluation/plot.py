@@ -1,11 +1,12 @@
 """Plots: a comparison goes in, bars or a curve over index sizes come out as a picture."""
 
+import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cog.errors import EvaluationError
-from cog.evaluation.comparison import Comparison, Row
+from cog.evaluation.compare import Comparison, Row
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -14,10 +15,10 @@ if TYPE_CHECKING:
 FORMATS = (".png", ".svg", ".pdf")
 MAX_PANELS = 6
 TOLD_FIRST = (
+    "likelihood/per-word",
     "quality/mauve",
     "repetition/diversity",
     "perplexity/generated",
-    "perplexity/reference",
     "copies/tokens",
     "latency/tokens-per-second",
 )
@@ -38,18 +39,25 @@ def plot_bars(comparison: Comparison) -> "Figure":
         positions = range(len(rows))
         colours = [BETTER if row.is_better else PLAIN for row in rows]
         panel.bar(positions, [row.mean for row in rows], color=colours, width=0.62)
-        panel.errorbar(
-            positions,
-            [row.mean for row in rows],
-            yerr=_error_bars(rows),
-            fmt="none",
-            ecolor=INK,
-            capsize=4,
-            linewidth=1.2,
-        )
+        told = [(i, row) for i, row in enumerate(rows) if row.low < row.high]
+        if told:  # no caps where there is no interval
+            panel.errorbar(
+                [i for i, _ in told],
+                [row.mean for _, row in told],
+                yerr=_error_bars([row for _, row in told]),
+                fmt="none",
+                ecolor=INK,
+                capsize=4,
+                linewidth=1.2,
+            )
+        _draw_references(panel, rows)
         panel.set_xticks(list(positions), [_tick(row) for row in rows], fontsize=8)
         _finish_panel(panel, name)
-    _caption(figure, comparison, "bars: 95 % intervals; dark: better by more than chance")
+    _caption(
+        figure,
+        comparison,
+        "bars: 95 % intervals; dark: better by more than chance; dots: real text",
+    )
     return figure
 
 
@@ -75,7 +83,7 @@ def plot_systems(comparison: Comparison) -> "Figure":
             ecolor=INK,
             height=0.7,
         )
-        panel.set_yticks(list(positions), [row.system for row in rows], fontsize=8)
+        panel.set_yticks(list(positions), [row.label for row in rows], fontsize=8)
         panel.invert_yaxis()
         _finish_panel(panel, name)
         panel.grid(axis="x", linewidth=0.5, alpha=0.5)
@@ -92,8 +100,8 @@ def plot_index_sizes(comparison: Comparison) -> "Figure":
     names = _choose_panels(comparison)
     figure, axes = _make_panels(len(names), width=4.2)
     for name, panel in zip(names, axes, strict=True):
-        rows = sorted(comparison.get_rows(name), key=lambda row: row.num_index_words)
-        sizes = [max(1, row.num_index_words) for row in rows]
+        rows = sorted(comparison.get_rows(name), key=lambda row: row.system.num_index_words)
+        sizes = [max(1, row.system.num_index_words) for row in rows]
         panel.errorbar(
             sizes,
             [row.mean for row in rows],
@@ -107,13 +115,49 @@ def plot_index_sizes(comparison: Comparison) -> "Figure":
         panel.set_xscale("log")
         panel.margins(x=0.18)
         panel.minorticks_off()
-        panel.set_xticks(sizes, [f"{row.label}\n{_shorten(row.num_index_words)}" for row in rows])
+        panel.set_xticks(
+            sizes, [f"{row.label}\n{_shorten(row.system.num_index_words)}" for row in rows]
+        )
         panel.set_xlabel("units in the index", fontsize=9)
         _finish_panel(panel, name)
     texts = sorted({row.num_texts for row in comparison.rows})
     counts = " or ".join(f"{count:,}" for count in texts)
     _caption(figure, comparison, f"bars: 95 % intervals over {counts} texts")
     return figure
+
+
+def plot_matrix(comparisons: Sequence[Comparison], name: str) -> "Figure":
+    """Draw a score of every index on every set of prompts.
+
+    :param comparisons: One per set of prompts, each with the same corpora.
+    :param name: The score.
+    :returns: The figure, a row per set of prompts.
+    """
+    from matplotlib.figure import Figure
+
+    rows = [comparison.get_rows(name) for comparison in comparisons]
+    size = 1.6 + 1.1 * len(rows)
+    figure = Figure(figsize=(size + 1.0, size), layout="constrained")
+    panel = figure.subplots()
+    panel.imshow([[row.mean for row in line] for line in rows], cmap="Blues", aspect="auto")
+    for y, line in enumerate(rows):
+        for x, row in enumerate(line):
+            mark = "*" if row.is_better else ""
+            panel.text(x, y, f"{row.mean:.3g}{mark}", ha="center", va="center", color=INK)
+    panel.set_xticks(range(len(rows[0])), [row.system.corpus for row in rows[0]], fontsize=8)
+    panel.set_yticks(range(len(rows)), [line[0].prompt_corpus for line in rows], fontsize=8)
+    panel.set_xlabel("index", fontsize=9)
+    panel.set_ylabel("prompts", fontsize=9)
+    panel.set_title(name, fontsize=10, color=INK)
+    _caption(figure, comparisons[0], "*: better on these prompts by more than chance")
+    return figure
+
+
+def draw(figure: "Figure") -> bytes:
+    """A figure as a PNG file."""
+    target = io.BytesIO()
+    figure.savefig(target, format="png", dpi=160, metadata={})
+    return target.getvalue()
 
 
 def save_plot(figure: "Figure", path: Path) -> None:
@@ -179,6 +223,13 @@ def _error_bars(rows: Sequence[Row]) -> list[list[float]]:
     ]
 
 
+def _draw_references(panel: "Axes", rows: Sequence[Row]) -> None:
+    # what really follows has this score
+    for place, row in enumerate(rows):
+        if row.reference is not None:
+            panel.plot([place - 0.4, place + 0.4], [row.reference] * 2, ":", color=INK, lw=1.4)
+
+
 def _tick(row: Row) -> str:
     return f"{row.label.replace(' ', chr(10))}\nn = {row.num_texts:,}"
 
@@ -200,5 +251,5 @@ def _finish_panel(panel: "Axes", name: str) -> None:
 
 def _caption(figure: "Figure", comparison: Comparison, meaning: str) -> None:
     protocol = comparison.protocol
-    text = f"protocol {protocol.name} {comparison.digest[:12]} · {meaning}"
+    text = f"protocol {protocol.name} {protocol.digest[:12]} · {meaning}"
     figure.supxlabel(text, fontsize=7, color="#66717d")

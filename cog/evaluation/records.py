@@ -1,14 +1,16 @@
 """Records of an evaluation: plain values; nothing here reads, writes or computes."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
+from cog.baselines.system import System, parse_system
 from cog.errors import EvaluationError
 from cog.evaluation.protocol import Protocol, parse_protocol
 from cog.records import CORPUS, FLOAT32, PROMPT, VOCABULARY, Decoding, Generation, Segment
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 ANY_ERROR = (KeyError, TypeError, ValueError, AttributeError)
+Rows = tuple[tuple[float, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,15 +27,9 @@ class EvaluatedText:
     generation: Generation
 
     def to_json(self) -> dict[str, Any]:
-        """The text as stored: a generation with two more keys.
-
-        :returns: A JSON-ready object.
-        """
-        return {
-            "prompt_id": self.prompt_id,
-            **self.generation.to_json(),
-            "reference": self.reference,
-        }
+        """The text as stored: a generation with two more keys."""
+        about = {"prompt_id": self.prompt_id}
+        return {**about, **self.generation.to_json(), "reference": self.reference}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,19 +45,21 @@ class SeedResult:
 
 
 @dataclass(frozen=True, slots=True)
-class MetricValue:
+class Score:
     """One score.
 
     :param name: ``group/name``, such as ``quality/mauve``; the last part is unique.
-    :param mean: The score: the mean over seeds.
-    :param low: Lower end of its 95 % interval.
+    :param mean: The score.
+    :param low: Lower end of its 95 % interval; the score itself where there is none.
     :param high: Upper end.
+    :param reference: The same score of what really follows; None if it has none.
     :param num_texts: Number of generations per seed that it rests on.
-    :param per_seed: The score of each seed, in the order of the protocol's seeds; one value for a
-        score that no seed changes.
-    :param per_prompt: Mean over seeds for each prompt, in the order of the prompts; empty for a
-        score of all texts together, such as MAUVE. What paired comparisons take.
-    :param is_higher_better: True, False, or None for a score that only describes.
+    :param num_documents: Number of documents they are of, which are what is independent; of
+        batches for speed.
+    :param per_seed: The score of each seed; one value for a score that no seed changes.
+    :param rows: What each text, or batch, gives to it, in the order of the prompts; the metric
+        combines their sums. What comparisons resample.
+    :param reference_rows: The same of what really follows.
     :param note: A warning to be shown with it; empty if there is none.
     """
 
@@ -69,92 +67,80 @@ class MetricValue:
     mean: float
     low: float
     high: float
+    reference: float | None
     num_texts: int
+    num_documents: int
     per_seed: tuple[float, ...]
-    per_prompt: tuple[float, ...]
-    is_higher_better: bool | None
+    rows: Rows
+    reference_rows: Rows
     note: str
 
     def to_json(self) -> dict[str, Any]:
-        """The score as plain values.
+        """The score as plain values."""
+        return asdict(self)
 
-        :returns: A JSON-ready object.
-        """
-        return {
-            "name": self.name,
-            "mean": self.mean,
-            "low": self.low,
-            "high": self.high,
-            "num_texts": self.num_texts,
-            "per_seed": list(self.per_seed),
-            "per_prompt": list(self.per_prompt),
-            "is_higher_better": self.is_higher_better,
-            "note": self.note,
-        }
+    def summary_to_json(self) -> dict[str, Any]:
+        """The score without what it was made from."""
+        content = self.to_json()
+        del content["rows"], content["reference_rows"]
+        return content
 
 
 @dataclass(frozen=True, slots=True)
 class EvaluationResult:
-    """One evaluation: what was measured, under which protocol, and what came out.
+    """One evaluation: what was run, how it was measured, and what came out.
 
-    :param corpus: Id of the corpus that was copied from.
+    :param system: What was run.
+    :param protocol: How it was measured.
     :param prompt_corpus: Id of the corpus whose held-out prompts were continued.
-    :param system: What wrote the texts: ``cog``.
-    :param index: Digest of the index.
-    :param documents: Digest of the documents.
-    :param model: Fingerprint of the model.
-    :param num_index_words: Number of words in the index.
     :param num_held_out: Number of prompts that the corpus holds out.
     :param num_qualifying: Number of those that are long enough.
-    :param protocol: The protocol.
-    :param seeds: The generations, per seed.
-    :param metrics: The scores.
+    :param prompt_ids: Ids of the prompts, in order.
+    :param document_ids: The document of each prompt.
+    :param prompts_digest: Digest of the prompts and of what follows them.
+    :param seeds: The generations, per seed; none if no score needed them.
+    :param scores: The scores.
     :param seconds: Seconds per part of the evaluation.
     :param created_at: When, ISO 8601 in UTC.
     """
 
-    corpus: str
+    system: System
+    protocol: Protocol
     prompt_corpus: str
-    system: str
-    index: str
-    documents: str
-    model: str
-    num_index_words: int
     num_held_out: int
     num_qualifying: int
-    protocol: Protocol
+    prompt_ids: tuple[str, ...]
+    document_ids: tuple[str, ...]
+    prompts_digest: str
     seeds: tuple[SeedResult, ...]
-    metrics: tuple[MetricValue, ...]
+    scores: tuple[Score, ...]
     seconds: dict[str, float]
     created_at: str
 
     @property
-    def prompt_ids(self) -> tuple[str, ...]:
-        """The prompts, in order.
+    def corpus(self) -> str:
+        """Id of the corpus that was copied from, or searched."""
+        return self.system.corpus
 
-        :returns: Their ids.
-        """
-        return tuple(text.prompt_id for text in self.seeds[0].texts)
-
-    def find_metric(self, name: str) -> MetricValue | None:
+    def find_score(self, name: str) -> Score | None:
         """Find a score.
 
         :param name: Its name, whole or the part after the ``/``.
         :returns: The score, or None.
         """
-        for metric in self.metrics:
-            if name in (metric.name, metric.name.rpartition("/")[2]):
-                return metric
+        for score in self.scores:
+            if name in (score.name, score.name.rpartition("/")[2]):
+                return score
         return None
 
     def to_json(self) -> dict[str, Any]:
-        """The evaluation as it is stored.
-
-        :returns: A JSON-ready object.
-        """
+        """The evaluation as it is stored."""
         return {
             "format_version": FORMAT_VERSION,
             **self.summary_to_json(),
+            "prompt_ids": list(self.prompt_ids),
+            "document_ids": list(self.document_ids),
+            "scores": [score.to_json() for score in self.scores],
             "seeds": [
                 {"seed": result.seed, "texts": [text.to_json() for text in result.texts]}
                 for result in self.seeds
@@ -162,23 +148,17 @@ class EvaluationResult:
         }
 
     def summary_to_json(self) -> dict[str, Any]:
-        """The evaluation without its texts, as the command line writes it.
-
-        :returns: A JSON-ready object.
-        """
+        """The evaluation without its texts, as the command line writes it."""
         return {
-            "corpus": self.corpus,
+            "system": self.system.to_json(),
+            "protocol": self.protocol.to_json(),
+            "digests": {"system": self.system.digest, "protocol": self.protocol.digest},
             "prompt_corpus": self.prompt_corpus,
-            "system": self.system,
-            "index": self.index,
-            "documents": self.documents,
-            "model": self.model,
-            "num_index_words": self.num_index_words,
             "num_held_out": self.num_held_out,
             "num_qualifying": self.num_qualifying,
-            "protocol": self.protocol.digest,
-            "protocol_fields": self.protocol.to_json(),
-            "metrics": [metric.to_json() for metric in self.metrics],
+            "num_prompts": len(self.prompt_ids),
+            "prompts_digest": self.prompts_digest,
+            "scores": [score.summary_to_json() for score in self.scores],
             "seconds": self.seconds,
             "created_at": self.created_at,
         }
@@ -195,19 +175,18 @@ def parse_result(content: dict[str, Any], *, where: str) -> EvaluationResult:
     try:
         if content["format_version"] != FORMAT_VERSION:
             raise ValueError(f"format_version {content['format_version']}")
-        plain = {
-            name: content[name]
-            for name in EvaluationResult.__dataclass_fields__
-            if name not in ("protocol", "seeds", "metrics")
-        }
+        names = ("prompt_corpus", "num_held_out", "num_qualifying", "prompts_digest", "seconds")
         return EvaluationResult(
-            **plain,
-            protocol=parse_protocol(content["protocol_fields"]),
+            **{name: content[name] for name in (*names, "created_at")},
+            prompt_ids=tuple(content["prompt_ids"]),
+            document_ids=tuple(content["document_ids"]),
+            system=parse_system(content["system"]),
+            protocol=parse_protocol(content["protocol"]),
             seeds=tuple(
                 SeedResult(each["seed"], tuple(map(parse_text, each["texts"])))
                 for each in content["seeds"]
             ),
-            metrics=tuple(_parse_metric(each) for each in content["metrics"]),
+            scores=tuple(_parse_score(each) for each in content["scores"]),
         )
     except ANY_ERROR as error:
         raise EvaluationError(
@@ -219,11 +198,7 @@ def parse_result(content: dict[str, Any], *, where: str) -> EvaluationResult:
 
 
 def parse_text(content: dict[str, Any]) -> EvaluatedText:
-    """Read a text as :meth:`EvaluatedText.to_json` writes it.
-
-    :param content: The object.
-    :returns: The text.
-    """
+    """Read a text as :meth:`EvaluatedText.to_json` writes it."""
     return EvaluatedText(content["prompt_id"], content["reference"], parse_generation(content))
 
 
@@ -249,8 +224,9 @@ def _parse_segment(content: dict[str, Any]) -> Segment:
     return Segment(origin=content["from"], **plain)
 
 
-def _parse_metric(content: dict[str, Any]) -> MetricValue:
+def _parse_score(content: dict[str, Any]) -> Score:
     values = dict(content)
-    for name in ("per_seed", "per_prompt"):
-        values[name] = tuple(values[name])
-    return MetricValue(**values)
+    values["per_seed"] = tuple(values["per_seed"])
+    for name in ("rows", "reference_rows"):
+        values[name] = tuple(map(tuple, values[name]))
+    return Score(**values)

@@ -1,33 +1,24 @@
-"""An evaluation made ready: a plan goes in, its prompts, index and models come out, checked."""
+"""An evaluation made ready: a plan goes in, its prompts, system and models come out, checked."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-from cog.baselines.ablations.catalogue import ABLATIONS
-from cog.baselines.identity import SystemIdentity, identify_system
-from cog.baselines.names import COPYING, SYSTEMS
-from cog.baselines.protocol import TextGenerator
-from cog.baselines.systems import open_system
+from cog.baselines.system import System
+from cog.baselines.systems import identify_system, open_system
 from cog.corpus.documents import load_prompts
 from cog.errors import EvaluationError, IndexMismatchError
 from cog.evaluation.features import Measurer
-from cog.evaluation.generations import GenerationStore, RunKey
 from cog.evaluation.prompts import Selection, select_prompts
-from cog.evaluation.protocol import (
-    CONTAMINATION,
-    COPY_GROUPS,
-    GROUPS,
-    QUALITY,
-    REFERENCE,
-    Protocol,
-)
-from cog.evaluation.scores import check_mauve
+from cog.evaluation.protocol import Protocol
+from cog.evaluation.store import EvaluationStore, RunKey
 from cog.evaluation.tune_split import take_part
+from cog.model.base import get_base_folder
+from cog.model.config import load_config
 from cog.model.language_model import identify_tokenizer
-from cog.model.load import load_splitter, resolve_device
-from cog.model.matrices import choose_precision
+from cog.model.load import load_splitter
 from cog.model.words import WordSplitter
 from cog.params import Params
 from cog.paths import ProjectPaths
@@ -39,11 +30,12 @@ from cog.records import Decoding
 class Plan:
     """What is to be evaluated.
 
-    :param corpus_id: The corpus that is copied from.
+    :param corpus_id: The corpus that is copied from, or searched.
     :param prompt_corpus_id: The corpus whose held-out prompts are continued.
-    :param system: What writes; one of ``SYSTEMS``.
-    :param protocol: How.
-    :param groups: Which groups of scores; each of ``GROUPS``.
+    :param system: What writes: ``cog``, a baseline or a variant.
+    :param decoding: How it writes.
+    :param protocol: How that is measured.
+    :param groups: Which groups of scores.
     :param allow_few_texts: Whether MAUVE is computed on fewer than 50 texts.
     :param allow_contamination: Whether references may be in the index.
     :param device: ``cpu``, ``cuda`` or ``auto``.
@@ -52,6 +44,7 @@ class Plan:
     corpus_id: str
     prompt_corpus_id: str
     system: str
+    decoding: Decoding
     protocol: Protocol
     groups: tuple[str, ...]
     allow_few_texts: bool
@@ -67,13 +60,14 @@ class Evaluation:
     :param params: Its parameters.
     :param plan: What is evaluated; its protocol is pinned.
     :param progress: Told of what is done.
-    :param identity: The system, and what it copies from or searches.
+    :param system: What is run.
     :param splitter: Counts tokens.
     :param selection: The prompts.
     :param featuriser: Makes the features that MAUVE compares.
     :param judge: Measures perplexity; often the same model.
+    :param store: Where texts and numbers are kept.
     :param seconds: Seconds per part so far.
-    :param generator: The system, once it was needed.
+    :param generator: What writes, once it was needed.
     :param stack: Closes it.
     """
 
@@ -81,45 +75,44 @@ class Evaluation:
     params: Params
     plan: Plan
     progress: Progress
-    identity: SystemIdentity
+    system: System
     splitter: WordSplitter
     selection: Selection
     featuriser: Measurer
     judge: Measurer
+    store: EvaluationStore
     seconds: dict[str, float] = field(default_factory=dict)
-    generator: TextGenerator | None = None
+    generator: Any = None  # baselines have `score_tokens` beside `generate`
     stack: ExitStack = field(default_factory=ExitStack)
 
     @property
-    def store(self) -> GenerationStore:
-        """Where the texts are kept.
+    def key(self) -> RunKey:
+        """What decides the texts."""
+        plan = self.plan
+        return RunKey(self.system, plan.prompt_corpus_id, plan.protocol.generation_tokens)
 
-        :returns: The store.
+    @property
+    def is_own_judge(self) -> bool:
+        """Whether the judge is the base model of what writes."""
+        folder = self.paths.model(self.params.model)
+        base = get_base_folder(load_config(folder).prefix_base, model_folder=folder)
+        return base.resolve() == self.judge.folder.resolve()
+
+    def compared(self, texts: Sequence[str]) -> list[str]:
+        """The texts as they are compared: with their prompts before them, if the protocol says so.
+
+        :param texts: What follows the prompts, in their order.
+        :returns: The texts in order.
         """
-        return GenerationStore(self.paths.corpus(self.plan.corpus_id).evaluations)
+        if not self.plan.protocol.has_prefix:
+            return list(texts)
+        pairs = zip(self.selection.prompts, texts, strict=True)
+        return [prompt.prefix + text for prompt, text in pairs]
 
-    def key(self, decoding: Decoding) -> RunKey:
-        """What decides the texts.
-
-        :param decoding: The decoding.
-        :returns: The key of the run.
-        """
-        plan, identity = self.plan, self.identity
-        device = resolve_device(plan.device)
-        return RunKey(
-            plan.system,
-            identity.index,
-            identity.model,
-            plan.prompt_corpus_id,
-            decoding,
-            device.type,
-            choose_precision(self.params.generate.precision, device),
-        )
-
-    def get_generator(self) -> TextGenerator:
+    def get_generator(self) -> Any:  # noqa: ANN401
         """Load the model and open what it copies from, the first time they are needed.
 
-        :returns: The system.
+        :returns: What writes.
         :raises IndexMismatchError: If the index was built again meanwhile.
         """
         if self.generator is None:
@@ -129,16 +122,14 @@ class Evaluation:
                     self.paths,
                     self.params,
                     corpus_id=plan.corpus_id,
-                    system=plan.system,
+                    name=plan.system,
                     device=plan.device,
                 )
             )
-            now = identify_system(
-                self.paths, self.params, corpus_id=plan.corpus_id, system=plan.system
-            ).index
-            if now != self.identity.index:
+            now = identify(self.paths, self.params, plan).index
+            if now != self.system.index:
                 raise IndexMismatchError(
-                    f"the index of {plan.corpus_id} must stay {self.identity.index[:12]}",
+                    f"the index of {plan.corpus_id} must stay {self.system.index[:12]}",
                     found=f"{now[:12]}, which was built meanwhile",
                     run=f"cog evaluate --corpus {plan.corpus_id}",
                     about=plan.corpus_id,
@@ -148,17 +139,25 @@ class Evaluation:
 
     @contextmanager
     def timed(self, part: str) -> Iterator[None]:
-        """Add the time of the block to a part.
-
-        :param part: Name of the part.
-        :yields: While it is measured.
-        """
+        """Add the time of the block to a part."""
         began = time.perf_counter()
         try:
             yield
         finally:
             spent = time.perf_counter() - began
             self.seconds[part] = round(self.seconds.get(part, 0.0) + spent, 3)
+
+
+def identify(paths: ProjectPaths, params: Params, plan: Plan) -> System:
+    """What a plan runs, as it is now."""
+    return identify_system(
+        paths,
+        params,
+        corpus_id=plan.corpus_id,
+        name=plan.system,
+        decoding=plan.decoding,
+        device=plan.device,
+    )
 
 
 def prepare(paths: ProjectPaths, params: Params, plan: Plan, progress: Progress) -> Evaluation:
@@ -171,107 +170,47 @@ def prepare(paths: ProjectPaths, params: Params, plan: Plan, progress: Progress)
     :returns: The evaluation, ready to run.
     :raises EvaluationError: If the plan cannot be run, or no prompt is long enough.
     """
-    _check_plan(plan)
+    rules = plan.protocol
+    if not rules.seeds or len(set(rules.seeds)) < len(rules.seeds):
+        raise EvaluationError("an evaluation needs seeds that differ", found=str([*rules.seeds]))
+    store = EvaluationStore(paths.corpus(plan.corpus_id).evaluations)
     folder = paths.model(params.model)
-    identity = identify_system(paths, params, corpus_id=plan.corpus_id, system=plan.system)
+    system = identify(paths, params, plan)
     splitter = load_splitter(folder)
-    held_out = take_part(
-        load_prompts(paths.corpus(plan.prompt_corpus_id).prompts), plan.protocol.part
-    )
+    held_out = take_part(load_prompts(paths.corpus(plan.prompt_corpus_id).prompts), rules.part)
     selection = select_prompts(
-        held_out, splitter=splitter, protocol=plan.protocol, corpus_id=plan.prompt_corpus_id
+        held_out, splitter=splitter, protocol=rules, corpus_id=plan.prompt_corpus_id
     )
-    groups = _choose_groups(plan, identity, len(selection.prompts), progress)
-    featuriser = Measurer(
-        plan.protocol.featuriser, root=paths.root, device=plan.device, progress=progress
-    )
-    judge = featuriser
-    if plan.protocol.language_model != plan.protocol.featuriser:
-        judge = Measurer(
-            plan.protocol.language_model, root=paths.root, device=plan.device, progress=progress
-        )
+    measurers = [
+        Measurer(name, root=paths.root, device=plan.device, progress=progress)
+        for name in dict.fromkeys((rules.featuriser, rules.judge))
+    ]
+    featuriser, judge = measurers[0], measurers[-1]
     pinned = replace(
-        plan.protocol,
+        rules,
         tokenizer=identify_tokenizer(folder),
         featuriser=featuriser.pinned_name,
-        language_model=judge.pinned_name,
+        judge=judge.pinned_name,
     )
-    num_prompts = len(selection.prompts)
     progress.say(
-        f"{plan.prompt_corpus_id} holds out {selection.num_held_out} prompts for "
-        f"{plan.protocol.part}, "
-        f"{selection.num_qualifying} are long enough, {num_prompts} are taken"
+        f"{plan.prompt_corpus_id} holds out {selection.num_held_out} prompts for {rules.part}, "
+        f"{selection.num_qualifying} are long enough, {len(selection.prompts)} are taken"
     )
     run = Evaluation(
         paths=paths,
         params=params,
-        plan=replace(plan, protocol=pinned, groups=groups),
+        plan=replace(plan, protocol=pinned, decoding=system.decoding),
         progress=progress,
-        identity=identity,
+        system=system,
         splitter=splitter,
         selection=selection,
         featuriser=featuriser,
         judge=judge,
+        store=store,
     )
-    _say_if_rebuilt(run)
-    return run
-
-
-def _say_if_rebuilt(run: Evaluation) -> None:
-    key = run.key(run.plan.protocol.decoding_of(0))
-    if not run.store.is_known(key) and run.store.has_other_index(key):
-        run.progress.say(
-            f"the index of {run.plan.corpus_id} was built again since it was last evaluated: "
+    if not store.is_known(run.key) and store.has_other_index(run.key):
+        progress.say(
+            f"the index of {plan.corpus_id} was built again since it was last evaluated: "
             "its texts are written anew"
         )
-
-
-def _check_plan(plan: Plan) -> None:
-    if plan.system not in SYSTEMS:
-        raise EvaluationError(
-            f"the system must be one of {', '.join(SYSTEMS)}", found=plan.system, about=plan.system
-        )
-    unknown = [group for group in plan.groups if group not in GROUPS]
-    if unknown:
-        raise EvaluationError(
-            f"scores come in the groups {', '.join(GROUPS)}", found=unknown[0], about=unknown[0]
-        )
-    if not plan.protocol.seeds or len(set(plan.protocol.seeds)) < len(plan.protocol.seeds):
-        raise EvaluationError(
-            "an evaluation needs seeds that differ", found=str(list(plan.protocol.seeds))
-        )
-
-
-def _choose_groups(
-    plan: Plan, identity: SystemIdentity, num_prompts: int, progress: Progress
-) -> tuple[str, ...]:
-    # before anything is written: MAUVE is refused if nothing else was asked for, else left out
-    without, why = _get_missing_groups(plan.system, has_documents=bool(identity.documents))
-    groups = tuple(group for group in plan.groups if group not in without)
-    if not groups:
-        raise EvaluationError(
-            f"{plan.system} {why}, so it has other scores",
-            found=", ".join(plan.groups),
-            run="pass --metric quality, for one",
-            about=plan.system,
-        )
-    if QUALITY not in groups:
-        return groups
-    try:
-        check_mauve(num_prompts, allow_few=plan.allow_few_texts)
-    except EvaluationError as error:
-        if groups == (QUALITY,):
-            raise
-        progress.say(f"MAUVE is left out: {error}")
-        return tuple(group for group in groups if group != QUALITY)
-    return groups
-
-
-def _get_missing_groups(system: str, *, has_documents: bool) -> tuple[tuple[str, ...], str]:
-    # the groups of scores that a system does not have, and why
-    if system not in COPYING:
-        without = COPY_GROUPS if has_documents else (*COPY_GROUPS, CONTAMINATION)
-        return without, "copies nothing"
-    if system in ABLATIONS and not ABLATIONS[system].scores_references:
-        return (REFERENCE,), "scores references as cog does, or not at all"
-    return (), ""
+    return run

@@ -5,13 +5,13 @@ import math
 from collections.abc import Sequence
 
 from cog.atomic import write_text_atomically
-from cog.baselines.names import COG
+from cog.baselines.system import COG
 from cog.corpus.documents import NO_PROMPTS, load_prompts
-from cog.evaluation.protocol import GROUPS, make_protocol
-from cog.evaluation.records import MetricValue
-from cog.evaluation.results import write_result
+from cog.evaluation.protocol import DEFAULT, GROUPS, PAPER_DECODING, make_protocol
+from cog.evaluation.records import Score
 from cog.evaluation.runner import evaluate
 from cog.evaluation.session import Plan
+from cog.evaluation.store import write_result
 from cog.evaluation.tracking import Tracker, choose_uri
 from cog.params import Params
 from cog.paths import CorpusPaths, ProjectPaths
@@ -40,11 +40,12 @@ def evaluate_corpus(
         _write_scores(corpus, ())
         return
     choose_uri(paths)  # refused before anything is written
-    protocol = make_protocol(params.evaluate.protocol, params.evaluate, params.generate.decoding)
+    protocol = make_protocol(params.evaluate.protocol, params.evaluate)
     plan = Plan(
         corpus_id=corpus_id,
         prompt_corpus_id=corpus_id,
         system=COG,
+        decoding=params.generate.decoding if protocol.name == DEFAULT else PAPER_DECODING,
         protocol=protocol,
         groups=GROUPS,
         allow_few_texts=False,
@@ -54,12 +55,12 @@ def evaluate_corpus(
     result = evaluate(paths, params, plan, progress)
     Tracker(paths, EXPERIMENT).log_result(result)
     write_result(corpus.evaluation, result)
-    _write_scores(corpus, result.metrics)
+    _write_scores(corpus, result.scores)
 
 
-def _write_scores(corpus: CorpusPaths, metrics: Sequence[MetricValue]) -> None:
+def _write_scores(corpus: CorpusPaths, scores: Sequence[Score]) -> None:
     # numbers that are none, such as a perplexity of nothing, are no JSON
-    known = [metric for metric in metrics if math.isfinite(metric.mean)]
+    known = [metric for metric in scores if math.isfinite(metric.mean)]
     means = {metric.name: metric.mean for metric in known}
     rows = [
         {"metric": metric.name, "score": metric.mean, "low": metric.low, "high": metric.high}

@@ -1,173 +1,182 @@
-"""Statistics: values by prompt or by grader go in, intervals and p-values come out."""
+"""Statistics: what documents give to a score goes in, intervals and p-values come out.
+
+Windows of one document are not independent, so documents are what is resampled: each is left out
+in turn (the jackknife of Quenouille and Tukey), and how much the score moves tells its standard
+error. Intervals and tests take it with Student's quantile for that many documents. A bootstrap of
+few documents gives intervals that are too narrow.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from math import comb, erfc, sqrt
+from math import comb, sqrt
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import stdtr, stdtrit
 
 Values = NDArray[np.float64]
-Combine = Callable[[Values], Values]
+FindError = Callable[[Values], float]  # of sums by document
+Combine = Callable[[Values], Values]  # sums of columns (..., num_columns) to scores (...)
 
-NUM_RESAMPLES = 10_000
 LEVEL = 0.95
 SIGNIFICANT = 0.05
-NORMAL_QUANTILE = 1.959963984540054  # of 0.975: half a 95 % interval is this many standard errors
-WEIGHTS_PER_BLOCK = 8_000_000  # resampling weights held at once
+MIN_CLUSTERS = 5  # fewer say nothing about chance
+VALUES_PER_BLOCK = 4_000_000  # of sums held at once
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A value and its 95 % interval.
-
-    :param mean: The value on all texts.
-    :param low: Lower end.
-    :param high: Upper end.
-    """
+    """A value and its 95 % interval, which is the value alone where chance cannot be told."""
 
     mean: float
     low: float
     high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What is compared: what every document gives to a score.
+
+    :param sums: Sums of the columns by document. *Shape:* ``(num_documents, num_columns)``
+    :param reference: The same of what really follows; None where that does not count.
+    """
+
+    sums: Values
+    reference: Values | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
     """The first system against the second.
 
-    :param mean: Value of the first minus value of the second.
+    :param mean: Score of the first minus score of the second.
     :param low: Lower end of its 95 % interval.
     :param high: Upper end.
-    :param p_value: Two-sided: how often chance alone gives a difference as large.
-    :param win_rate: Share of prompts where the first has the higher value, ties counted half; None
-        if the two did not continue the same prompts.
-    :param method: ``paired bootstrap``, ``bootstrap`` or ``intervals``.
+    :param p_value: Two-sided: how often chance alone makes them differ as much in what is judged:
+        the score, or its distance from the reference's.
+    :param closer: -1 if the first is nearer to the reference, 1 if the second; 0 where nearness is
+        not judged.
+    :param method: ``paired by document`` or ``by document``.
     """
 
     mean: float
     low: float
     high: float
     p_value: float
-    win_rate: float | None
+    closer: int
     method: str
 
-    @property
-    def is_significant(self) -> bool:
-        """Whether chance alone would give so large a difference in less than one case of twenty.
 
-        :returns: True below 0.05.
-        """
-        return self.p_value < SIGNIFICANT
+def sum_by_cluster(rows: Values, clusters: Sequence[Hashable]) -> Values:
+    """Add up rows that belong together.
+
+    :param rows: *Shape:* ``(num_texts, num_columns)``
+    :param clusters: What each belongs to, such as its document.
+    :returns: In the order of their first rows. *Shape:* ``(num_clusters, num_columns)``
+    """
+    numbers: dict[Hashable, int] = {}
+    places = [numbers.setdefault(cluster, len(numbers)) for cluster in clusters]
+    sums = np.zeros((len(numbers), rows.shape[1]))
+    np.add.at(sums, places, rows)
+    return sums
 
 
-def bootstrap_interval(
-    values: Values,
-    *,
-    seed: int = 0,
-    combine: Combine | None = None,
-    num_resamples: int = NUM_RESAMPLES,
+def find_interval(
+    sums: Values, combine: Combine, *, is_log: bool = False, find_error: FindError | None = None
 ) -> Interval:
-    """Percentile bootstrap over texts.
+    """The score of all documents, and its 95 % interval.
 
-    :param values: One value per text, or one row of several. *Shape:* ``(num_texts,)`` or
-        ``(num_texts, num_columns)``
-    :param seed: Seed of the resampling.
-    :param combine: Makes a metric of the columns' means, for several resamples at once:
-        ``(num_resamples, num_columns)`` to ``(num_resamples,)``. None takes the first column's
-        mean. So a ratio, a product of means or the exponential of a mean keep an interval.
-    :param num_resamples: Number of resamples.
-    :returns: The metric on all texts and its interval.
+    :param sums: Sums of the columns by document. *Shape:* ``(num_documents, num_columns)``
+    :param combine: Makes the score of sums.
+    :param is_log: Whether the score is spread evenly on a logarithmic scale, as perplexity is.
+    :param find_error: Tells the standard error of a score for which the jackknife does not.
+    :returns: The interval; none below five documents.
     """
-    rows = _rows(values)
-    means = _resample(rows, seed=seed, num_resamples=num_resamples)
-    drawn, whole = _combine(means, combine), _combine(rows.mean(axis=0, keepdims=True), combine)
-    low, high = np.quantile(drawn, _tails())
-    return Interval(float(whole[0]), float(low), float(high))
+    mean = _score(sums, combine)
+    if len(sums) < MIN_CLUSTERS:
+        return Interval(mean, mean, mean)
+    scale, back = (np.log, np.exp) if is_log and mean > 0 else (_same, _same)
+    if find_error is None:
+        error = _find_error(scale(_leave_out(sums, combine)))
+    else:
+        error = find_error(sums)
+    half = error * _quantile(len(sums))
+    middle = scale(mean)
+    return Interval(mean, float(back(middle - half)), float(back(middle + half)))
 
 
-def compare_paired(
-    first: Values,
-    second: Values,
+def compare(
+    first: Sample,
+    second: Sample,
+    combine: Combine,
     *,
-    seed: int = 0,
-    combine: Combine | None = None,
-    num_resamples: int = NUM_RESAMPLES,
-) -> Difference:
-    """Paired bootstrap: both systems are resampled by the same prompts.
+    is_paired: bool,
+    is_log: bool = False,
+    find_error: FindError | None = None,
+) -> Difference | None:
+    """Compare two systems.
 
-    The p-value is the share of resampled differences, moved so that their centre is no difference,
-    that are as large as the one seen (Efron and Tibshirani 1993, chapter 16).
-
-    :param first: Values of the first system by prompt, as in :func:`bootstrap_interval`.
-    :param second: Values of the second, in the same order of prompts.
-    :param seed: Seed of the resampling.
-    :param combine: Makes a metric of the columns' means.
-    :param num_resamples: Number of resamples.
-    :returns: The difference.
-    :raises ValueError: If the systems do not have the same prompts.
+    :param first: The first; its documents are those of the second, in order, if they are paired.
+    :param second: The second.
+    :param combine: Makes the score of sums.
+    :param is_paired: Whether both continued the same prompts, so that documents are left out of
+        both at once.
+    :param is_log: Whether distances from the reference are told on a logarithmic scale.
+    :param find_error: As of :func:`find_interval`; the jackknife's errors are scaled to it.
+    :returns: The difference; None if chance cannot be told: too few documents, or no spread.
     """
-    rows, others = _rows(first), _rows(second)
-    if rows.shape != others.shape:
-        raise ValueError("a paired comparison needs the same prompts for both systems")
-    drawn = _combine(_resample(rows, seed=seed, num_resamples=num_resamples), combine)
-    drawn = drawn - _combine(_resample(others, seed=seed, num_resamples=num_resamples), combine)
-    whole = _whole_difference(rows, others, combine)
-    return _difference(
-        drawn, whole, win_rate=win_rate(_combine(rows, combine), _combine(others, combine))
-    )
-
-
-def compare_unpaired(
-    first: Values,
-    second: Values,
-    *,
-    seed: int = 0,
-    combine: Combine | None = None,
-    num_resamples: int = NUM_RESAMPLES,
-) -> Difference:
-    """Bootstrap of two systems that continued different prompts.
-
-    :param first: Values of the first system, as in :func:`bootstrap_interval`.
-    :param second: Values of the second.
-    :param seed: Seed of the resampling.
-    :param combine: Makes a metric of the columns' means.
-    :param num_resamples: Number of resamples.
-    :returns: The difference; it has no win rate.
-    """
-    rows, others = _rows(first), _rows(second)
-    drawn = _combine(_resample(rows, seed=seed, num_resamples=num_resamples), combine)
-    drawn = drawn - _combine(_resample(others, seed=seed + 1, num_resamples=num_resamples), combine)
-    return _difference(drawn, _whole_difference(rows, others, combine), win_rate=None)
-
-
-def compare_intervals(first: Interval, second: Interval) -> Difference | None:
-    """Compare two scores of which only 95 % intervals are known, as independent normal values.
-
-    :param first: Score of the first system.
-    :param second: Score of the second.
-    :returns: The difference; None if an interval has no width, which is no certainty but an
-        unknown.
-    """
-    # the longer side: an interval may have been cut where the score ends, at 0 or 1
-    halves = [max(each.mean - each.low, each.high - each.mean) for each in (first, second)]
-    if min(halves) <= 0:
+    num = min(len(first.sums), len(second.sums))
+    if num < MIN_CLUSTERS:
         return None
-    error = sqrt(sum(half**2 for half in halves)) / NORMAL_QUANTILE
-    mean = first.mean - second.mean
-    half = NORMAL_QUANTILE * error
-    p_value = erfc(abs(mean) / error / sqrt(2))
-    return Difference(mean, mean - half, mean + half, p_value, None, "intervals")
+    scale = np.log if is_log else _same
+    wholes, parts, judged, judged_parts = [], [], [], []
+    for each in (first, second):
+        whole, part = _score(each.sums, combine), _leave_out(each.sums, combine)
+        wholes.append(whole)
+        parts.append(part)
+        distance, distances = scale(whole), scale(part)
+        if each.reference is not None:  # of the same documents
+            distance = abs(distance - scale(_score(each.reference, combine)))
+            distances = np.abs(distances - scale(_leave_out(each.reference, combine)))
+        judged.append(float(distance))
+        judged_parts.append(distances)
+    mean, distance = wholes[0] - wholes[1], judged[0] - judged[1]
+    factor = 1.0
+    if find_error is not None:
+        found = sum(find_error(each.sums) for each in (first, second))
+        factor = found / max(sum(map(_find_error, parts)), 1e-12)
+    half = factor * _find_joint_error(parts, is_paired=is_paired) * _quantile(num)
+    error = factor * _find_joint_error(judged_parts, is_paired=is_paired)
+    if error <= 1e-12 * max(1.0, abs(distance)):
+        if abs(distance) > 1e-12:
+            return None
+        p_value = 1.0
+    else:
+        p_value = float(2 * stdtr(num - 1, -abs(distance) / error))
+    closer = 0 if first.reference is None else int(np.sign(distance))
+    method = "paired by document" if is_paired else "by document"
+    return Difference(mean, mean - half, mean + half, p_value, closer, method)
 
 
-def win_rate(first: Values, second: Values) -> float:
-    """How often the first value is the higher one.
+def hold(differences: Sequence[Difference | None]) -> list[bool]:
+    """Which differences are more than chance, all taken together (Holm's correction).
 
-    :param first: Values by prompt.
-    :param second: Values of the other system, in the same order.
-    :returns: Share of prompts, ties counted half.
+    :param differences: The differences; None where chance cannot be told.
+    :returns: For each whether it holds at 0.05.
     """
-    return float((first > second).mean() + 0.5 * (first == second).mean())
+    known = sorted(
+        (difference.p_value, number)
+        for number, difference in enumerate(differences)
+        if difference is not None
+    )
+    passed = [False] * len(differences)
+    for rank, (p_value, number) in enumerate(known):
+        if p_value >= SIGNIFICANT / (len(known) - rank):
+            break
+        passed[number] = True
+    return passed
 
 
 def sign_test(num_better: int, num_worse: int) -> float:
@@ -223,44 +232,34 @@ def krippendorff_alpha(cases: Sequence[Mapping[str, Hashable]]) -> float | None:
     return 1.0 - (num_values - 1) * (num_values - agreeing) / by_chance
 
 
-def _rows(values: Values) -> Values:
-    rows = np.asarray(values, dtype=np.float64)
-    if not len(rows):
-        raise ValueError("an interval needs at least one text")
-    return rows[:, None] if rows.ndim == 1 else rows
+def _score(sums: Values, combine: Combine) -> float:
+    return float(combine(sums.sum(axis=0)[None])[0])
 
 
-def _resample(rows: Values, *, seed: int, num_resamples: int) -> Values:
-    # means of the columns over texts drawn with replacement
-    random = np.random.default_rng(seed)
-    num_texts = len(rows)
-    block = max(1, WEIGHTS_PER_BLOCK // num_texts)
-    shares = np.full(num_texts, 1.0 / num_texts)
-    means = [
-        random.multinomial(num_texts, shares, size=min(block, num_resamples - begin)) @ rows
-        for begin in range(0, num_resamples, block)
-    ]
-    drawn: Values = np.concatenate(means) / num_texts
-    return drawn
+def _leave_out(sums: Values, combine: Combine) -> Values:
+    # the score of all documents but one, for each
+    total = sums.sum(axis=0)
+    block = max(1, VALUES_PER_BLOCK // sums.shape[1])
+    parts = [combine(total - sums[i : i + block]) for i in range(0, len(sums), block)]
+    return np.concatenate(parts)
 
 
-def _combine(means: Values, combine: Combine | None) -> Values:
-    return means[:, 0] if combine is None else combine(means)
+def _find_error(left_out: Values) -> float:
+    # the jackknife's standard error
+    finite = left_out[np.isfinite(left_out)]
+    return float(finite.std() * sqrt(len(finite) - 1)) if len(finite) > 1 else float("nan")
 
 
-def _whole_difference(rows: Values, others: Values, combine: Combine | None) -> float:
-    means = [_combine(each.mean(axis=0, keepdims=True), combine)[0] for each in (rows, others)]
-    return float(means[0] - means[1])
+def _find_joint_error(parts: Sequence[Values], *, is_paired: bool) -> float:
+    # of a difference
+    if is_paired:
+        return _find_error(parts[0] - parts[1])
+    return sqrt(sum(_find_error(part) ** 2 for part in parts))
 
 
-def _tails() -> tuple[float, float]:
-    return (1 - LEVEL) / 2, (1 + LEVEL) / 2
+def _quantile(num: int) -> float:
+    return float(stdtrit(num - 1, (1 + LEVEL) / 2))
 
 
-def _difference(drawn: Values, whole: float, *, win_rate: float | None) -> Difference:
-    slack = 1e-12 * max(1.0, abs(whole))  # equal systems differ by rounding only
-    as_large = np.abs(drawn - drawn.mean()) >= abs(whole) - slack
-    p_value = (1 + int(as_large.sum())) / (1 + len(drawn))
-    low, high = np.quantile(drawn, _tails())
-    method = "bootstrap" if win_rate is None else "paired bootstrap"
-    return Difference(whole, float(low), float(high), p_value, win_rate, method)
+def _same(values: Any) -> Any:  # noqa: ANN401 - numbers and arrays of them
+    return values

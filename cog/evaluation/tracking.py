@@ -1,38 +1,48 @@
 """MLflow, and the only place that loads it: evaluations go in, runs come out.
 
-By default runs lie in ``mlflow.db`` of the project and their files in ``mlartifacts/``, named
-relative to the project, so that a project that was moved or cloned still opens them.
+By default runs lie in ``mlflow.db`` of the project and their files in ``mlartifacts/``.
 """
 
 import hashlib
 import json
 import logging
 import os
-import sqlite3
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
 from cog.errors import TrackingError
-from cog.evaluation.records import EvaluationResult, SeedResult
+from cog.evaluation.logged import (
+    digest_result,
+    list_inputs,
+    list_metrics,
+    list_params,
+    make_scores_table,
+    make_tags,
+    make_texts_table,
+)
+from cog.evaluation.records import EvaluationResult
 from cog.extras import require
 from cog.locks import hold_lock
 from cog.paths import ProjectPaths
+from cog.progress import Progress
 from cog.version import __version__
 
 URI_VARIABLE = "MLFLOW_TRACKING_URI"
 MAX_PARAM_CHARACTERS = 250  # longer values become artifacts
-PARENT_TAG = "mlflow.parentRunId"
+MAX_DIGEST_CHARACTERS = 36  # of a dataset
 NAME_TAG = "mlflow.runName"
 TABLES_TAG = "mlflow.loggedArtifacts"
+CONTEXT_TAG = "mlflow.data.context"
 RESULT_TAG = "cog.result"
 TABLE_NAME = "generations.json"
+LogMetrics = Callable[[int, Mapping[str, float]], None]
 LIBRARIES = ("mlflow", "sqlalchemy", "sqlite3", "requests", "urllib3", "alembic")
 
 
@@ -72,66 +82,50 @@ class Tracker:
             self._client = MlflowClient(tracking_uri=self.uri)
             self._experiment_id = self._get_experiment()
 
-    def log_result(
-        self, result: EvaluationResult, *, figures: Mapping[str, bytes] | None = None
-    ) -> Run:
-        """Log an evaluation: a parent run, and a nested run per seed.
+    def log_result(self, result: EvaluationResult) -> Run:
+        """Log an evaluation, or find the run that holds it already.
 
         :param result: The evaluation.
-        :param figures: Pictures by file name.
-        :returns: The parent run.
+        :returns: Its run.
         :raises TrackingError: If MLflow refuses.
         """
         name = f"{result.corpus} {result.system}"
         if result.prompt_corpus != result.corpus:
             name += f" on {result.prompt_corpus}"
-        scores: dict[str, float] = {"num_texts": len(result.prompt_ids)}
-        for metric in result.metrics:
-            scores[metric.name] = metric.mean
-            scores[f"{metric.name}.low"] = metric.low
-            scores[f"{metric.name}.high"] = metric.high
-        scores |= {f"seconds/{part}": value for part, value in result.seconds.items()}
-        params = _describe(result)
-        files = {"evaluation.json": json.dumps(result.summary_to_json(), indent=1).encode()}
-        files |= {f"figures/{name}": content for name, content in (figures or {}).items()}
-        tags = {**_revisions(self._paths), RESULT_TAG: _digest_result(result)}
-        with _stated(self.uri), self._run(name, tags=tags) as run_id:
-            self._log(run_id, params=params, metrics=scores, files=files)
-            for i, seed in enumerate(result.seeds):
-                self._log_seed(run_id, result, number=i, seed=seed)
-        return Run(run_id, self._experiment, self.uri)
+        files = {
+            "evaluation.json": json.dumps(result.summary_to_json(), indent=1).encode(),
+            "scores.json": make_scores_table(result),
+            TABLE_NAME: make_texts_table(result),
+        }
+        tables = [{"path": path, "type": "table"} for path in ("scores.json", TABLE_NAME)]
+        tags = {TABLES_TAG: json.dumps(tables), **make_tags(result)}
+        return self._log_once(
+            name,
+            digest_result(result),
+            tags=tags,
+            params=list_params(result),
+            metrics=list_metrics(result),
+            files=files,
+            inputs=list_inputs(result),
+        )
 
-    def has_result(self, result: EvaluationResult) -> bool:
-        """Whether the experiment holds a finished run of an evaluation with these scores.
-
-        :param result: The evaluation.
-        :returns: True if so.
-        :raises TrackingError: If MLflow refuses.
-        """
-        wanted = f"tags.`{RESULT_TAG}` = '{_digest_result(result)}'"
-        with _stated(self.uri):
-            found = self._client.search_runs(
-                [self._experiment_id], f"{wanted} and attributes.status = 'FINISHED'", max_results=1
-            )
-        return len(found) > 0
-
-    def log_figures(self, name: str, figures: Mapping[str, bytes]) -> Run:
-        """Log pictures of several evaluations as a run of their own.
+    def log_study(self, name: str, content: Mapping[str, Any], figures: Mapping[str, bytes]) -> Run:
+        """Log what several evaluations tell together as a run of its own.
 
         :param name: Name of the run.
+        :param content: Plain values.
         :param figures: Pictures by file name.
-        :returns: The run.
+        :returns: The run; that of before, if nothing changed.
         :raises TrackingError: If MLflow refuses.
         """
-        files = {f"figures/{file}": content for file, content in figures.items()}
-        with _stated(self.uri), self._run(name, tags=_revisions(self._paths)) as run_id:
-            self._log(run_id, params={}, metrics={}, files=files)
-        return Run(run_id, self._experiment, self.uri)
+        written = json.dumps(content, indent=1).encode()
+        digest = hashlib.sha256(json.dumps(content["comparisons"]).encode()).hexdigest()
+        files = {"study.json": written}
+        files |= {f"figures/{file}": content for file, content in figures.items()}
+        return self._log_once(name, digest, tags={}, params={}, metrics=[], files=files, inputs=[])
 
     @contextmanager
-    def follow_training(
-        self, name: str, params: Mapping[str, str]
-    ) -> Iterator[Callable[[int, Mapping[str, float]], None]]:
+    def follow_training(self, name: str, params: Mapping[str, str]) -> Iterator[LogMetrics]:
         """Log a training run while it runs.
 
         :param name: Name of the run.
@@ -139,38 +133,38 @@ class Tracker:
         :yields: What takes the metrics of a step.
         :raises TrackingError: If MLflow refuses.
         """
-        from mlflow.entities import Metric
-
         with self._run(name, tags=_revisions(self._paths)) as run_id:
             with _stated(self.uri):
-                self._log(run_id, params=params, metrics={}, files={})
+                self._log(run_id, params=params, metrics=[], files={})
 
             def log(step: int, metrics: Mapping[str, float]) -> None:
-                now = int(time.time() * 1000)
                 with _stated(self.uri):
-                    finite = {name: value for name, value in metrics.items() if isfinite(value)}
-                    points = [Metric(name, value, now, step) for name, value in finite.items()]
-                    self._client.log_batch(run_id, metrics=points)
+                    points = [(name, value, step) for name, value in metrics.items()]
+                    self._client.log_batch(run_id, metrics=_make_points(points))
 
             yield log
 
-    def _log_seed(
-        self, parent_id: str, result: EvaluationResult, *, number: int, seed: SeedResult
-    ) -> None:
-        scores = {
-            metric.name: metric.per_seed[number]
-            for metric in result.metrics
-            if len(metric.per_seed) == len(result.seeds)
-        }
-        table = [{"path": TABLE_NAME, "type": "table"}]
-        tags = {PARENT_TAG: parent_id, TABLES_TAG: json.dumps(table)}
-        with self._run(f"seed {seed.seed}", tags=tags) as run_id:
-            self._log(
-                run_id,
-                params={"seed": str(seed.seed), "corpus": result.corpus},
-                metrics=scores,
-                files={TABLE_NAME: _make_table(seed)},
-            )
+    def _log_once(
+        self,
+        name: str,
+        digest: str,
+        *,
+        tags: Mapping[str, str],
+        params: Mapping[str, str],
+        metrics: list[tuple[str, float, int]],
+        files: Mapping[str, bytes],
+        inputs: list[tuple[str, str, str]],
+    ) -> Run:
+        with _stated(self.uri):
+            wanted = f"tags.`{RESULT_TAG}` = '{digest}' and attributes.status = 'FINISHED'"
+            found = self._client.search_runs([self._experiment_id], wanted, max_results=1)
+            if found:
+                return Run(found[0].info.run_id, self._experiment, self.uri)
+            all_tags = {**_revisions(self._paths), **tags, RESULT_TAG: digest}
+            with self._run(name, tags=all_tags) as run_id:
+                self._log(run_id, params=params, metrics=metrics, files=files)
+                self._log_inputs(run_id, inputs)
+        return Run(run_id, self._experiment, self.uri)
 
     @contextmanager
     def _run(self, name: str, *, tags: Mapping[str, str]) -> Iterator[str]:
@@ -188,18 +182,17 @@ class Tracker:
         run_id: str,
         *,
         params: Mapping[str, str],
-        metrics: Mapping[str, float],
+        metrics: list[tuple[str, float, int]],
         files: Mapping[str, bytes],
     ) -> None:
-        from mlflow.entities import Metric, Param
+        from mlflow.entities import Param
 
-        now = int(time.time() * 1000)
         long = {name: value for name, value in params.items() if len(value) > MAX_PARAM_CHARACTERS}
         short = {**params, **{name: f"see params/{name}.txt" for name in long}}
         self._client.log_batch(
             run_id,
             params=[Param(name, value) for name, value in short.items()],
-            metrics=[Metric(name, v, now, 0) for name, v in metrics.items() if isfinite(v)],
+            metrics=_make_points(metrics),
         )
         texts = {f"params/{name}.txt": value.encode() for name, value in long.items()}
         with tempfile.TemporaryDirectory() as folder:
@@ -207,36 +200,75 @@ class Tracker:
                 path = Path(folder, name)
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(content)
-            self._log_files(run_id, folder)
+            self._client.log_artifacts(run_id, folder)
 
-    def _log_files(self, run_id: str, folder: str) -> None:
-        from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
+    def _log_inputs(self, run_id: str, inputs: list[tuple[str, str, str]]) -> None:
+        # name, digest and use of what was read
+        from mlflow.entities import Dataset, DatasetInput, InputTag
 
-        place = self._client.get_run(run_id).info.artifact_uri
-        if _is_relative(place):
-            place = str(self._paths.root / place)
-        repository = get_artifact_repository(place, tracking_uri=self.uri)
-        repository.log_artifacts(folder)  # type: ignore[no-untyped-call]
+        self._client.log_inputs(
+            run_id,
+            [
+                DatasetInput(
+                    Dataset(name, digest[:MAX_DIGEST_CHARACTERS], "local", json.dumps(name)),
+                    [InputTag(CONTEXT_TAG, use)],
+                )
+                for name, digest, use in inputs
+                if digest
+            ],
+        )
 
     def _get_experiment(self) -> str:
+        artifacts = self._paths.run_artifacts.resolve()
+        is_ours = self.uri.startswith("sqlite:")
         found = self._client.get_experiment_by_name(self._experiment)
+        if found is not None and is_ours and not _is_below(found.artifact_location, artifacts):
+            # MLflow keeps whole paths: a project that was moved or cloned begins anew
+            self._experiment += f" ({artifacts.parent.name})"
+            found = self._client.get_experiment_by_name(self._experiment)
         if found is not None:
             if found.lifecycle_stage != "active":
                 self._client.restore_experiment(found.experiment_id)
-            experiment_id: str = found.experiment_id
-            return experiment_id
-        artifacts = self._paths.run_artifacts
-        is_ours = self.uri == _default_uri(self._paths)
-        location = artifacts.as_posix() if self.uri.startswith("sqlite:") else None
-        experiment_id = self._client.create_experiment(self._experiment, artifact_location=location)
-        if is_ours:
-            # MLflow makes every path absolute when it is given one, but keeps what it finds
-            with closing(sqlite3.connect(self._paths.runs_database)) as database, database:
-                database.execute(
-                    "UPDATE experiments SET artifact_location = ? WHERE experiment_id = ?",
-                    (f"{artifacts.name}/{experiment_id}", int(experiment_id)),
-                )
-        return experiment_id
+            return str(found.experiment_id)
+        folder = artifacts / hashlib.sha256(self._experiment.encode()).hexdigest()[:8]
+        location = folder.as_uri() if is_ours else None
+        return str(self._client.create_experiment(self._experiment, artifact_location=location))
+
+
+@contextmanager
+def follow_run(
+    paths: ProjectPaths,
+    experiment: str | None,
+    name: str,
+    described: Mapping[str, str],
+    progress: Progress,
+) -> Iterator[LogMetrics | None]:
+    """Log a training run to MLflow while it runs.
+
+    :param paths: The project.
+    :param experiment: Experiment in MLflow; None to log nothing, and to load no MLflow.
+    :param name: Name of the run.
+    :param described: What it was started with.
+    :param progress: Told if a point could not be logged.
+    :yields: What takes the metrics of a step; None for nobody.
+    :raises TrackingError: If MLflow refuses.
+    """
+    if experiment is None:
+        yield None
+        return
+    failed: list[str] = []
+    with Tracker(paths, experiment).follow_training(name, described) as log:
+
+        def log_if_possible(step: int, metrics: Mapping[str, float]) -> None:
+            # hours of training are worth more than a point in a plot
+            try:
+                log(step, metrics)
+            except TrackingError as error:
+                if not failed:
+                    progress.say(f"not logged: {error}")
+                failed.append(str(error))
+
+        yield log_if_possible
 
 
 def find_runs(
@@ -250,7 +282,7 @@ def find_runs(
     :raises TrackingError: If MLflow refuses.
     """
     uri = choose_uri(paths)
-    if uri == _default_uri(paths) and not paths.runs_database.is_file():
+    if not os.environ.get(URI_VARIABLE) and not paths.runs_database.is_file():
         return {}
     with _stated(uri):
         from mlflow import MlflowClient
@@ -259,7 +291,7 @@ def find_runs(
         ids = [each.experiment_id for each in client.search_experiments()]
         found = {}
         for position, result in enumerate(results):
-            wanted = f"tags.`{RESULT_TAG}` = '{_digest_result(result)}'"
+            wanted = f"tags.`{RESULT_TAG}` = '{digest_result(result)}'"
             runs = client.search_runs(ids, wanted, max_results=1) if ids else []
             for run in runs:
                 place = f"{uri.rstrip('/')}/#/experiments/{run.info.experiment_id}/runs/"
@@ -278,8 +310,9 @@ def choose_uri(paths: ProjectPaths) -> str:
     """
     require("mlflow")
     given = os.environ.get(URI_VARIABLE, "")
+    default = f"sqlite:///{paths.runs_database.resolve().as_posix()}"
     if not given:
-        return _default_uri(paths)
+        return default
     scheme = given.partition(":")[0] if ":" in given else ""
     if scheme in ("", "file"):
         source = given.removeprefix("file:").replace("//", "/")
@@ -293,16 +326,19 @@ def choose_uri(paths: ProjectPaths) -> str:
     if scheme == "sqlite":
         path = Path(given.removeprefix("sqlite:///"))
         if (Path.cwd() / path).resolve() == paths.runs_database.resolve():
-            return _default_uri(paths)
+            return default
     return given
 
 
-def _default_uri(paths: ProjectPaths) -> str:
-    return f"sqlite:///{paths.runs_database.resolve().as_posix()}"
+def _is_below(location: str, folder: Path) -> bool:
+    return location.startswith(folder.as_uri()) or Path(location).is_relative_to(folder)
 
 
-def _is_relative(place: str) -> bool:
-    return "://" not in place and not place.startswith("file:") and not Path(place).is_absolute()
+def _make_points(metrics: list[tuple[str, float, int]]) -> list[Any]:
+    from mlflow.entities import Metric
+
+    now = int(time.time() * 1000)
+    return [Metric(name, value, now, step) for name, value, step in metrics if isfinite(value)]
 
 
 @contextmanager
@@ -316,34 +352,17 @@ def _stated(uri: str) -> Iterator[None]:
         is_of_tracking = type(error).__module__.startswith(LIBRARIES) or isinstance(error, OSError)
         if not is_of_tracking:
             raise
+        said = str(error).strip().partition("\n")[0] or type(error).__name__
+        shown = uri.partition("?")[0]
+        run = f"check {URI_VARIABLE} or {shown}, then run the same command again"
+        if "revision" in str(error) or "schema" in str(error):
+            run = f"mlflow db upgrade {shown}, with the newer of the versions of MLflow"
         raise TrackingError(
             "the evaluation must be logged to MLflow (its result is kept)",
-            found=str(error).strip().partition("\n")[0] or type(error).__name__,
-            run=f"check {URI_VARIABLE} or {uri.partition('?')[0]}, then run the same command again",
+            found=said,
+            run=run,
             about=uri,
         ) from error
-
-
-def _describe(result: EvaluationResult) -> dict[str, str]:
-    described = {
-        "corpus": result.corpus,
-        "prompt_corpus": result.prompt_corpus,
-        "system": result.system,
-        "index_digest": result.index,
-        "documents_digest": result.documents,
-        "model_fingerprint": result.model,
-        "num_index_words": str(result.num_index_words),
-        "protocol_digest": result.protocol.digest,
-    }
-    rules = result.protocol.to_json()
-    return described | {f"protocol/{name}": str(value) for name, value in rules.items()}
-
-
-def _digest_result(result: EvaluationResult) -> str:
-    content = result.summary_to_json()
-    for changing in ("seconds", "created_at"):
-        del content[changing]
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def _revisions(paths: ProjectPaths) -> dict[str, str]:
@@ -366,23 +385,3 @@ def _ask_git(paths: ProjectPaths, *words: str) -> str:
     except OSError:
         return ""
     return done.stdout.strip() if done.returncode == 0 else ""
-
-
-def _make_table(seed: SeedResult) -> bytes:
-    # the form of mlflow.log_table: pandas' "split"
-    rows: list[list[Any]] = []
-    for text in seed.texts:
-        generation = text.generation
-        citations = [segment.to_json() for segment in generation.segments if segment.document_id]
-        rows.append(
-            [
-                text.prompt_id,
-                generation.prefix,
-                generation.text,
-                text.reference,
-                json.dumps(citations, ensure_ascii=False),
-            ]
-        )
-    columns: Sequence[str] = ("prompt_id", "prefix", "text", "reference", "citations")
-    content = {"columns": list(columns), "index": list(range(len(rows))), "data": rows}
-    return json.dumps(content, ensure_ascii=False).encode()

@@ -1,17 +1,18 @@
 """Tuning: a corpus goes in, the decoding settings that suit its index best are kept beside it."""
 
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from cog.baselines.system import COG, take_used
 from cog.corpus.documents import load_prompts
 from cog.decoding.tuning import Tuning, describe_values, save_tuning
 from cog.errors import EvaluationError
-from cog.evaluation.protocol import QUALITY, make_protocol
-from cog.evaluation.records import MetricValue
-from cog.evaluation.runner import score_seeds, write_seeds
-from cog.evaluation.scores import score_perplexity, score_repetition
+from cog.evaluation.metrics.perplexity import GENERATED
+from cog.evaluation.metrics.repetition import combine_diversity, score_texts
+from cog.evaluation.protocol import COPIES, QUALITY, make_protocol
+from cog.evaluation.records import Score
+from cog.evaluation.runner import choose_groups, score_seeds, write_seeds
 from cog.evaluation.session import Evaluation, Plan, prepare
 from cog.evaluation.tune_objective import Scores, rate
 from cog.evaluation.tune_split import TUNING, check_tuning_prompts
@@ -20,7 +21,7 @@ from cog.paths import ProjectPaths
 from cog.progress import Progress
 from cog.records import ABSOLUTE, ENTROPY, OFF, RELATIVE
 
-GROUPS = (QUALITY, "repetition", "perplexity", "copies")
+GROUPS = (QUALITY, "repetition", "perplexity", COPIES)
 Values = dict[str, Any]
 
 
@@ -118,6 +119,7 @@ def tune(
     run = prepare(
         paths, params, _plan(params, corpus_id, num_prompts, method, device=device), progress
     )
+    run.plan = replace(run.plan, groups=choose_groups(run))
     search_space = SEARCH if method == "greedy" else (*SEARCH, TEMPERATURES)
     progress.expect((1 + sum(map(len, search_space))) * len(run.selection.prompts))
     with run.stack:
@@ -127,13 +129,14 @@ def tune(
             best = search.best_of([best.values, *(best.values | change for change in changes)])
     tuning = Tuning(
         values=best.values,
-        index=run.identity.index,
-        model=run.identity.model,
+        index=run.system.index,
+        model=run.system.model,
         method=method,
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
         record={
             "num_prompts": len(run.selection.prompts),
             "protocol": run.plan.protocol.to_json(),
+            "system": run.system.to_json(),
             "reference": asdict(search.reference),
             "trials": [trial.to_json() for trial in search.trials],
         },
@@ -143,12 +146,13 @@ def tune(
 
 
 def _plan(params: Params, corpus_id: str, num_prompts: int, method: str, *, device: str) -> Plan:
-    rules = make_protocol("default", params.evaluate, params.generate.decoding)
-    protocol = replace(rules.with_decoding(method=method), part=TUNING, num_prompts=num_prompts)
+    rules = make_protocol("default", params.evaluate)
+    protocol = replace(rules, part=TUNING, num_prompts=num_prompts)
     return Plan(
         corpus_id=corpus_id,
         prompt_corpus_id=corpus_id,
-        system="cog",
+        system=COG,
+        decoding=replace(params.generate.decoding, method=method),
         protocol=protocol,
         groups=GROUPS,
         allow_few_texts=False,
@@ -173,8 +177,13 @@ class _Search:
             if trial.values == values:
                 return trial
         base = self._run
-        protocol = base.plan.protocol.with_decoding(**values)
-        trial_run = replace(base, plan=replace(base.plan, protocol=protocol), seconds={})
+        decoding = replace(base.plan.decoding, **values)
+        trial_run = replace(
+            base,
+            plan=replace(base.plan, decoding=decoding),
+            system=replace(base.system, decoding=take_used(COG, decoding)),
+            seconds={},
+        )
         scores = _read_scores(score_seeds(trial_run, write_seeds(trial_run)))
         base.generator = trial_run.generator
         plain = self.trials[0].scores if self.trials else scores
@@ -203,19 +212,20 @@ def describe_trial(trial: Trial) -> str:
 def _score_references(run: Evaluation) -> Scores:
     prompts = run.selection.prompts
     references = [prompt.reference for prompt in prompts]
-    likelihoods = run.judge.score_texts([prompt.prefix for prompt in prompts], references)
-    found = dict(_values([*score_perplexity([likelihoods]), *score_repetition([references])]))
-    if not 0.0 < found["perplexity/generated"] < float("inf"):
+    judged = run.judge.score_texts([prompt.prefix for prompt in prompts], references)
+    perplexity = float(GENERATED.combine(judged.sum(axis=0)[None])[0])
+    diversity = float(combine_diversity(score_texts(references).sum(axis=0)[None])[0])
+    if not 0.0 < perplexity < float("inf"):
         raise EvaluationError(
             "tuning needs references of finite perplexity",
-            found=str(found["perplexity/generated"]),
+            found=str(perplexity),
             about=run.plan.corpus_id,
         )
-    return Scores(None, found["repetition/diversity"], found["perplexity/generated"], 0.0, 0.0)
+    return Scores(None, diversity, perplexity, 0.0, 0.0)
 
 
-def _read_scores(metrics: list[MetricValue]) -> Scores:
-    found = dict(_values(metrics))
+def _read_scores(scores: list[Score]) -> Scores:
+    found = {score.name: score.mean for score in scores}
     return Scores(
         mauve=found.get("quality/mauve"),
         diversity=found["repetition/diversity"],
@@ -223,7 +233,3 @@ def _read_scores(metrics: list[MetricValue]) -> Scores:
         tokens_per_step=found["copies/tokens-per-step"],
         copied=found["copies/tokens"],
     )
-
-
-def _values(metrics: list[MetricValue]) -> Iterator[tuple[str, float]]:
-    return ((metric.name, metric.mean) for metric in metrics)

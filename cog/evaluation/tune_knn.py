@@ -114,7 +114,7 @@ def _take_prompts(
 ) -> Sequence[Prompt]:
     held_out = load_prompts(paths.corpus(corpus_id).prompts)
     check_tuning_prompts(held_out, corpus_id)
-    rules = make_protocol("default", params.evaluate, params.generate.decoding)
+    rules = make_protocol("default", params.evaluate)
     protocol = replace(rules, part=TUNING, num_prompts=num_prompts)
     own = take_part(held_out, TUNING)
     return select_prompts(

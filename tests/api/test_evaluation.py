@@ -35,9 +35,9 @@ def test_scores_are_those_of_the_command_line(project: Project, own_village: Pro
     )
     words = ("--metric", "repetition", "--seeds", "0,1", "--prompts", "3")
     wanted = call_json(own_village, *WORDS, *words)
-    assert list(found["metric"]) == [each["name"] for each in wanted["metrics"]]
-    assert list(found["mean"]) == [each["mean"] for each in wanted["metrics"]]
-    assert set(found["protocol"]) == {wanted["protocol"]}
+    assert list(found["metric"]) == [each["name"] for each in wanted["scores"]]
+    assert list(found["mean"]) == [each["mean"] for each in wanted["scores"]]
+    assert set(found["protocol"]) == {wanted["digests"]["protocol"]}
     table = project.compare("village", metrics=["diversity"])
     assert list(table["metric"]) == ["repetition/diversity"]
     assert len(project.compare("village", pairs=True)) == 0

@@ -1,6 +1,7 @@
 """``cog compare`` on a project of two indexes, with evaluations made by hand in the real store."""
 
 import json
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -9,14 +10,15 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from cog.baselines.system import take_used
 from cog.cli.main import cli
 from cog.errors import CogError, EvaluationError, ProtocolError
 from cog.evaluation.records import EvaluationResult
-from cog.evaluation.results import save_result
 from cog.index.versions.manifest import load_manifest
+from cog.model.fingerprint import fingerprint_model
 from cog.paths import ProjectPaths
 from tests.built_project import build_corpus
-from tests.evaluation.making import metric, protocol, result, whole_metric
+from tests.evaluation.making import mauve, protocol, rep, result, save, system
 
 RANDOM = np.random.default_rng(0)
 REP = RANDOM.uniform(5, 15, size=60)
@@ -37,23 +39,25 @@ def project(built: ProjectPaths, tmp_path: Path) -> ProjectPaths:
     return ProjectPaths(tmp_path / "project")
 
 
-def make(paths: ProjectPaths, corpus: str, mauve: float, *, shift: float = 0.0) -> EvaluationResult:
+def make(paths: ProjectPaths, corpus: str, alike: int, *, shift: float = 0.0) -> EvaluationResult:
     manifest = load_manifest(paths.corpus(corpus))
     scores = [
-        whole_metric("quality/mauve", mauve, 0.03),
-        metric(
-            "repetition/rep-2", (REP + shift * (1 + NOISE)).tolist(), higher=False, note="few texts"
-        ),
+        mauve(alike, 60),
+        rep((REP + shift * (1 + NOISE)).tolist(), REP.tolist(), note="few texts"),
     ]
-    return result(
-        corpus, scores, index=manifest.digest, num_index_words=manifest.num_words, model="m" * 64
+    run = system(
+        corpus,
+        index=manifest.digest,
+        num_index_words=manifest.num_words,
+        model=fingerprint_model(paths.root / "models" / "tiny"),
     )
+    return result(corpus, scores, system=run)
 
 
 @pytest.fixture
 def evaluated(project: ProjectPaths) -> ProjectPaths:
-    save_result(project.corpus("village"), make(project, "village", 0.9))
-    save_result(project.corpus("hamlet"), make(project, "hamlet", 0.8, shift=1.0))
+    save(project, make(project, "village", 60))
+    save(project, make(project, "hamlet", 40, shift=1.0))
     return project
 
 
@@ -78,23 +82,23 @@ def test_table_shows_intervals_and_marks_what_is_better(evaluated: ProjectPaths)
     table, talk = run(evaluated, "village", "hamlet", *FOREIGN)
     lines = {line.split()[0]: line for line in table.splitlines() if line.strip()}
     assert "prompts: village" in table
-    assert "0.9* [0.87, 0.93] n=200" in table
-    assert "0.8 [0.77, 0.83] n=200" in table
-    assert "paired bootstrap" in lines["repetition/rep-2"]
-    assert lines["repetition/rep-2"].rstrip().endswith("village")
+    assert re.search(r"quality/mauve +1\* .*n=60", table)
+    assert "real text" in table
+    assert "paired by document" in lines["repetition/rep-2"]
+    assert lines["repetition/rep-2"].rstrip().endswith("village")  # it is the reference itself
     assert "few texts" in talk
 
 
 def test_json_is_one_object(evaluated: ProjectPaths) -> None:
     content = json.loads(run(evaluated, "village", "hamlet", *FOREIGN, "--json")[0])
-    assert content["protocol"] == protocol().digest
-    assert [(row["corpus"], row["metric"]) for row in content["rows"]] == [
+    assert content["protocol"]["digest"] == protocol().digest
+    assert [(row["system"]["corpus"], row["metric"]) for row in content["rows"]] == [
         ("village", "quality/mauve"),
         ("hamlet", "quality/mauve"),
         ("village", "repetition/rep-2"),
         ("hamlet", "repetition/rep-2"),
     ]
-    assert content["pairs"][1]["difference"]["win_rate"] == 1.0  # village repeats less
+    assert content["pairs"][1]["better"] == "village"
     only = json.loads(
         run(evaluated, "village", "hamlet", *FOREIGN, "--metric", "mauve", "--json")[0]
     )
@@ -113,8 +117,8 @@ def test_index_size_orders_by_words(evaluated: ProjectPaths) -> None:
     words = (*FOREIGN, "--metric", "mauve", "--json")
     plain = json.loads(run(evaluated, "village", "hamlet", *words)[0])
     by_size = json.loads(run(evaluated, "village", "hamlet", *words, "--index-size")[0])
-    assert [row["corpus"] for row in plain["rows"]] == ["village", "hamlet"]
-    assert [row["corpus"] for row in by_size["rows"]] == ["hamlet", "village"]
+    assert [row["system"]["corpus"] for row in plain["rows"]] == ["village", "hamlet"]
+    assert [row["system"]["corpus"] for row in by_size["rows"]] == ["hamlet", "village"]
 
 
 def test_bad_plot_name_is_refused_first(project: ProjectPaths) -> None:
@@ -134,36 +138,53 @@ def test_prompts_that_were_not_continued_are_refused(evaluated: ProjectPaths) ->
 
 
 def test_index_that_was_rebuilt_since_is_refused(project: ProjectPaths) -> None:
-    stale = replace(make(project, "village", 0.9), index="0" * 64)
-    save_result(project.corpus("village"), stale)
+    made = make(project, "village", 60)
+    save(project, replace(made, system=replace(made.system, index="0" * 64)))
     error = fail(project, "village")
     assert "000000000000, which was built again since" in error.found
-    fresh = make(project, "village", 0.7)
-    save_result(project.corpus("village"), fresh)
+    old = replace(made, system=replace(made.system, decoder=0))
+    save(project, old)
+    assert "must be of decoder" in str(fail(project, "village"))
+    save(project, made)
     rows = json.loads(run(project, "village", "--metric", "mauve", "--json")[0])["rows"]
-    assert [row["mean"] for row in rows] == [0.7]
+    assert [row["system"]["index"] for row in rows] == [made.system.index]
 
 
 def test_newest_common_protocol_is_taken(evaluated: ProjectPaths) -> None:
     newer = replace(
-        make(evaluated, "village", 0.5),
-        protocol=protocol(top_p=0.5),
+        make(evaluated, "village", 20),
+        protocol=protocol(num_prompts=5),
         created_at="2026-02-02T00:00:00+00:00",
     )
-    save_result(evaluated.corpus("village"), newer)
+    save(evaluated, newer)
     rows = json.loads(run(evaluated, "village", "hamlet", *FOREIGN, "--json")[0])["rows"]
-    assert rows[0]["mean"] == 0.9
-    alone = json.loads(run(evaluated, "village", "--json")[0])["rows"]
-    assert alone[0]["mean"] == 0.5
+    assert rows[0]["mean"] == 1.0
+    alone = json.loads(run(evaluated, "village", "--json")[0])
+    assert alone["protocol"]["num_prompts"] == 5
     digest = protocol().digest[:10]
     chosen = json.loads(run(evaluated, "village", "--protocol", digest, "--json")[0])["rows"]
-    assert chosen[0]["mean"] == 0.9
+    assert chosen[0]["mean"] == 1.0
+
+
+def test_usual_settings_come_first_and_named_ones_are_found(project: ProjectPaths) -> None:
+    usual = make(project, "village", 60)
+    save(project, usual)
+    for number, changes in enumerate(({"phrase_bias": 9.0}, {"top_k_documents": 0})):
+        decoding = take_used("cog", replace(usual.system.decoding, **changes))
+        other = replace(usual.system, decoding=decoding)
+        save(project, replace(usual, system=other, created_at=f"2027-01-0{number + 1}"))
+    words = ("village", "--system", "cog", "--system", "cog-tokens", "--metric", "mauve")
+    content = json.loads(run(project, *words, "--json")[0])
+    settings = [row["system"]["settings"] for row in content["rows"]]
+    assert [each["top_k_documents"] for each in settings] == [16, 0]
+    assert settings[0]["phrase_bias"] == 0.0
+    assert "village top_k_documents=0" in run(project, *words)[0]
 
 
 def test_protocols_that_differ_are_refused_by_field(project: ProjectPaths) -> None:
-    save_result(project.corpus("village"), make(project, "village", 0.9))
-    other = replace(make(project, "hamlet", 0.8), protocol=protocol(mauve_scale=5.0))
-    save_result(project.corpus("hamlet"), other)
+    save(project, make(project, "village", 60))
+    other = replace(make(project, "hamlet", 40), protocol=protocol(mauve_scale=5.0))
+    save(project, other)
     error = fail(project, "village", "hamlet", *FOREIGN)
     assert isinstance(error, ProtocolError)
     assert error.about == "mauve_scale"
@@ -171,47 +192,21 @@ def test_protocols_that_differ_are_refused_by_field(project: ProjectPaths) -> No
 
 
 def test_two_decodings_stand_side_by_side(project: ProjectPaths) -> None:
-    save_result(project.corpus("village"), make(project, "village", 0.9))
-    greedy = make(project, "village", 0.4, shift=1.0)
-    save_result(
-        project.corpus("village"), replace(greedy, protocol=protocol(method="greedy", top_p=0.95))
-    )
+    made = make(project, "village", 60)
+    save(project, made)
     words = ("village", "--decoding", "greedy", "--decoding", "nucleus")
+    assert fail(project, *words).run == "cog evaluate --corpus village --decoding greedy"
+    greedy = take_used("cog", replace(made.system.decoding, method="greedy"))
+    save(project, replace(made, system=replace(made.system, decoding=greedy)))
     content = json.loads(run(project, *words, "--json")[0])
-    assert content["across"] == ["method"]
-    assert "method" not in content["protocol_fields"]
-    assert content["protocol"] == protocol().digest_without(["method"]) != protocol().digest
-    assert [(row["differs"], row["mean"]) for row in content["rows"][:2]] == [
-        ({"method": "greedy"}, 0.4),
-        ({"method": "nucleus"}, 0.9),
-    ]
-    table = run(project, *words)[0]
-    assert "village greedy" in table
-    assert "compared: method" in table
-    one = json.loads(run(project, "village", "--decoding", "greedy", "--json")[0])
-    assert one["rows"][0]["mean"] == 0.4
-    assert one["protocol_fields"]["method"] == "greedy"
+    methods = [row["system"]["settings"]["method"] for row in content["rows"]]
+    assert methods == ["greedy", "nucleus"] * 2
+    assert "method=greedy" in run(project, *words)[0]
 
 
-def test_two_decodings_that_also_differ_otherwise_are_refused(project: ProjectPaths) -> None:
-    save_result(project.corpus("village"), make(project, "village", 0.9))
-    words = ("village", "--decoding", "greedy", "--decoding", "nucleus")
-    error = fail(project, *words)
-    assert error.run == "cog evaluate --corpus village --decoding greedy"
-    greedy = make(project, "village", 0.4)
-    other = replace(greedy, protocol=protocol(method="greedy", mauve_scale=5.0))
-    save_result(project.corpus("village"), other)
-    error = fail(project, *words)
-    assert isinstance(error, ProtocolError)
-    assert error.about == "mauve_scale"
-
-
-def test_few_prompts_are_flagged(project: ProjectPaths) -> None:
-    for corpus, shift in (("village", 0.0), ("hamlet", 1.0)):
-        scores = [metric("repetition/rep-2", (REP[:20] + shift * NOISE[:20]).tolist())]
-        made = replace(make(project, corpus, 0.5), metrics=tuple(scores))
-        save_result(project.corpus(corpus), made)
-    words = ("village", "hamlet", *FOREIGN)
-    assert (
-        "20 prompts: below 30 a bootstrap finds differences too easily" in run(project, *words)[1]
-    )
+def test_devices_are_never_mixed(evaluated: ProjectPaths) -> None:
+    made = make(evaluated, "hamlet", 40)
+    save(evaluated, replace(made, system=replace(made.system, device="cuda"), created_at="2027"))
+    error = fail(evaluated, "village", "hamlet", *FOREIGN)
+    assert error.about == "device"
+    assert "cpu for village, cuda for hamlet" in error.found

@@ -43,15 +43,15 @@ def test_scores_are_printed_and_logged(own_village: ProjectPaths, empty_runs: Pa
     done = run(own_village, *words)
     assert done.exception is None, done.output
     content = json.loads(done.stdout)
-    assert content["corpus"] == content["prompt_corpus"] == "village"
-    assert content["protocol_fields"]["seeds"] == [0, 1]
-    scores = {metric["name"]: metric for metric in content["metrics"]}
+    assert content["system"]["corpus"] == content["prompt_corpus"] == "village"
+    assert content["protocol"]["seeds"] == [0, 1]
+    scores = {score["name"]: score for score in content["scores"]}
     assert scores["repetition/rep-2"]["num_texts"] == 4 < content["num_qualifying"]
-    assert "MAUVE is left out" in done.stderr
+    assert "quality is left out" in done.stderr
     client = MlflowClient(tracking_uri=f"sqlite:///{own_village.runs_database}")
     logged = client.get_run(content["run"])
     assert logged.data.metrics["repetition/rep-2"] == scores["repetition/rep-2"]["mean"]
-    assert logged.data.params["protocol_digest"] == content["protocol"]
+    assert logged.data.params["protocol/digest"] == content["digests"]["protocol"]
 
 
 def test_table_for_people_has_intervals_and_counts(own_village: ProjectPaths) -> None:
@@ -59,6 +59,7 @@ def test_table_for_people_has_intervals_and_counts(own_village: ProjectPaths) ->
     assert done.exception is None, done.output
     assert "held out are long enough" in done.stdout
     assert "95 % interval" in done.stdout
+    assert "real text" in done.stdout
     assert "repetition/diversity" in done.stdout
     assert "perplexity" not in done.stdout
     assert not own_village.runs_database.exists()
@@ -68,9 +69,16 @@ def test_decoding_and_prompts_are_taken_from_the_command_line(own_village: Proje
     words = ("--corpus", "village", "--no-track", "--metric", "copies", "--json")
     first = json.loads(run(own_village, *words).stdout)
     second = json.loads(run(own_village, *words, "--decoding", "greedy", "--prompts", "1").stdout)
-    assert second["protocol_fields"]["method"] == "greedy"
-    assert second["metrics"][0]["num_texts"] == 1
-    assert first["protocol"] != second["protocol"]
+    assert second["system"]["settings"]["method"] == "greedy"
+    assert second["scores"][0]["num_texts"] == 1
+    assert first["digests"]["protocol"] != second["digests"]["protocol"]
+    tokens = [
+        json.loads(run(own_village, *words, *each).stdout)
+        for each in (("--system", "cog-tokens"), ("--top-k-documents", "0"))
+    ]
+    assert tokens[0]["system"] == tokens[1]["system"]
+    assert tokens[0]["digests"]["system"] != first["digests"]["system"]
+    assert tokens[0]["digests"]["protocol"] == first["digests"]["protocol"]
 
 
 def test_what_cannot_be_evaluated_is_one_line(
@@ -80,7 +88,7 @@ def test_what_cannot_be_evaluated_is_one_line(
     assert "found: no such folder; next: cog retro train" in error_of(
         run(own_village, *words, "--system", "retro"), CheckpointError
     )
-    assert "MAUVE needs at least 50 texts" in error_of(
+    assert "too few texts for MAUVE" in error_of(
         run(own_village, *words, "--metric", "quality"), EvaluationError
     )
     error_of(run(own_village, "--corpus", "vilage"), CorpusNotFoundError)

@@ -2,19 +2,21 @@
 
 import json
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
-from cog.baselines.identity import identify_system
 from cog.baselines.retro.folder import load_adapter
-from cog.baselines.systems import open_system
+from cog.baselines.retro.training import train_retro_on_corpus
+from cog.baselines.system import System
+from cog.baselines.systems import identify_system, open_system
 from cog.cli.main import cli
 from cog.decoding.request import Request
 from cog.errors import CheckpointError, CogError, GenerationError
-from cog.evaluation.retro_training import train_retro_on_corpus
+from cog.evaluation.tracking import follow_run
 from cog.params import load_params
 from cog.paths import ProjectPaths
 from cog.records import Decoding
@@ -38,6 +40,18 @@ def run(paths: ProjectPaths, *words: str) -> Result:
     return CliRunner().invoke(cli, command, standalone_mode=False)
 
 
+def identify(paths: ProjectPaths, name: str) -> System:
+    params = load_params(paths.params)
+    return identify_system(
+        paths,
+        params,
+        corpus_id="village",
+        name=name,
+        decoding=params.generate.decoding,
+        device="cpu",
+    )
+
+
 def error_of(result: Result) -> str:
     assert isinstance(result.exception, CogError), result.exception
     message = str(result.exception)
@@ -54,7 +68,7 @@ def test_what_the_command_trains_is_in_mlflow_and_writes_text_as_a_system(
     with pytest.raises(
         CheckpointError, match="needs an adapter in models/retro; .*cog retro train"
     ):
-        identify_system(own_village, params, corpus_id="village", system="retro")
+        identify(own_village, "retro")
     done = run(own_village, "--corpus", "village", "--max-steps", "4", "--json")
     assert done.exception is None, done.exception
     report: dict[str, Any] = json.loads(done.stdout)
@@ -68,13 +82,15 @@ def test_what_the_command_trains_is_in_mlflow_and_writes_text_as_a_system(
     for name, value in report["validation"].items():
         assert logged.data.metrics[name] == pytest.approx(value)
 
-    identity = identify_system(own_village, params, corpus_id="village", system="retro")
-    cog = identify_system(own_village, params, corpus_id="village", system="cog")
-    assert identity.index != cog.index
+    identity = identify(own_village, "retro")
+    cog = identify(own_village, "cog")
+    assert identity.model != cog.model  # the adapter is part of it
+    assert identity.index == cog.index
+    assert identity.is_smoke
     assert identity.documents == cog.documents
     decoding = Decoding("greedy", 0.95, 0, 6, 16, 0.0)
     with open_system(
-        own_village, params, corpus_id="village", system="retro", device="cpu"
+        own_village, params, corpus_id="village", name="retro", device="cpu"
     ) as system:
         text = system.generate([Request("The old mill", decoding)])[0]
     assert text.num_tokens == 6
@@ -85,20 +101,21 @@ def test_what_the_command_trains_is_in_mlflow_and_writes_text_as_a_system(
     assert resumed.exception is None, resumed.exception
     assert "resumed at step 4" in resumed.stderr
     assert "5 steps" in resumed.stdout
-    assert identify_system(own_village, params, corpus_id="village", system="retro") != identity
+    assert identify(own_village, "retro") != identity
 
 
 def test_the_stage_fits_an_adapter_of_the_corpus_own_and_replaces_it(
     own_village: ProjectPaths,
 ) -> None:
     params = load_params(own_village.params)
-    first = train_retro_on_corpus(own_village, params, "village")
+    follow = partial(follow_run, own_village, None)
+    first = train_retro_on_corpus(own_village, params, "village", follow=follow)
     assert first.steps == params.retro.max_steps
     own = own_village.corpus("village").retro
     assert Path(first.folder) == own
-    identify_system(own_village, params, corpus_id="village", system="retro")  # is taken
+    identify(own_village, "retro")  # is taken
     (own / "run" / "mark").touch()
-    again = train_retro_on_corpus(own_village, params, "village")
+    again = train_retro_on_corpus(own_village, params, "village", follow=follow)
     assert again.gates == first.gates
     assert not (own / "run" / "mark").exists()
 
@@ -111,23 +128,22 @@ def test_an_adapter_of_another_model_is_refused_and_both_are_named(
     path = own_village.root / "models" / "retro" / "config.json"
     content = json.loads(path.read_text())
     path.write_text(json.dumps({**content, "model": "e" * 64}))
-    params = load_params(own_village.params)
     wanted = (
         rf"fitted to model {content['model'][:16]} and its retriever; "
         r"found: fitted to model eeeeeeeeeeeeeeee, on corpus village"
     )
     with pytest.raises(CheckpointError, match=wanted):
-        identify_system(own_village, params, corpus_id="village", system="retro")
+        identify(own_village, "retro")
     path.write_text(json.dumps({**content, "format_version": 1}))
     with pytest.raises(CheckpointError, match="format version 2; found: 1"):
-        identify_system(own_village, params, corpus_id="village", system="retro")
+        identify(own_village, "retro")
     path.write_text(json.dumps({**content, "config": {**content["config"], "dim": "x"}}))
     with pytest.raises(CheckpointError, match="config.dim must be a whole number from 1"):
         load_adapter(path.parent, model=content["model"])
     path.write_text(json.dumps(content))
     path.with_name("adapter.safetensors").unlink()
     with pytest.raises(CheckpointError, match="found: .*No such file.* next: remove models/retro"):
-        identify_system(own_village, params, corpus_id="village", system="retro")
+        identify(own_village, "retro")
 
 
 def test_a_corpus_without_continuations_is_refused_in_one_line(own_village: ProjectPaths) -> None:
@@ -142,7 +158,7 @@ def test_a_corpus_without_continuations_is_refused_in_one_line(own_village: Proj
     params = load_params(own_village.params)
     with (
         pytest.raises(GenerationError, match=wanted),
-        open_system(own_village, params, corpus_id="lines", system="retro", device="cpu"),
+        open_system(own_village, params, corpus_id="lines", name="retro", device="cpu"),
     ):
         pass
 

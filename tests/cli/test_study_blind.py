@@ -3,31 +3,37 @@
 import csv
 import json
 import shutil
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
 from cog.cli.study_blind import command
 from cog.errors import CogError
-from cog.evaluation.results import load_results, save_result
+from cog.evaluation.choose import load_results
 from cog.index.versions.manifest import load_manifest
+from cog.model.fingerprint import fingerprint_model
 from cog.paths import ProjectPaths
 from tests.calling import call_json
-from tests.evaluation.making import metric, result
+from tests.evaluation.making import rep, result, save, system
 
 
 @pytest.fixture
 def evaluated(village: ProjectPaths, tmp_path: Path) -> ProjectPaths:
     shutil.copytree(village.root, tmp_path / "project")
     paths = ProjectPaths(tmp_path / "project")
-    index = load_manifest(paths.corpus("village")).digest
-    for system in ("cog", "transformer"):
-        digest = index if system == "cog" else ""  # a Transformer copies from nothing
-        made = result("village", [metric("m/x", [1.0] * 12)], index=digest, system=system)
-        save_result(paths.corpus("village"), made)
+    for name in ("cog", "transformer"):
+        save_texts(paths, name, 12)
     return paths
+
+
+def save_texts(paths: ProjectPaths, name: str, num_texts: int, **changes: Any) -> None:  # noqa: ANN401
+    index = load_manifest(paths.corpus("village")).digest
+    model = fingerprint_model(paths.root / "models" / "tiny")
+    about = {"index": "" if name == "transformer" else index, "model": model}
+    ran = system("village", name=name, **about, **changes)
+    save(paths, result("village", [rep([1.0] * num_texts)], system=ran))
 
 
 def run(paths: ProjectPaths, *words: str) -> Result:
@@ -84,20 +90,21 @@ def test_cog_is_compared_with_its_prefix_encoder_under_one_protocol(
     words = ("evaluate", "--corpus", "village", "--no-track", "--metric", "repetition")
     words += ("--prompts", "2", "--seeds", "0,1", "--device", "cpu")
     made = [call_json(paths, *words, "--system", system) for system in ("cog", "cog-tokens")]
-    assert made[0]["protocol"] == made[1]["protocol"]
-    # what was evaluated last has no counterpart, and is not taken
+    protocol = made[0]["digests"]["protocol"]
+    assert made[1]["digests"]["protocol"] == protocol
+    # other settings, evaluated last, are not taken
     call_json(paths, *words, "--system", "cog", "--decoding", "greedy")
     folder = tmp_path / "study"
     sides = ("--systems", "village", "village:cog-tokens", "--prompts", "4")
     run(paths, "export", *sides, "--output", str(folder))
     key = json.loads((folder / "key.json").read_text())
-    assert key["protocol"] == made[0]["protocol"]
+    assert key["protocol"] == protocol
     with (folder / "sheet.csv").open(newline="") as file:
         rows = {row["item"]: row for row in csv.DictReader(file)}
     evaluations = {
-        each.system: each
+        "cog-tokens" if each.system.decoding.top_k_documents == 0 else "cog": each
         for each in load_results(paths, "village")
-        if each.protocol.digest == key["protocol"]
+        if each.system.decoding.method == "nucleus"
     }
     texts = [
         {
@@ -124,10 +131,8 @@ def test_cog_is_compared_with_its_prefix_encoder_under_one_protocol(
 def test_a_hundred_pairs_of_an_ablation_are_exported(
     evaluated: ProjectPaths, tmp_path: Path
 ) -> None:
-    index = load_manifest(evaluated.corpus("village")).digest
-    for system in ("cog", "cog-tokens"):
-        made = result("village", [metric("m/x", [1.0] * 120)], index=index, system=system)
-        save_result(evaluated.corpus("village"), replace(made, created_at="2026-02-01"))
+    save_texts(evaluated, "cog", 120)
+    save_texts(evaluated, "cog", 120, top_k_documents=0)
     words = ("--systems", "village", "village:cog-tokens", "--prompts", "100", "--json")
     made = json.loads(run(evaluated, *words, "--output", str(tmp_path / "study")).stdout)
     assert made["num_cases"] == 100

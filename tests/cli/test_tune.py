@@ -108,9 +108,13 @@ def test_evaluation_says_and_digests_what_was_used(tuned: ProjectPaths) -> None:
     first, second = run(tuned, *words), run(tuned, *words, "--untuned")
     assert "as tuned for this index" in first.stderr
     one, two = json.loads(first.stdout), json.loads(second.stdout)
-    assert VALUES.items() <= one["protocol_fields"].items()
-    assert two["protocol_fields"]["verify"] == "off"
-    assert one["protocol"] != two["protocol"]
+    assert VALUES.items() <= one["system"]["settings"].items()
+    assert two["system"]["settings"]["verify"] == "off"
+    assert one["digests"]["system"] != two["digests"]["system"]
+    assert one["digests"]["protocol"] == two["digests"]["protocol"]
+    other = run(tuned, *words, "--system", "transformer")
+    assert "tuned" not in other.stderr  # what was chosen for cog is cog's alone
+    assert json.loads(other.stdout)["system"]["settings"]["temperature"] == 1.0
     refused = run(tuned, *words, "--protocol", "paper-iclr2023", "--temperature", "0.5")
     assert refused.exit_code == 2
     assert "--temperature goes with protocol default only" in refused.stderr

@@ -121,10 +121,10 @@ def test_evaluation_of_a_union(halves: ProjectPaths) -> None:
     assert call(halves, *words).exit_code == 2
     shared = ("--prompts-of", "village", "--prompts", "1", "--allow-contamination")
     found = call_json(halves, *words, *shared)
-    assert found["corpus"] == "north+south"
+    assert found["system"]["corpus"] == "north+south"
     digests = [call_json(halves, "index", "info", part)["digest"] for part in ("north", "south")]
-    assert found["index"] == "+".join(digests)
-    assert found["metrics"]
+    assert found["system"]["index"] == "+".join(digests)
+    assert found["scores"]
 
 
 @pytest.fixture(scope="module")
@@ -158,7 +158,7 @@ def test_baselines_write_on_a_union_what_they_write_on_all_documents(
         name = "transformer" if corpus_id == "transformer" else system
         with (
             open_system(
-                searched, params, corpus_id=corpus_id, system=name, device="cpu"
+                searched, params, corpus_id=corpus_id, name=name, device="cpu"
             ) as generator,
             record_choices() as choices[corpus_id],
         ):

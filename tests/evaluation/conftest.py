@@ -26,15 +26,16 @@ def params(village: ProjectPaths) -> Params:
 
 @pytest.fixture
 def protocol(params: Params) -> Protocol:
-    return make_protocol("default", params.evaluate, params.generate.decoding)
+    return make_protocol("default", params.evaluate)
 
 
 @pytest.fixture
-def plan(protocol: Protocol) -> Plan:
+def plan(protocol: Protocol, params: Params) -> Plan:
     return Plan(
         corpus_id="village",
         prompt_corpus_id="village",
         system="cog",
+        decoding=params.generate.decoding,
         protocol=replace(protocol, seeds=(0, 1)),
         groups=GROUPS,
         allow_few_texts=False,

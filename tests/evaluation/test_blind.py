@@ -38,7 +38,8 @@ def evaluation(corpus: str, words: str, **changes: Any) -> EvaluationResult:  # 
         texts.append(
             replace(made, generation=replace(made.generation, text=f" {words} goes on, {i}"))
         )
-    return result(corpus, [], seeds=(SeedResult(0, tuple(texts)),), **changes)
+    about = {"prompt_ids": tuple(each.prompt_id for each in texts)}
+    return result(corpus, [], seeds=(SeedResult(0, tuple(texts)),), **about, **changes)
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import pytest
 
 from cog.errors import ProtocolError
 from cog.evaluation.protocol import (
+    PAPER_DECODING,
     Protocol,
     check_one_protocol,
     differing_fields,
@@ -26,47 +27,37 @@ def test_every_rule_changes_the_digest_and_the_name_does_not(protocol: Protocol)
     }
     for field in dataclasses.fields(Protocol):
         value = getattr(protocol, field.name)
-        if field.name != "decoding":
-            other = replace(protocol, **{field.name: changed[type(value)](value)})
-            assert (other.digest == protocol.digest) == (field.name == "name"), field.name
-    for field in dataclasses.fields(Decoding):
-        value = getattr(protocol.decoding, field.name)
-        other = protocol.with_decoding(**{field.name: changed[type(value)](value)})
-        is_told_apart = field.name in ("seed", "max_new_tokens")  # seeds and generation_tokens
-        assert (other.digest == protocol.digest) == is_told_apart, field.name
+        other = replace(protocol, **{field.name: changed[type(value)](value)})
+        assert (other.digest == protocol.digest) == (field.name == "name"), field.name
 
 
 def test_stored_protocol_is_the_same_again(protocol: Protocol) -> None:
     again = parse_protocol(protocol.to_json())
     assert again == protocol
     assert again.digest == protocol.digest
-    with pytest.raises(ProtocolError, match="top_p on one side only"):
-        parse_protocol({k: v for k, v in protocol.to_json().items() if k != "top_p"})
+    with pytest.raises(ProtocolError, match="judge on one side only"):
+        parse_protocol({k: v for k, v in protocol.to_json().items() if k != "judge"})
 
 
 def test_presets_are_what_paper_and_script_did(params: Params) -> None:
-    paper = make_protocol("paper-iclr2023", params.evaluate, params.generate.decoding)
+    paper = make_protocol("paper-iclr2023", params.evaluate)
     assert (paper.prompt_tokens, paper.generation_tokens, paper.reference_tokens) == (32, 128, 128)
-    assert (paper.decoding.method, paper.decoding.top_p, paper.mauve_scale) == (
-        "nucleus",
-        0.95,
-        2.0,
-    )
+    assert paper.mauve_scale == 2.0
     assert paper.featuriser == "gpt2-large"
-    assert paper.decoding == Decoding("nucleus", 0.95, 0, 128, 1024, 0.0)
-    script = make_protocol("authors-script", params.evaluate, params.generate.decoding)
-    assert differing_fields(paper, script) == ["reference_tokens", "has_prefix"]
-    assert script.has_prefix
+    assert Decoding("nucleus", 0.95, 0, 128, 1024, 0.0) == PAPER_DECODING
+    script = make_protocol("authors-script", params.evaluate)
+    assert differing_fields(paper, script) == [
+        "reference_tokens",
+        "has_prefix",
+        "max_feature_tokens",
+    ]
+    assert script.max_feature_tokens == 512
     with pytest.raises(ProtocolError, match="found: 'paper'"):
-        make_protocol("paper", params.evaluate, params.generate.decoding)
+        make_protocol("paper", params.evaluate)
 
 
 def test_mixed_protocols_are_refused_naming_the_rule(protocol: Protocol) -> None:
-    greedy = protocol.with_decoding(method="greedy")
+    other = replace(protocol, mauve_scale=5.0)
     check_one_protocol([("a", protocol), ("b", replace(protocol, name="other"))])
-    with pytest.raises(ProtocolError, match="method 'nucleus' for a, 'greedy' for c"):
-        check_one_protocol([("a", protocol), ("b", protocol), ("c", greedy)])
-    check_one_protocol([("a", protocol), ("c", greedy)], across=["method"])
-    both = greedy.with_decoding(top_p=0.5)
-    with pytest.raises(ProtocolError, match="top_p"):
-        check_one_protocol([("a", protocol), ("c", both)], across=["method"])
+    with pytest.raises(ProtocolError, match="mauve_scale 2.0 for a, 5.0 for c"):
+        check_one_protocol([("a", protocol), ("b", protocol), ("c", other)])

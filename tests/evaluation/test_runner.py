@@ -11,9 +11,9 @@ from cog.corpus.documents import DocumentStore
 from cog.decoding.request import Request
 from cog.decoding.session import open_generator
 from cog.errors import EvaluationError
+from cog.evaluation.choose import Wish, choose_results, load_results
 from cog.evaluation.protocol import Protocol, differing_fields
 from cog.evaluation.records import parse_result
-from cog.evaluation.results import check_current, load_results
 from cog.evaluation.runner import evaluate
 from cog.evaluation.session import Plan
 from cog.index.project import build_corpus_index
@@ -48,7 +48,7 @@ def test_evaluation_holds_what_the_generator_writes(
     assert result.num_held_out >= result.num_qualifying >= len(result.prompt_ids) >= 2
     with open_generator(own_village, params, corpus_id="village", device="cpu") as generator:
         for seed in result.seeds:
-            decoding = plan.protocol.decoding_of(seed.seed)
+            decoding = plan.protocol.decoding_of(result.system.decoding, seed.seed)
             again = generator.generate(
                 [Request(text.generation.prefix, decoding) for text in seed.texts]
             )
@@ -57,10 +57,18 @@ def test_evaluation_holds_what_the_generator_writes(
                 for name in ("prefix", "corpus", "index", "model", "decoding", "num_tokens"):
                     assert getattr(text.generation, name) == getattr(wanted, name)
     assert result.seeds[0].texts[0].generation.text != result.seeds[1].texts[0].generation.text
-    groups = {metric.name.partition("/")[0] for metric in result.metrics}
-    assert groups == {"repetition", "perplexity", "copies", "latency", "contamination"}
-    assert all(metric.low <= metric.mean <= metric.high for metric in result.metrics)
-    assert any("MAUVE is left out" in line and "found: " in line for line in progress.said)
+    groups = {score.name.partition("/")[0] for score in result.scores}
+    assert groups == {
+        "likelihood",
+        "repetition",
+        "perplexity",
+        "copies",
+        "latency",
+    }  # no reference has 13 words: what share is in the index cannot be told
+    assert all(score.low <= score.mean <= score.high for score in result.scores)
+    told = {score.name for score in result.scores if score.reference is not None}
+    assert {"perplexity/generated", "repetition/diversity", "repetition/words"} <= told
+    assert any("quality is left out" in line and "too few texts" in line for line in progress.said)
     assert any("long enough" in line for line in progress.said)
     assert load_results(own_village, "village") == [result]
 
@@ -77,10 +85,10 @@ def test_second_evaluation_writes_nothing_and_loads_no_model(
     monkeypatch.setattr("cog.evaluation.features.load_language_model", refuse)
     again = evaluate(own_village, params, plan, SilentProgress())
     assert again.seeds == first.seeds
-    assert again.metrics == first.metrics
+    assert again.scores == first.scores
     one = replace(plan, groups=("repetition",))
-    assert {m.name for m in evaluate(own_village, params, one, SilentProgress()).metrics} == {
-        m.name for m in first.metrics
+    assert {m.name for m in evaluate(own_village, params, one, SilentProgress()).scores} == {
+        m.name for m in first.scores
     }
 
 
@@ -98,22 +106,21 @@ def test_interrupted_evaluation_resumes(
 def test_mauve_alone_on_few_texts_is_refused_before_anything_is_written(
     own_village: ProjectPaths, params: Params, plan: Plan
 ) -> None:
-    with pytest.raises(EvaluationError, match="MAUVE needs at least 50 texts"):
+    with pytest.raises(EvaluationError, match="too few texts for MAUVE: . documents"):
         evaluate(own_village, params, replace(plan, groups=("quality",)), SilentProgress())
-    assert not own_village.corpus("village").evaluations.exists()
+    assert not list(own_village.corpus("village").evaluations.glob("*/seed-*"))
 
 
 def test_mauve_on_few_texts_can_be_asked_for(
     own_village: ProjectPaths, params: Params, plan: Plan
 ) -> None:
-    pytest.importorskip("mauve")
     wish = replace(plan, groups=("quality",), allow_few_texts=True)
     result = evaluate(own_village, params, wish, SilentProgress())
-    (metric,) = result.metrics
+    (metric,) = result.scores
     assert metric.name == "quality/mauve"
     assert 0.0 <= metric.low <= metric.mean <= metric.high <= 1.0
     assert len(metric.per_seed) == 2
-    assert metric.num_texts == len(result.prompt_ids)
+    assert metric.num_texts == len(set(result.document_ids))
     assert "below 1000" in metric.note
 
 
@@ -122,11 +129,11 @@ def test_protocol_is_pinned_to_tokenizer_and_models(
 ) -> None:
     tiny = own_village.root / "models" / "tiny"
     shutil.copytree(tiny / "prefix", own_village.root / "models" / "judge")
-    rules = replace(plan.protocol, featuriser="models/judge")
+    rules = replace(plan.protocol, featuriser="models/judge", judge="models/tiny/prefix")
     wish = replace(plan, protocol=rules, groups=("repetition",))
     first = evaluate(own_village, params, wish, SilentProgress()).protocol
     assert first.featuriser.startswith("models/judge@")
-    assert first.language_model.startswith("models/tiny/prefix@")
+    assert first.judge.startswith("models/tiny/prefix@")
     config = own_village.root / "models" / "judge" / "config.json"
     config.write_text(config.read_text().replace("{", '{"note": "another",', 1))
     second = evaluate(own_village, params, wish, SilentProgress()).protocol
@@ -138,29 +145,48 @@ def test_index_built_again_has_its_texts_written_anew(
 ) -> None:
     wish = replace(plan, groups=("repetition",))
     first = evaluate(own_village, params, wish, SilentProgress())
-    check_current(own_village, first)
+    side = Wish((("village", "cog"),))
+    assert choose_results(own_village, side) == [first]
     changed = replace(params, index=replace(params.index, vector_dtype="float16"))
     build_corpus_index(own_village, "village", params=changed, progress=SilentProgress())
-    with pytest.raises(EvaluationError, match="built again since; next: cog evaluate"):
-        check_current(own_village, first)
+    with pytest.raises(EvaluationError, match="built again since, or .*; next: cog eval"):
+        choose_results(own_village, side)
     progress = Listening()
     second = evaluate(own_village, params, wish, progress)
     assert any("built again since it was last evaluated" in line for line in progress.said)
-    assert second.index != first.index
-    assert {result.index for result in load_results(own_village, "village")} == {
-        first.index,
-        second.index,
+    assert second.system.index != first.system.index
+    assert {result.system.index for result in load_results(own_village, "village")} == {
+        first.system.index,
+        second.system.index,
     }
 
 
-def test_other_systems_and_repeated_seeds_are_refused(
+def test_repeated_seeds_and_unknown_groups_are_refused(
     own_village: ProjectPaths, params: Params, plan: Plan, protocol: Protocol
 ) -> None:
-    with pytest.raises(EvaluationError, match="the system must be one of cog, .*; found: parrot"):
-        evaluate(own_village, params, replace(plan, system="parrot"), SilentProgress())
     twice = replace(plan, protocol=replace(protocol, seeds=(1, 1)))
     with pytest.raises(EvaluationError, match="seeds that differ"):
         evaluate(own_village, params, twice, SilentProgress())
+    with pytest.raises(EvaluationError, match="scores come in the groups .*; found: beauty"):
+        evaluate(own_village, params, replace(plan, groups=("beauty",)), SilentProgress())
+
+
+def test_likelihood_alone_writes_no_text(
+    own_village: ProjectPaths, params: Params, plan: Plan
+) -> None:
+    wish = replace(plan, groups=("likelihood",))
+    alone = evaluate(own_village, params, wish, SilentProgress())
+    assert alone.seeds == ()
+    assert not list(own_village.corpus("village").evaluations.glob("*/seed-*"))
+    verified = replace(params.generate.decoding, verify="absolute", verify_threshold=0.1)
+    other = evaluate(own_village, params, replace(wish, decoding=verified), SilentProgress())
+    found, again = (each.find_score("per-word") for each in (alone, other))
+    assert found is not None
+    assert again is not None
+    assert (found.rows, found.num_texts) == (again.rows, len(alone.prompt_ids))  # not verified
+    whole = evaluate(own_village, params, plan, SilentProgress())
+    assert whole.find_score("per-word") == found
+    assert whole.seeds
 
 
 def test_corpus_without_an_evaluation_is_said(own_village: ProjectPaths) -> None:
@@ -177,7 +203,7 @@ def test_stored_result_of_another_version_is_refused(
     assert parse_result(content, where="a") == result
     with pytest.raises(EvaluationError, match="that this version of cog wrote"):
         parse_result({**content, "format_version": 0}, where="a")
-    (path,) = own_village.corpus("village").evaluations.glob("*.json")
+    (path,) = own_village.corpus("village").evaluations.glob("cog_*.json")
     path.write_text("{")
     with pytest.raises(EvaluationError, match="must be an evaluation"):
         load_results(own_village, "village")
@@ -187,11 +213,11 @@ def test_scores_of_two_seeds_are_their_means(
     own_village: ProjectPaths, params: Params, plan: Plan
 ) -> None:
     result = evaluate(own_village, params, plan, SilentProgress())
-    for name in ("rep-2", "tokens", "total"):
-        metric = result.find_metric(name)
+    for name in ("rep-2", "tokens"):
+        metric = result.find_score(name)
         assert metric is not None
         assert metric.mean == pytest.approx(np.mean(metric.per_seed))
-        assert metric.mean == pytest.approx(np.mean(metric.per_prompt))
+        assert len(metric.per_seed) == 2
 
 
 def test_references_that_are_in_the_index_are_refused_unless_asked(
@@ -212,7 +238,7 @@ def test_references_that_are_in_the_index_are_refused_unless_asked(
         evaluate(own_village, params, wish, SilentProgress())
     assert not list(corpus_paths.evaluations.glob("*/seed-*.jsonl"))
     allowed = replace(wish, allow_contamination=True)
-    share = evaluate(own_village, params, allowed, SilentProgress()).find_metric("13-gram-share")
+    share = evaluate(own_village, params, allowed, SilentProgress()).find_score("13-gram-share")
     assert share is not None
     assert share.mean > 0.5
     assert "can be copied" in share.note

@@ -5,7 +5,7 @@ import pytest
 from cog.corpus.documents import load_prompts
 from cog.decoding.stage import generate_corpus
 from cog.errors import EvaluationError
-from cog.evaluation.results import load_results
+from cog.evaluation.choose import load_results
 from cog.evaluation.stage import evaluate_corpus
 from cog.params import load_params
 from cog.paths import ProjectPaths

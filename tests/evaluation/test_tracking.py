@@ -1,10 +1,13 @@
 import json
 import shutil
+import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import pytest
 from mlflow import MlflowClient
@@ -13,7 +16,7 @@ from cog.errors import TrackingError
 from cog.evaluation.records import EvaluationResult
 from cog.evaluation.tracking import Tracker, choose_uri
 from cog.paths import ProjectPaths
-from tests.evaluation.making import metric, protocol, result
+from tests.evaluation.making import copied, protocol, rep, result
 
 ROOT = Path(__file__).parents[2]
 
@@ -27,63 +30,93 @@ def tracked(project: ProjectPaths, empty_runs: Path) -> ProjectPaths:
 
 @pytest.fixture
 def evaluation() -> EvaluationResult:
-    scores = [metric("repetition/rep-2", [1.0, 3.0]), metric("copies/tokens", [0.5, 0.25])]
-    made = result("village", scores)
+    made = result("village", [rep([1.0, 3.0], [2.0, 5.0]), copied([0.5, 0.25])])
     seeds = tuple(replace(made.seeds[0], seed=seed) for seed in (0, 1))
-    values = tuple(replace(score, per_seed=(1.0, 2.0)) for score in made.metrics)
+    values = tuple(replace(score, per_seed=(1.0, 2.0)) for score in made.scores)
     rules = protocol(seeds=(0, 1), selection="first of " + "x" * 7000)
-    return replace(made, seeds=seeds, metrics=values, protocol=rules)
+    return replace(made, seeds=seeds, scores=values, protocol=rules)
 
 
 def client_of(paths: ProjectPaths) -> MlflowClient:
     return MlflowClient(tracking_uri=f"sqlite:///{paths.runs_database}")
 
 
-def test_evaluation_is_a_parent_run_with_a_nested_run_per_seed(
-    tracked: ProjectPaths, evaluation: EvaluationResult
-) -> None:
-    run = Tracker(tracked, "study").log_result(evaluation, figures={"a.png": b"picture"})
-    client = client_of(tracked)
-    parent = client.get_run(run.run_id)
-    assert parent.info.status == "FINISHED"
-    assert parent.data.metrics["repetition/rep-2"] == 2.0
-    assert parent.data.metrics["num_texts"] == 2
-    params = parent.data.params
-    assert params["index_digest"] == evaluation.index
-    assert params["documents_digest"] == evaluation.documents
-    assert params["model_fingerprint"] == evaluation.model
-    assert params["protocol_digest"] == evaluation.protocol.digest
-    assert params["protocol/selection"] == "see params/protocol/selection.txt"
-    experiment = client.get_experiment_by_name("study")
-    nested = client.search_runs(
-        [experiment.experiment_id], f"tags.`mlflow.parentRunId` = '{run.run_id}'"
-    )
-    assert sorted(each.data.params["seed"] for each in nested) == ["0", "1"]
-    assert sorted(each.data.metrics["copies/tokens"] for each in nested) == [1.0, 2.0]
-    folder = tracked.root / parent.info.artifact_uri
-    assert (folder / "figures" / "a.png").read_bytes() == b"picture"
-    long = (folder / "params" / "protocol" / "selection.txt").read_text()
-    assert long == evaluation.protocol.selection
-    assert json.loads((folder / "evaluation.json").read_text())["corpus"] == "village"
+def folder_of(paths: ProjectPaths, run_id: str) -> Path:
+    return Path(unquote(urlsplit(client_of(paths).get_run(run_id).info.artifact_uri).path))
 
 
-def test_moved_project_still_opens_its_tables(
+def test_an_evaluation_is_one_run_that_says_what_was_run_and_how_it_was_measured(
     tracked: ProjectPaths, evaluation: EvaluationResult, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    Tracker(tracked, "study").log_result(evaluation)
-    moved = ProjectPaths(tracked.root.with_name("moved"))
-    tracked.root.rename(moved.root)
-    monkeypatch.chdir(moved.root)
-    experiment = client_of(moved).get_experiment_by_name("study")
-    assert not Path(experiment.artifact_location).is_absolute()
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///mlflow.db")
-    table = client_of(moved).load_table(experiment.experiment_id, "generations.json")
+    run = Tracker(tracked, "study").log_result(evaluation)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", run.uri)
+    client = client_of(tracked)
+    found = client.get_run(run.run_id)
+    assert found.info.status == "FINISHED"
+    metrics = found.data.metrics
+    assert metrics["repetition/rep-2"] == 2.0
+    assert metrics["repetition/rep-2.reference"] == 3.5
+    assert metrics["num_prompts"] == 2
+    by_seed = client.get_metric_history(run.run_id, "repetition/rep-2.by_seed")
+    assert [(each.step, each.value) for each in by_seed] == [(0, 1.0), (1, 2.0)]
+    params = found.data.params
+    assert params["system/name"] == "cog"
+    assert params["system/top_k_documents"] == "16"
+    assert "system/verify_threshold" not in params  # it was not used
+    assert params["protocol/digest"] == evaluation.protocol.digest
+    assert params["protocol/selection"] == "see params/protocol/selection.txt"
+    assert found.data.tags["cog.index"] == evaluation.system.index
+    assert found.data.tags["cog.model"] == evaluation.system.model
+    inputs = {each.dataset.name: each for each in found.inputs.dataset_inputs}
+    assert set(inputs) == {"documents of village", "index of village", "prompts of village"}
+    assert inputs["index of village"].dataset.digest == evaluation.system.index[:36]
+    assert inputs["prompts of village"].tags[0].value == "prompts"
+    folder = folder_of(tracked, run.run_id)
+    long = (folder / "params" / "protocol" / "selection.txt").read_text()
+    assert long == evaluation.protocol.selection
+    content = json.loads((folder / "evaluation.json").read_text())
+    assert content["system"]["corpus"] == "village"
+    table = client.load_table(found.info.experiment_id, "generations.json")
     assert len(table) == 4
     citation = json.loads(table["citations"][0])[0]
     assert citation["document_id"] == "doc-1"
     assert table["text"][0].startswith(" water runs")
-    Tracker(moved, "study").log_result(evaluation)
-    assert len(client_of(moved).search_runs([experiment.experiment_id])) == 6
+
+
+def test_a_repeat_finds_the_run_that_is_there(
+    tracked: ProjectPaths, evaluation: EvaluationResult
+) -> None:
+    tracker = Tracker(tracked, "study")
+    first = tracker.log_result(evaluation)
+    later = replace(evaluation, created_at="2027-01-01", seconds={"write": 9.0})
+    assert Tracker(tracked, "study").log_result(later) == first
+    other = replace(evaluation, scores=evaluation.scores[:1])
+    assert tracker.log_result(other) != first
+    content: dict[str, object] = {"comparisons": [1]}
+    whole = tracker.log_study("curve", content, {"a.png": b"picture"})
+    assert tracker.log_study("curve", content, {}) == whole
+    assert (folder_of(tracked, whole.run_id) / "figures" / "a.png").read_bytes() == b"picture"
+
+
+def test_a_moved_project_begins_experiments_anew_inside_itself(
+    tracked: ProjectPaths, evaluation: EvaluationResult
+) -> None:
+    Tracker(tracked, "study").log_result(evaluation)
+    moved = ProjectPaths(tracked.root.with_name("moved"))
+    tracked.root.rename(moved.root)
+    run = Tracker(moved, "study").log_result(evaluation)
+    assert run.experiment == "study (moved)"
+    assert folder_of(moved, run.run_id).is_relative_to(moved.root)
+    assert not tracked.root.exists()
+
+
+def test_tables_of_another_version_of_mlflow_are_said(
+    tracked: ProjectPaths, evaluation: EvaluationResult
+) -> None:
+    with closing(sqlite3.connect(tracked.runs_database)) as database, database:
+        database.execute("UPDATE alembic_version SET version_num = 'abcdef012345'")
+    with pytest.raises(TrackingError, match="next: mlflow db upgrade sqlite:"):
+        Tracker(tracked, "study").log_result(evaluation)
 
 
 def test_revisions_of_git_and_dvc_are_kept(
@@ -99,7 +132,7 @@ def test_revisions_of_git_and_dvc_are_kept(
     assert len(tags["dvc_revision"]) == 64
     with tracked.params.open("a") as file:
         file.write("# more\n")
-    run = Tracker(tracked, "study").log_result(evaluation)
+    run = Tracker(tracked, "later").log_result(evaluation)
     again = client_of(tracked).get_run(run.run_id).data.tags
     assert again["git_revision"] == tags["git_revision"] + "-dirty"
 
@@ -125,7 +158,7 @@ def test_tracking_uri_of_the_user_is_taken(
     run = Tracker(tracked, "study").log_result(evaluation)
     assert client_of(tracked).get_experiment_by_name("study") is None
     found = MlflowClient(tracking_uri=run.uri).get_run(run.run_id)
-    assert Path(found.info.artifact_uri, "evaluation.json").is_file()
+    assert Path(unquote(urlsplit(found.info.artifact_uri).path), "evaluation.json").is_file()
     monkeypatch.chdir(tracked.root)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///mlflow.db")
     assert choose_uri(tracked) == f"sqlite:///{tracked.runs_database}"
@@ -155,7 +188,6 @@ def test_five_at_once_all_succeed(project: ProjectPaths) -> None:
     client = client_of(project)
     experiment = client.get_experiment_by_name("together")
     runs = client.search_runs([experiment.experiment_id])
-    assert len(runs) == 10
-    parents = [run for run in runs if "mlflow.parentRunId" not in run.data.tags]
-    assert sorted(run.data.metrics["repetition/rep-2"] for run in parents) == [0, 1, 2, 3, 4]
+    assert len(runs) == 5
+    assert sorted(run.data.metrics["repetition/rep-2"] for run in runs) == [0, 1, 2, 3, 4]
     assert {run.info.status for run in runs} == {"FINISHED"}

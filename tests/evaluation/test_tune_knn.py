@@ -67,8 +67,8 @@ def test_what_is_chosen_predicts_best_and_is_the_default_from_then_on(town: Proj
     assert "as tuned for this datastore: top_k" in after.stderr
     plain = run(town, *EVALUATE, "--untuned")
     assert "as tuned" not in plain.stderr
-    indexes = [json.loads(each.stdout)["index"] for each in (after, plain)]
-    assert indexes[1] == before["index"] != indexes[0]
+    systems = [json.loads(each.stdout)["system"] for each in (after, plain)]
+    assert systems[1]["settings"] == before["system"]["settings"] != systems[0]["settings"]
     # both are of what is there now, so both can be compared
     compared = run(town, "compare", "village", "--system", "knn-lm", "--json")
     assert compared.exception is None, compared.output

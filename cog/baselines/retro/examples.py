@@ -22,7 +22,7 @@ from cog.model.load import CogModel
 from cog.progress import Progress
 from cog.training.sampler import split_documents
 
-FORMAT_VERSION = 1  # of the files; part of their key
+FORMAT_VERSION = 2  # of the files; part of their key
 DOCUMENTS_PER_READ = 512
 TEXTS_PER_PASS = 128
 

@@ -17,7 +17,7 @@ from cog.reading import Text, read_record
 
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "adapter.safetensors"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3  # 2: the continuation of a neighbour was the beginning of the next chunk
 RUN = "cog retro train --corpus ID"
 
 

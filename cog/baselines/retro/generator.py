@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from cog.baselines.retro.adapter import Memory, Placement, RetroAdapter, find_layers, get_chunk
@@ -154,18 +155,26 @@ class RetroLoop(TokenLoop):
         """
         self.memory = RetroMemory(self.model, self._adapter, self._source, batch=batch)
 
-    def append_last(self, cache: PrefixCache, token_ids: Sequence[Sequence[int]]) -> Tensor:
+    def append(self, cache: PrefixCache, token_ids: Sequence[Sequence[int]]) -> Tensor:
         """Append tokens that see the neighbours of the chunk before them.
 
         A pass ends for a text where its neighbours change.
 
         :param cache: The cache.
         :param token_ids: New tokens per text; may be empty for some.
-        :returns: States at the last token of the texts that got some. *Shape:* ``(num_rows, dim)``
+        :returns: States of all, text by text. *Shape:* ``(num_tokens, dim)``
         """
+        return torch.cat([state for row in self._append(cache, token_ids) for state in row])
+
+    def append_last(self, cache: PrefixCache, token_ids: Sequence[Sequence[int]]) -> Tensor:
+        """As :meth:`append`, but the states at the last tokens only."""
+        return torch.stack([row[-1][-1] for row in self._append(cache, token_ids) if row])
+
+    def _append(self, cache: PrefixCache, token_ids: Sequence[Sequence[int]]) -> list[list[Tensor]]:
+        # states of each text, pass by pass
         assert self.memory is not None
         left = [list(ids) for ids in token_ids]
-        last: dict[int, Tensor] = {}
+        found: list[list[Tensor]] = [[] for _ in left]
         try:
             while any(left):
                 rooms = [self.memory.count_room(row) for row in range(len(left))]
@@ -173,11 +182,13 @@ class RetroLoop(TokenLoop):
                 left = [ids[room:] for ids, room in zip(left, rooms, strict=True)]
                 self._adapter.set_memory(self.memory.read(blocks))
                 states = self.model.prefix_encoder.append(cache, blocks)
-                ends = np.cumsum([len(block) for block in blocks])
-                last |= {row: states[ends[row] - 1] for row, block in enumerate(blocks) if block}
+                parts = torch.split(states, [len(block) for block in blocks])
+                for row, part in zip(found, parts, strict=True):
+                    if len(part):
+                        row.append(part)
         finally:
             self._adapter.set_memory(None)
-        return torch.stack([last[row] for row in sorted(last)])
+        return found
 
 
 class RetroGenerator:
@@ -189,6 +200,7 @@ class RetroGenerator:
     """
 
     def __init__(self, model: CogModel, index: PhraseIndex, *, adapter: RetroAdapter) -> None:
+        self.model = model
         source = NeighbourSource(index, model, config=adapter.config)
         self._loop = RetroLoop(model, adapter, source)
         self._index = index
@@ -218,8 +230,13 @@ class RetroGenerator:
                 text,
                 corpus_id=self._index.corpus,
                 index=self._index.digest,
-                model=self._loop.model,
+                model=self.model,
                 seconds=shared,
             )
             for request, text in zip(requests, texts, strict=True)
         ]
+
+    def score_tokens(self, request: Request, token_ids: NDArray[np.int32]) -> NDArray[np.float64]:
+        """Log-probability of each token of a text that follows, as :class:`TokenLoop` has it."""
+        self._loop.begin(1)
+        return self._loop.score_tokens(request, token_ids)

@@ -162,15 +162,16 @@ class NeighbourSource:
         :param chunk_ids: In any order; -1 for none.
         :returns: Tokens by chunk.
         """
-        config = self._config
+        # a chunk may be longer than a neighbour: what follows begins inside it, and goes on in the
+        # next one
         wanted = np.unique(chunk_ids[chunk_ids >= 0])
         tokens = self._read_tokens(np.union1d(wanted, wanted[self.has_continuation[wanted]] + 1))
         found = {}
         for chunk in wanted.tolist():
-            found[chunk] = tokens[chunk][: config.neighbour_tokens]
+            found[chunk] = tokens[chunk]
             if self.has_continuation[chunk]:
-                following = tokens[chunk + 1][: config.continuation_tokens]
-                found[chunk] = np.concatenate([found[chunk], following])
+                found[chunk] = np.concatenate([found[chunk], tokens[chunk + 1]])
+            found[chunk] = found[chunk][: self._config.max_neighbour_tokens]
         return found
 
     def _read_tokens(self, chunk_ids: NDArray[np.int64]) -> dict[int, NDArray[np.int32]]:

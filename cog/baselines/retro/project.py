@@ -1,16 +1,14 @@
-"""RETRO in a project: a corpus id goes in, something that writes comes out."""
+"""RETRO in a project: a corpus id goes in, where its adapter lies, or an open index, comes out."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from cog.baselines.retro.folder import CONFIG_FILE, load_adapter
-from cog.baselines.retro.generator import RetroGenerator
+from cog.baselines.retro.folder import CONFIG_FILE
 from cog.corpus.documents import find_documents_digest
 from cog.index.read.reader import PhraseIndex, open_index
 from cog.index.versions.unions import split_union
 from cog.model.fingerprint import fingerprint_model
-from cog.model.load import load_model
 from cog.params import Params
 from cog.paths import ProjectPaths
 
@@ -26,27 +24,6 @@ def get_adapter_folder(paths: ProjectPaths, corpus_id: str) -> Path:
     """
     own = paths.corpus(corpus_id).retro
     return own if (own / CONFIG_FILE).is_file() else paths.root / ADAPTER_FOLDER
-
-
-@contextmanager
-def open_retro(
-    paths: ProjectPaths, params: Params, *, corpus_id: str, device: str
-) -> Iterator[RetroGenerator]:
-    """Load model and adapter and open an index for as long as the block runs.
-
-    :param paths: The project.
-    :param params: Its parameters.
-    :param corpus_id: The corpus whose index neighbours come from, or several joined with ``+``.
-    :param device: ``cpu``, ``cuda`` or ``auto``.
-    :yields: What writes.
-    """
-    with open_retro_index(paths, params, corpus_id) as index:
-        folder = paths.model(params.model)
-        model = load_model(
-            folder, device=device, precision=params.generate.precision, keeps_modules=True
-        )
-        adapter = load_adapter(get_adapter_folder(paths, corpus_id), model=model.fingerprint)
-        yield RetroGenerator(model, index, adapter=adapter)
 
 
 @contextmanager

@@ -1,222 +1,183 @@
-"""MAUVE: features of references and of generations go in, scores come out.
+"""MAUVE: features of references and of texts go in, how alike the two kinds are comes out.
 
-The only place that imports ``mauve-text``, which is under the GPLv3.
+Pillutla et al. 2021: both kinds are quantised together, and MAUVE is the area under the curve of
+divergences of the two histograms from their mixtures. One window a document, so that texts are
+independent; a fixed number of clusters, so that only the number of texts moves the score; quantised
+once, so that resamples draw from frozen counts.
 """
 
-import os
-import sys
-import tempfile
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.cluster import KMeans
+from sklearn.decomposition import PCA
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.preprocessing import normalize
 
 from cog.errors import EvaluationError
+from cog.evaluation.metrics.metric import HIGHER, Measured, Metric
+from cog.evaluation.records import SeedResult
+from cog.evaluation.session import Evaluation
+from cog.evaluation.statistics import Values
 
 MIN_TEXTS = 50  # below, systems are ranked by chance: refused
 FEW_TEXTS = 1000  # below, the order of near systems is not to be trusted: flagged
-STDERR = 2  # file descriptor, since FAISS writes past Python
-CLUSTERING_WARNING = b"WARNING clustering"
+CLUSTERS = 100
+SCALE = 2.0
+NUM_MIXTURES = 25
+DRAWS = 100  # of which a standard error is told
+SHARES = np.linspace(0.0, 1.0, 6)  # of their distance that is left to two histograms
+EXPLAINED_VARIANCE = 0.9
+LEFT_OUT = -1  # the cluster of a text that is not its document's first
 
 Features = NDArray[np.float32]
 
 
-class FewTextsWarning(UserWarning):
-    """MAUVE was computed on too few texts to rank systems by it."""
+def spread_clusters(rows: Values) -> Values:
+    """Clusters of pairs of reference and text to counts.
 
-
-@dataclass(frozen=True, slots=True)
-class MauveScore:
-    """MAUVE of one system, between 0 and 1.
-
-    :param mean: Mean over the k-means seeds.
-    :param spread: Standard deviation over the k-means seeds; 0 for one.
-    :param by_seed: Score by k-means seed.
-    :param num_texts: Number of texts on the smaller side.
-    :param num_buckets: Number of clusters.
+    :param rows: Clusters of each pair, quantisation after quantisation. *Shape:* ``(num_texts, 2 *
+        num_quantisations)``
+    :returns: *Shape:* ``(num_texts, 2 * num_quantisations * CLUSTERS)``
     """
-
-    mean: float
-    spread: float
-    by_seed: dict[int, float]
-    num_texts: int
-    num_buckets: int
-
-    @property
-    def is_flagged(self) -> bool:
-        """Whether there were too few texts to trust the order of near systems.
-
-        :returns: True below 1,000 texts.
-        """
-        return self.num_texts < FEW_TEXTS
+    is_there = rows[..., None] == np.arange(CLUSTERS)
+    counts: Values = is_there.reshape(len(rows), -1).astype(np.float64)
+    return counts
 
 
-def check_num_texts(num_texts: int, *, allow_few: bool) -> None:
-    """Refuse MAUVE on so few texts that it ranks by chance, and warn where it may mislead.
+def combine_mauve(sums: Values) -> Values:
+    """MAUVE of counts, the mean over quantisations.
 
-    :param num_texts: Number of texts on the smaller side.
-    :param allow_few: Compute it nevertheless.
-    :raises EvaluationError: If there are fewer than 50 and that is not allowed.
+    :param sums: Counts, of references and texts in turn. *Shape:* ``(num_samples, 2 *
+        num_quantisations * CLUSTERS)``
+    :returns: Between 0 and 1. *Shape:* ``(num_samples,)``
     """
-    if num_texts < MIN_TEXTS and not allow_few:
+    counts = sums.reshape(len(sums), -1, 2, CLUSTERS)
+    shares = counts / np.maximum(counts.sum(axis=-1, keepdims=True), 1e-12)
+    p, q = shares[..., 0, :], shares[..., 1, :]  # (num_samples, num_quantisations, CLUSTERS)
+    ends = np.zeros((*p.shape[:-1], 1))
+    x, y = [ends + 1.0], [ends]  # from where only the second kind lies
+    for weight in np.linspace(1e-6, 1 - 1e-6, NUM_MIXTURES):
+        mixed = weight * p + (1 - weight) * q
+        x.append(np.exp(-SCALE * _diverge(q, mixed))[..., None])
+        y.append(np.exp(-SCALE * _diverge(p, mixed))[..., None])
+    x.append(ends)
+    y.append(ends + 1.0)
+    curve_x, curve_y = np.concatenate(x, axis=-1), np.concatenate(y, axis=-1)
+    area: Values = np.abs(np.trapezoid(curve_y, curve_x, axis=-1)).mean(axis=-1)
+    return area
+
+
+def find_error(sums: Values) -> float:
+    """Standard error of MAUVE, from counts drawn of frozen histograms.
+
+    Histograms of few texts differ more than what they are of, and those drawn from them still more.
+    So both are first drawn towards each other until what is drawn has on average the MAUVE seen.
+
+    :param sums: Counts by document. *Shape:* as of :func:`combine_mauve`
+    :returns: The mean over quantisations.
+    """
+    random = np.random.default_rng(0)
+    counts = sums.sum(axis=0).reshape(-1, 2, CLUSTERS)
+    num = len(sums)
+    errors = []
+    for pair in counts / num:
+        seen = float(combine_mauve(pair.reshape(1, -1))[0])
+        middle = pair.mean(axis=0)
+        best = (np.inf, 0.0)
+        for share in SHARES:
+            shrunk = middle + share * (pair - middle)
+            drawn = random.multinomial(num, shrunk / shrunk.sum(axis=1, keepdims=True), (DRAWS, 2))
+            scores = combine_mauve(drawn.reshape(DRAWS, -1).astype(np.float64))
+            best = min(best, (abs(float(scores.mean()) - seen), float(scores.std(ddof=1))))
+        errors.append(best[1])
+    return float(np.mean(errors))
+
+
+MAUVE = Metric(
+    "quality/mauve",
+    combine_mauve,
+    HIGHER,
+    is_of_size=True,
+    spread=spread_clusters,
+    find_error=find_error,
+)
+METRICS = (MAUVE,)
+
+
+def find_reason_against(run: Evaluation) -> str:
+    """Why there are no such scores; empty if there are."""
+    num_texts = len({prompt.document_id for prompt in run.selection.prompts})
+    if num_texts >= MIN_TEXTS or run.plan.allow_few_texts:
+        return ""
+    return (
+        f"has too few texts for MAUVE: {num_texts} documents, one text each, and at least "
+        f"{MIN_TEXTS} ({FEW_TEXTS} to rank near systems)"
+    )
+
+
+def measure(run: Evaluation, seeds: tuple[SeedResult, ...]) -> list[Measured]:
+    """Encode and quantise the first text of every document."""
+    protocol, prompts = run.plan.protocol, run.selection.prompts
+    firsts = list({prompt.document_id: i for i, prompt in reversed([*enumerate(prompts)])}.values())
+    firsts.sort()
+
+    def encode(texts: Sequence[str]) -> Features:
+        compared = run.compared(texts)
+        return run.featuriser.encode_features(
+            [compared[i] for i in firsts],
+            layers=protocol.featuriser_layers,
+            max_tokens=protocol.max_feature_tokens,
+        )
+
+    references = encode([prompt.reference for prompt in prompts])
+    rows = np.full(
+        (len(seeds), len(prompts), 2 * len(protocol.kmeans_seeds)), LEFT_OUT, dtype=float
+    )
+    for number, seed in enumerate(seeds):
+        features = encode([text.generation.text for text in seed.texts])
+        for place, kmeans_seed in enumerate(protocol.kmeans_seeds):
+            clusters = quantise(references, features, seed=kmeans_seed)
+            rows[number][firsts, 2 * place : 2 * place + 2] = clusters
+    note = ""
+    if len(firsts) < FEW_TEXTS:
+        note = f"{len(firsts)} texts: below {FEW_TEXTS} the order of near systems is uncertain"
+    return [Measured(MAUVE, rows, note=note, num_texts=len(firsts))]
+
+
+def quantise(references: Features, features: Features, *, seed: int) -> NDArray[np.int64]:
+    """Cluster both kinds together: unit length, 90 % of the variance, k-means.
+
+    :param references: Features of the references. *Shape:* ``(num_texts, dim)``
+    :param features: Features of the texts. *Shape:* ``(num_texts, dim)``
+    :param seed: Seed of k-means.
+    :returns: Clusters of each pair. *Shape:* ``(num_texts, 2)``
+    :raises EvaluationError: If a feature is not finite.
+    """
+    joined = np.concatenate([references, features])
+    if not np.isfinite(joined).all():
         raise EvaluationError(
-            f"MAUVE needs at least {MIN_TEXTS} texts ({FEW_TEXTS} to rank near systems)",
-            found=f"{num_texts}",
-            run="raise --prompts, or pass --allow-few-texts to see a number that means little",
+            "features must be finite numbers",
+            found=f"{int((~np.isfinite(joined)).any(axis=1).sum())} texts with others",
+            run="compute the features anew in float32",
         )
-    if num_texts < FEW_TEXTS:
-        warnings.warn(
-            f"MAUVE on {num_texts} texts: below {FEW_TEXTS} the order of near systems is uncertain",
-            FewTextsWarning,
-            stacklevel=3,
-        )
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore", ConvergenceWarning)  # fewer texts than clusters
+        warnings.simplefilter("ignore", RuntimeWarning)
+        unit = normalize(joined.astype(np.float64))
+        reduced = PCA(random_state=seed).fit(unit)
+        share = np.cumsum(reduced.explained_variance_ratio_)
+        dim = int(np.searchsorted(share, EXPLAINED_VARIANCE)) + 1
+        points = reduced.transform(unit)[:, :dim]
+        kmeans = KMeans(min(CLUSTERS, len(points)), n_init=2, max_iter=500, random_state=seed)
+        labels: NDArray[np.int64] = kmeans.fit_predict(points)
+    return labels.reshape(2, -1).T
 
 
-def choose_num_buckets(num_texts: int) -> int:
-    """The number of clusters that mauve-text takes by default: a tenth of the texts.
-
-    :param num_texts: Number of texts on the smaller side.
-    :returns: At least 2.
-    """
-    return max(2, round(num_texts / 10))
-
-
-def measure_mauve(
-    reference_features: Features,
-    generation_features: Features,
-    *,
-    scaling_factor: float,
-    seeds: Sequence[int],
-    num_buckets: int | None = None,
-    allow_few: bool = False,
-) -> MauveScore:
-    """MAUVE (Pillutla et al. 2021) under several k-means seeds.
-
-    :param reference_features: Features of the references. *Shape:* ``(num_references, dim)``
-    :param generation_features: Features of the generations. *Shape:* ``(num_generations, dim)``
-    :param scaling_factor: The paper's c; 2.0 in CoG.
-    :param seeds: K-means seeds, at least one.
-    :param num_buckets: Number of clusters; None for a tenth of the texts.
-    :param allow_few: Compute it on fewer than 50 texts too.
-    :returns: The score.
-    :raises EvaluationError: If there are too few texts, or a feature is not finite.
-    """
-    if not seeds:
-        raise ValueError("MAUVE needs at least one k-means seed")
-    num_texts = min(len(reference_features), len(generation_features))
-    check_num_texts(num_texts, allow_few=allow_few)
-    for name, features in (("reference", reference_features), ("generation", generation_features)):
-        if not np.isfinite(features).all():
-            raise EvaluationError(
-                "features must be finite numbers",
-                found=f"{int((~np.isfinite(features)).any(axis=1).sum())} {name} texts with others",
-                run="compute the features anew in float32",
-            )
-    buckets = num_buckets or choose_num_buckets(num_texts)
-    by_seed = {
-        seed: _score(
-            reference_features,
-            generation_features,
-            num_buckets=buckets,
-            scaling_factor=scaling_factor,
-            seed=seed,
-        )
-        for seed in seeds
-    }
-    scores = np.array(list(by_seed.values()))
-    spread = float(scores.std(ddof=1)) if len(scores) > 1 else 0.0
-    return MauveScore(float(scores.mean()), spread, by_seed, num_texts, buckets)
-
-
-def score_halves(
-    reference_features: Features,
-    generation_features: Features,
-    *,
-    scaling_factor: float,
-    num_halves: int,
-    seed: int,
-    num_buckets: int | None = None,
-) -> NDArray[np.float64]:
-    """MAUVE of random halves of the prompts, from which its standard error is told.
-
-    MAUVE has no value per text, and a bootstrap would put the same text on one side twice. The
-    standard deviation over halves drawn without replacement estimates the standard error of the
-    score of the whole (the delete-half jackknife). The halves depend only on the number of prompts
-    and the seed, so those of two systems on the same prompts are paired.
-
-    :param reference_features: Features of the references, by prompt. *Shape:* ``(num_texts, dim)``
-    :param generation_features: Features of the generations, in the same order. *Shape:*
-        ``(num_texts, dim)``
-    :param scaling_factor: The paper's c.
-    :param num_halves: Number of halves.
-    :param seed: Seed of the halves; also of k-means.
-    :param num_buckets: Number of clusters; None for a tenth of a half.
-    :returns: Scores. *Shape:* ``(num_halves,)``
-    :raises ValueError: If the sides are not paired.
-    """
-    num_texts = len(reference_features)
-    if len(generation_features) != num_texts:
-        raise ValueError("halves need a generation for every reference, in the same order")
-    random = np.random.default_rng(seed)
-    size = max(1, num_texts // 2)
-    buckets = num_buckets or choose_num_buckets(size)
-    chosen = [random.permutation(num_texts)[:size] for _ in range(num_halves)]
-    scores = [
-        _score(
-            reference_features[half],
-            generation_features[half],
-            num_buckets=buckets,
-            scaling_factor=scaling_factor,
-            seed=seed,
-        )
-        for half in chosen
-    ]
-    return np.array(scores, dtype=np.float64)
-
-
-def _score(
-    reference_features: Features,
-    generation_features: Features,
-    *,
-    num_buckets: int,
-    scaling_factor: float,
-    seed: int,
-) -> float:
-    import mauve
-
-    with warnings.catch_warnings(), _hushed_clustering():
-        warnings.simplefilter("ignore")  # of PCA on few texts, which are flagged above
-        result = mauve.compute_mauve(
-            p_features=reference_features,
-            q_features=generation_features,
-            num_buckets=num_buckets,
-            mauve_scaling_factor=scaling_factor,
-            seed=seed,
-            verbose=False,
-        )
-    return float(result.mauve)
-
-
-@contextmanager
-def _hushed_clustering() -> Iterator[None]:
-    # FAISS writes a line for each clustering of fewer than 39 points a cluster, which MAUVE's tenth
-    # of the texts always is; whatever else is written meanwhile is passed on
-    sys.stderr.flush()
-    kept = os.dup(STDERR)
-    try:
-        with tempfile.TemporaryFile() as written:
-            os.dup2(written.fileno(), STDERR)
-            try:
-                yield
-            finally:
-                sys.stderr.flush()
-                os.dup2(kept, STDERR)
-                written.seek(0)
-                for line in written:
-                    if not line.startswith(CLUSTERING_WARNING):
-                        os.write(STDERR, line)
-    finally:
-        os.close(kept)
+def _diverge(p: Values, q: Values) -> Values:
+    # Kullback-Leibler divergence of histograms; where p is 0 nothing is added
+    terms = p * np.log(np.where(p > 0, p, 1.0) / np.where(p > 0, q, 1.0))
+    total: Values = terms.sum(axis=-1)
+    return total

@@ -1,110 +1,27 @@
-"""Perplexity under another model: prompts and generated texts go in, log-likelihoods come out."""
+"""Perplexity under another model: generated texts go in, how surprised a judge is comes out.
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from math import exp
+Text that repeats itself surprises nobody, so what is nearer to real text is the better one.
+"""
 
-import torch
-from torch import Tensor, nn
+import numpy as np
+from numpy.typing import NDArray
 
-Encode = Callable[[str], Sequence[int]]
+from cog.evaluation.metrics.metric import NEAR, Measured, Metric, perplexity_of
+from cog.evaluation.records import SeedResult
+from cog.evaluation.session import Evaluation
 
-
-@dataclass(frozen=True, slots=True)
-class TextLikelihood:
-    """How likely one text is, given its prompt.
-
-    :param log_likelihood: Natural logarithm of the probability of the text's tokens.
-    :param num_tokens: Number of the text's tokens.
-    """
-
-    log_likelihood: float
-    num_tokens: int
+GENERATED = Metric("perplexity/generated", perplexity_of(0, 1), NEAR, is_log=True)
+METRICS = (GENERATED,)
+OWN_JUDGE = "the judge is the base of what wrote the texts, and filtered their tokens"
 
 
-@dataclass(frozen=True, slots=True)
-class JudgeModel:
-    """A causal language model that judges texts.
+def measure(run: Evaluation, seeds: tuple[SeedResult, ...]) -> list[Measured]:
+    """Judge the texts, and what really follows, each given its prompt."""
+    prefixes = [prompt.prefix for prompt in run.selection.prompts]
 
-    :param body: Gives ``last_hidden_state`` for ``input_ids`` and ``attention_mask``.
-    :param head: Turns hidden states into logits over the vocabulary.
-    :param encode: Tokenises a text without special tokens.
-    :param begin_token_id: Token put before every prompt; None for none.
-    :param max_positions: Number of tokens that the model can read.
-    """
+    def judge(texts: list[str]) -> NDArray[np.float64]:
+        return run.judge.score_texts(prefixes, texts)
 
-    body: nn.Module
-    head: nn.Module
-    encode: Encode
-    begin_token_id: int | None
-    max_positions: int
-
-
-def score_likelihood(
-    prompts: Sequence[str], texts: Sequence[str], *, judge: JudgeModel, batch_size: int
-) -> list[TextLikelihood]:
-    """Log-likelihood of every text conditional on its own prompt.
-
-    Differs from the authors' script, which joins all samples, prompts included, into one stream.
-    Prompt and text are tokenised apart, so that exactly the text's tokens are scored.
-
-    :param prompts: Prompts.
-    :param texts: Generated texts, in the same order.
-    :param judge: The model that judges.
-    :param batch_size: Number of texts judged in one pass.
-    :returns: In the order of the texts; a text without tokens has likelihood 0 and no token.
-    :raises ValueError: If a text has no prompt, or has nothing before its first token.
-    """
-    if len(prompts) != len(texts):
-        raise ValueError("every text needs its prompt")
-    begin = [] if judge.begin_token_id is None else [judge.begin_token_id]
-    rows = []
-    for prompt, text in zip(prompts, texts, strict=True):
-        text_ids = list(judge.encode(text))[: judge.max_positions - 1]
-        prompt_ids = begin + list(judge.encode(prompt))
-        if text_ids and not prompt_ids:
-            raise ValueError("the first token of a text needs a prompt or a begin token before it")
-        rows.append((prompt_ids[-(judge.max_positions - len(text_ids)) :], text_ids))
-    order = sorted(range(len(rows)), key=lambda i: sum(map(len, rows[i])))
-    found = [TextLikelihood(0.0, 0)] * len(rows)
-    scored = [i for i in order if rows[i][1]]
-    for start in range(0, len(scored), batch_size):
-        batch = scored[start : start + batch_size]
-        likelihoods = _score_batch([rows[i] for i in batch], judge)
-        for i, value in zip(batch, likelihoods, strict=True):
-            found[i] = TextLikelihood(value, len(rows[i][1]))
-    return found
-
-
-def perplexity(likelihoods: Sequence[TextLikelihood]) -> float:
-    """Perplexity per token over all texts.
-
-    :param likelihoods: One per text.
-    :returns: ``exp(-sum of log-likelihoods / number of tokens)``
-    :raises ValueError: If there is no token.
-    """
-    num_tokens = sum(each.num_tokens for each in likelihoods)
-    if not num_tokens:
-        raise ValueError("perplexity needs at least one token")
-    return exp(-sum(each.log_likelihood for each in likelihoods) / num_tokens)
-
-
-@torch.inference_mode()
-def _score_batch(rows: Sequence[tuple[list[int], list[int]]], judge: JudgeModel) -> list[float]:
-    device = next(judge.body.parameters()).device
-    lengths = [len(prompt) + len(text) for prompt, text in rows]
-    ids = torch.zeros(len(rows), max(lengths), dtype=torch.long)
-    mask = torch.zeros_like(ids)
-    for row, (prompt, text) in enumerate(rows):
-        ids[row, : lengths[row]] = torch.tensor(prompt + text)
-        mask[row, : lengths[row]] = 1  # padding on the right is never seen by what is scored
-    output = judge.body(input_ids=ids.to(device), attention_mask=mask.to(device))
-    states: Tensor = output.last_hidden_state  # (batch, prefix_len, dim)
-    found = []
-    for row, (prompt, text) in enumerate(rows):
-        first = len(prompt) - 1
-        logits = judge.head(states[row, first : first + len(text)]).float()
-        chosen = torch.tensor(text, device=device)
-        gold = logits.gather(1, chosen.unsqueeze(1)).squeeze(1)
-        found.append(float((gold - logits.logsumexp(dim=1)).double().sum()))
-    return found
+    rows = np.stack([judge([text.generation.text for text in seed.texts]) for seed in seeds])
+    reference = judge([prompt.reference for prompt in run.selection.prompts])
+    return [Measured(GENERATED, rows, reference, note=OWN_JUDGE if run.is_own_judge else "")]

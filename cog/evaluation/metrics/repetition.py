@@ -1,37 +1,48 @@
-"""Repetition and diversity: generated texts go in, Rep-n and Diversity come out."""
+"""Repetition, diversity and length: texts go in, Rep-n, Diversity and words come out.
+
+Real text repeats itself too, so what is nearer to it is the better one.
+"""
 
 import re
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cog.evaluation.metrics.metric import NEAR, Measured, Metric, ratio_of
+from cog.evaluation.records import SeedResult
+from cog.evaluation.session import Evaluation
+from cog.evaluation.statistics import Values
+
 ORDERS = (2, 3, 4)  # the n of Rep-n, and of the product that is Diversity
 WORD = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]")  # noqa: RUF001 - both apostrophes
+COUNT = len(ORDERS)  # column of the number of texts; that of their words follows
 
 
-@dataclass(frozen=True, slots=True)
-class Repetition:
-    """How much generated texts repeat themselves (CoG, section 4.1).
-
-    :param rep: Rep-2, Rep-3 and Rep-4 by n, in percent, mean over texts.
-    :param diversity: Product of ``1 - Rep-n / 100`` over n, in percent.
-    :param num_texts: Number of texts.
-    """
-
-    rep: dict[int, float]
-    diversity: float
-    num_texts: int
+def combine_diversity(sums: Values) -> Values:
+    """Diversity of Rep-2, Rep-3 and Rep-4: the product of ``1 - Rep-n / 100``, in percent."""
+    means = sums[..., :COUNT] / np.maximum(sums[..., COUNT : COUNT + 1], 1e-12)
+    diversity: Values = 100.0 * np.prod(1.0 - means / 100.0, axis=-1)
+    return diversity
 
 
-def split_words(text: str) -> list[str]:
-    """Cut a text into words and marks, as they are counted here.
+METRICS = (
+    *(
+        Metric(f"repetition/rep-{order}", ratio_of(column, COUNT), NEAR)
+        for column, order in enumerate(ORDERS)
+    ),
+    Metric("repetition/diversity", combine_diversity, NEAR),
+    Metric("repetition/words", ratio_of(COUNT + 1, COUNT), NEAR),
+)
 
-    :param text: The text.
-    :returns: Runs of letters and digits, and single marks.
-    """
-    return WORD.findall(text)
+
+def measure(run: Evaluation, seeds: tuple[SeedResult, ...]) -> list[Measured]:
+    """Count in the texts, and in what really follows."""
+    rows = np.stack(
+        [score_texts(run.compared([text.generation.text for text in seed.texts])) for seed in seeds]
+    )
+    reference = score_texts(run.compared([prompt.reference for prompt in run.selection.prompts]))
+    return [Measured(metric, rows, reference) for metric in METRICS]
 
 
 def score_repetition(words: Sequence[Hashable], *, order: int) -> float:
@@ -49,38 +60,19 @@ def score_repetition(words: Sequence[Hashable], *, order: int) -> float:
 
 
 def score_texts(texts: Sequence[str]) -> NDArray[np.float64]:
-    """Rep-n of every text.
-
-    :param texts: Generated texts, without their prompts.
-    :returns: Percent; columns are Rep-2, Rep-3 and Rep-4. *Shape:* ``(num_texts, 3)``
-    """
-    words = [split_words(text) for text in texts]
-    scores = [[score_repetition(each, order=order) for order in ORDERS] for each in words]
-    return np.array(scores, dtype=np.float64).reshape(len(texts), len(ORDERS))
-
-
-def combine_diversity(means: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Diversity of mean Rep-2, Rep-3 and Rep-4: the product of ``1 - Rep-n / 100``.
-
-    :param means: Percent. *Shape:* ``(num_systems, 3)``
-    :returns: Percent. *Shape:* ``(num_systems,)``
-    """
-    diversity: NDArray[np.float64] = 100.0 * np.prod(1.0 - means / 100.0, axis=1)
-    return diversity
-
-
-def measure_repetition(texts: Sequence[str]) -> Repetition:
-    """Rep-n and Diversity of a system.
+    """Rep-n of every text, in percent; 1; its words and marks.
 
     Differs from the authors' script, which puts the prompts before the texts: here, as in the
     paper, only what was generated counts.
 
     :param texts: Generated texts, without their prompts.
-    :returns: Mean Rep-n, and the Diversity that follows from the means.
-    :raises ValueError: If there is no text.
+    :returns: *Shape:* ``(num_texts, 5)``
     """
-    if not texts:
-        raise ValueError("Rep-n needs at least one text")
-    means = score_texts(texts).mean(axis=0, keepdims=True)
-    rep = dict(zip(ORDERS, means[0].tolist(), strict=True))
-    return Repetition(rep, float(combine_diversity(means)[0]), len(texts))
+    words = [WORD.findall(text) for text in texts]
+    return np.array(
+        [
+            [*(score_repetition(each, order=order) for order in ORDERS), 1.0, len(each)]
+            for each in words
+        ],
+        dtype=np.float64,
+    ).reshape(len(texts), COUNT + 2)

@@ -1,33 +1,30 @@
-"""Seconds of batches against values by hand."""
+"""Latency: batches are added up, and the first one is cold."""
 
-import numpy as np
+from dataclasses import replace
+
 import pytest
 
-from cog.evaluation.metrics.latency import sum_batches
-
-SECONDS = [
-    {"retrieve": 1.0, "decode": 5.0},
-    {"retrieve": 1.0, "decode": 5.0},
-    {"retrieve": 0.1, "decode": 1.9},
-    {"retrieve": 0.1, "decode": 1.9},
-    {"retrieve": 0.5, "decode": 2.5},
-]
+from cog.evaluation.metrics.latency import SPEED, TOTAL, sum_batches
+from cog.evaluation.records import SeedResult
+from tests.evaluation.making import text
 
 
-def test_seconds_are_added_up_by_batch() -> None:
-    found = sum_batches(SECONDS, [128, 128, 128, 128, 64], batch_size=2)
-    assert found.parts == ("retrieve", "decode", "total")
-    wanted = [[2.0, 10.0, 12.0], [0.2, 3.8, 4.0], [0.5, 2.5, 3.0]]
-    np.testing.assert_allclose(found.seconds, wanted)
-    assert found.num_texts.tolist() == [2, 2, 1]
-    assert found.num_tokens.tolist() == [256, 256, 64]
-    assert found.first_warm == 1
+def timed(*seconds: float) -> SeedResult:
+    texts = []
+    for i, each in enumerate(seconds):
+        made = text(f"p{i}", corpus="village")
+        parts = {"retrieve": each / 4, "decode": 3 * each / 4}
+        texts.append(replace(made, generation=replace(made.generation, seconds=parts)))
+    return SeedResult(0, tuple(texts))
 
 
-def test_one_batch_stands_for_cold_and_warm() -> None:
-    assert sum_batches(SECONDS, [1] * 5, batch_size=8).first_warm == 0
+def test_warm_batches_are_added_up() -> None:
+    rows = sum_batches(timed(9.0, 9.0, 1.0, 1.0, 2.0), batch_size=2)
+    assert rows.tolist() == [[2.0, 2.0, 18.0], [2.0, 1.0, 9.0]]
+    sums = rows.sum(axis=0)[None]
+    assert TOTAL.combine(sums)[0] == pytest.approx(4 / 3)
+    assert SPEED.combine(sums)[0] == pytest.approx(27 / 4)
 
 
-def test_parts_that_differ_are_refused() -> None:
-    with pytest.raises(ValueError, match="parts"):
-        sum_batches([SECONDS[0], {"decode": 1.0}], [1, 1], batch_size=2)
+def test_a_single_batch_stands_for_itself() -> None:
+    assert sum_batches(timed(1.0, 3.0), batch_size=5).tolist() == [[4.0, 2.0, 18.0]]

@@ -1,136 +1,68 @@
-"""MAUVE against mauve-text itself on the same features."""
-
-import os
-import warnings
+"""MAUVE: the area is that of mauve-text, and clusters tell alike texts from others."""
 
 import numpy as np
 import pytest
 
 from cog.errors import EvaluationError
-from cog.evaluation.metrics.mauve import (
-    FewTextsWarning,
-    _hushed_clustering,
-    choose_num_buckets,
-    measure_mauve,
-    score_halves,
-)
+from cog.evaluation.metrics.mauve import CLUSTERS, MAUVE, SCALE, combine_mauve, quantise
+
+NAMES = [str(i) for i in range(500)]
 
 
-def features(seed: int, num_texts: int, *, shift: float = 0.0) -> np.ndarray:
+def features(seed: int, *, shift: float = 0.0, num_texts: int = 200) -> np.ndarray:
     random = np.random.default_rng(seed)
-    centres = random.normal(size=(5, 12)) * 2
-    rows = centres[random.integers(5, size=num_texts)] + random.normal(size=(num_texts, 12))
-    return (rows + shift).astype(np.float32)
+    return (random.normal(size=(num_texts, 24)) + shift).astype(np.float32)
 
 
-@pytest.fixture(scope="module")
-def sides() -> tuple[np.ndarray, np.ndarray]:
-    return features(0, 120), features(0, 120, shift=0.6)[::-1].copy()
+def score(first: np.ndarray, second: np.ndarray, *, seed: int = 0) -> float:
+    rows = quantise(first, second, seed=seed)
+    sums = MAUVE.sum_rows(rows.tolist(), NAMES[: len(rows)])
+    return float(MAUVE.combine(sums.sum(axis=0)[None])[0])
 
 
-def test_equals_mauve_text_seed_by_seed(sides: tuple[np.ndarray, np.ndarray]) -> None:
-    import mauve
-
-    with pytest.warns(FewTextsWarning, match="120 texts"):
-        ours = measure_mauve(*sides, scaling_factor=2.0, seeds=(3, 7, 25))
-    theirs = {}
-    for seed in (3, 7, 25):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            theirs[seed] = mauve.compute_mauve(
-                *sides, mauve_scaling_factor=2.0, num_buckets="auto", seed=seed
-            ).mauve
-    assert ours.by_seed == pytest.approx(theirs, abs=1e-6)
-    assert ours.mean == pytest.approx(np.mean(list(theirs.values())), abs=1e-6)
-    assert ours.spread == pytest.approx(np.std(list(theirs.values()), ddof=1), abs=1e-6)
-    assert 0.0 < ours.mean < 0.999
-    assert ours.num_buckets == 12
+def test_alike_texts_score_higher_than_others() -> None:
+    alike, near, far = (score(features(0), features(1, shift=each)) for each in (0.0, 0.3, 3.0))
+    assert 1.0 >= alike > near > far >= 0.0
 
 
-def test_same_texts_score_above_others(sides: tuple[np.ndarray, np.ndarray]) -> None:
-    with pytest.warns(FewTextsWarning):
-        same = measure_mauve(sides[0], sides[0], scaling_factor=2.0, seeds=(0,))
-    with pytest.warns(FewTextsWarning):
-        other = measure_mauve(*sides, scaling_factor=2.0, seeds=(0,))
-    assert same.mean == pytest.approx(1.0, abs=1e-9)
-    assert same.spread == 0.0
-    assert other.mean < same.mean
+def test_area_of_histograms_is_that_of_mauve_text() -> None:
+    pytest.importorskip("mauve")
+    from mauve.compute_mauve import get_divergence_curve_for_multinomials as curve_of
+    from sklearn.metrics import auc
+
+    random = np.random.default_rng(1)
+    for concentration in (0.05, 0.5, 5.0):
+        p, q = random.dirichlet(np.full(CLUSTERS, concentration), size=2)
+        x, y = curve_of(p, q, np.linspace(1e-6, 1 - 1e-6, 25), SCALE).T
+        order, other = np.argsort(x), np.argsort(y)
+        wanted = 0.5 * (auc(x[order], y[order]) + auc(y[other], x[other]))
+        found = combine_mauve(np.concatenate([p, q])[None] * 300)
+        assert found[0] == pytest.approx(wanted, rel=1e-6)
 
 
-def test_few_texts_are_refused_unless_allowed() -> None:
-    with pytest.raises(EvaluationError, match=r"at least 50 texts.*found: 49"):
-        measure_mauve(features(0, 49), features(1, 80), scaling_factor=2.0, seeds=(0,))
-    with pytest.warns(FewTextsWarning, match="49 texts"):
-        score = measure_mauve(
-            features(0, 49), features(1, 80), scaling_factor=2.0, seeds=(0,), allow_few=True
-        )
-    assert score.is_flagged
+def test_quantisations_are_averaged_and_texts_that_were_left_out_do_not_count() -> None:
+    first, second = (quantise(features(0), features(1), seed=seed) for seed in (0, 1))
+    both = MAUVE.sum_rows(np.concatenate([first, second], axis=1).tolist(), NAMES[:200])
+    wanted = np.mean([score(features(0), features(1), seed=seed) for seed in (0, 1)])
+    assert MAUVE.combine(both.sum(axis=0)[None])[0] == pytest.approx(wanted)
+    left_out = np.full((100, 2), -1)
+    padded = MAUVE.sum_rows(np.concatenate([first, left_out]).tolist(), NAMES[:300])
+    alone = MAUVE.sum_rows(first.tolist(), NAMES[:200])
+    assert MAUVE.combine(padded.sum(axis=0)[None]) == MAUVE.combine(alone.sum(axis=0)[None])
 
 
-def test_thousand_texts_pass_without_a_warning() -> None:
-    score = measure_mauve(
-        features(0, 1000), features(1, 1000), scaling_factor=2.0, seeds=(0,), num_buckets=10
-    )
-    assert not score.is_flagged
-    assert (score.num_texts, score.num_buckets) == (1000, 10)
+def test_the_same_seed_gives_the_same_clusters() -> None:
+    twice = [quantise(features(0), features(1), seed=3) for _ in range(2)]
+    assert (twice[0] == twice[1]).all()
 
 
-def test_numbers_that_are_not_finite_are_refused(sides: tuple[np.ndarray, np.ndarray]) -> None:
-    broken = sides[1].copy()
+def test_features_that_are_no_numbers_are_refused() -> None:
+    broken = features(1)
     broken[3, 2] = np.nan
-    with (
-        pytest.warns(FewTextsWarning),
-        pytest.raises(EvaluationError, match="1 generation texts"),
-    ):
-        measure_mauve(sides[0], broken, scaling_factor=2.0, seeds=(0,))
+    with pytest.raises(EvaluationError, match="finite numbers; found: 1 texts"):
+        quantise(features(0), broken, seed=0)
 
 
-def test_halves_tell_the_standard_error() -> None:
-    # the spread over halves of one sample against the spread over fresh samples of that size
-    def sample(seed: int) -> tuple[np.ndarray, np.ndarray]:
-        random = np.random.default_rng(seed)
-        first = random.normal(size=(100, 6)).astype(np.float32)
-        second = (random.normal(size=(100, 6)) + [0.8, 0, 0, 0, 0, 0]).astype(np.float32)
-        return first, second
-
-    def score(seed: int) -> float:
-        with pytest.warns(FewTextsWarning):
-            made = measure_mauve(*sample(seed), scaling_factor=2.0, seeds=(0,), num_buckets=5)
-        return made.mean
-
-    fresh = np.std([score(seed) for seed in range(12)], ddof=1)
-    halves = np.mean(
-        [
-            score_halves(
-                *sample(seed), scaling_factor=2.0, num_halves=12, seed=seed, num_buckets=5
-            ).std(ddof=1)
-            for seed in range(3)
-        ]
-    )
-    assert 0.4 < halves / fresh < 2.5
-
-
-def test_halves_are_paired_between_systems(sides: tuple[np.ndarray, np.ndarray]) -> None:
-    first = score_halves(*sides, scaling_factor=2.0, num_halves=3, seed=1)
-    again = score_halves(*sides, scaling_factor=2.0, num_halves=3, seed=1)
-    assert first.tolist() == again.tolist()
-    assert len(set(first.tolist())) == 3
-    with pytest.raises(ValueError, match="every reference"):
-        score_halves(sides[0], sides[1][:-1], scaling_factor=2.0, num_halves=3, seed=1)
-
-
-@pytest.mark.parametrize(("num_texts", "wanted"), [(10, 2), (55, 6), (200, 20), (1000, 100)])
-def test_buckets_are_a_tenth_as_in_mauve_text(num_texts: int, wanted: int) -> None:
-    assert choose_num_buckets(num_texts) == wanted
-
-
-def test_nothing_is_written_but_what_others_write(
-    sides: tuple[np.ndarray, np.ndarray], capfd: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.warns(FewTextsWarning):
-        measure_mauve(*sides, scaling_factor=2.0, seeds=(0,))
-    assert capfd.readouterr().err == ""
-    with _hushed_clustering():
-        os.write(2, b"WARNING clustering 3 points\nout of memory\n")
-    os.write(2, b"after\n")
-    assert capfd.readouterr().err == "out of memory\nafter\n"
+def test_texts_that_are_all_the_same_are_no_trouble() -> None:
+    same = np.ones((60, 8), dtype=np.float32)
+    assert score(same, same) == pytest.approx(1.0)

@@ -1,50 +1,34 @@
-"""Rep-n and Diversity against values worked out by hand."""
+"""Rep-n, Diversity and length against counts by hand."""
 
-import numpy as np
 import pytest
 
 from cog.evaluation.metrics.repetition import (
+    METRICS,
     combine_diversity,
-    measure_repetition,
     score_repetition,
-    split_words,
+    score_texts,
 )
 
 
-def test_words_are_letters_digits_and_single_marks() -> None:
-    text = "The mill's 3 wheels (old) -- don’t stop."  # noqa: RUF001
-    assert split_words(text) == [
-        *("The", "mill's", "3", "wheels", "(", "old", ")", "-", "-", "don’t", "stop", "."),  # noqa: RUF001
-    ]
+def test_rep_is_the_share_of_repeated_grams_in_percent() -> None:
+    words = ["a", "b", "a", "b", "a", "c"]  # bigrams ab ba ab ba ac: 3 different of 5
+    assert score_repetition(words, order=2) == pytest.approx(100 * (1 - 3 / 5))
+    assert score_repetition(words, order=3) == pytest.approx(100 * (1 - 3 / 4))
+    assert score_repetition(words, order=4) == pytest.approx(0.0)
+    assert score_repetition(words[:1], order=2) == 0.0
 
 
-def test_rep_of_a_loop_is_what_the_formula_gives() -> None:
-    words = ["a", "b", "a", "b", "a", "b"]
-    # 5 bigrams, 2 different; 4 trigrams, 2 different; 3 four-grams, 2 different
-    assert score_repetition(words, order=2) == pytest.approx(60.0)
-    assert score_repetition(words, order=3) == pytest.approx(50.0)
-    assert score_repetition(words, order=4) == pytest.approx(100 / 3)
+def test_diversity_is_the_product_over_all_texts() -> None:
+    rows = score_texts(["a b a b a c", "one two three four five"])
+    sums = rows.sum(axis=0)[None]
+    means = rows.mean(axis=0)
+    wanted = 100.0 * (1 - means[0] / 100) * (1 - means[1] / 100) * (1 - means[2] / 100)
+    assert combine_diversity(sums)[0] == pytest.approx(wanted)
+    found = {metric.name: float(metric.combine(sums)[0]) for metric in METRICS}
+    assert found["repetition/rep-2"] == pytest.approx(means[0])
+    assert found["repetition/words"] == pytest.approx(5.5)
 
 
-def test_text_of_fewer_words_than_n_repeats_nothing() -> None:
-    assert score_repetition(["a"], order=2) == 0.0
-    assert score_repetition([], order=4) == 0.0
-
-
-def test_diversity_is_the_product_over_the_means() -> None:
-    measured = measure_repetition(["a b a b a b", "a b c d e f"])
-    assert measured.rep == pytest.approx({2: 30.0, 3: 25.0, 4: 100 / 6})
-    assert measured.diversity == pytest.approx(100 * 0.7 * 0.75 * (1 - 1 / 6))
-    assert measured.num_texts == 2
-
-
-def test_diversity_of_the_paper_table_follows_from_its_rep() -> None:
-    # CoG, table 1: Rep-2, -3, -4 and Diversity of Transformer and CoG, greedy and nucleus
-    rep = [[43.56, 38.55, 35.5], [5.10, 1.33, 0.50], [28.14, 23.80, 21.40], [7.31, 2.66, 1.28]]
-    printed = [22.37, 93.22, 43.03, 89.07]
-    assert combine_diversity(np.array(rep)).tolist() == pytest.approx(printed, abs=0.1)
-
-
-def test_no_text_is_refused() -> None:
-    with pytest.raises(ValueError, match="at least one text"):
-        measure_repetition([])
+def test_words_and_marks_are_told_apart_whatever_the_script() -> None:
+    rows = score_texts(["Don't stop, don't!", "мельница — у реки", ""])
+    assert rows[:, -1].tolist() == [5, 4, 0]

@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect, sync_playwright
 
-from cog.evaluation.results import save_result
 from cog.index.versions.activation import switch_corpus
 from cog.index.versions.manifest import load_manifest
 from cog.paths import ProjectPaths
 from tests.built_project import add_corpus
-from tests.evaluation.making import metric, result
+from tests.evaluation.making import copied, rep, result, save, system
 from tests.serve.pages.visiting import WAIT, Visitor
 from tests.serve.serving import RunningServer, run_server
 
@@ -54,13 +53,13 @@ def shown_project(tmp_path_factory: pytest.TempPathFactory, two_corpora: Project
     paths = ProjectPaths(root)
     add_corpus(paths, "hostile", [json.dumps(each) for each in HOSTILE])
     index = load_manifest(paths.corpus("village")).digest
-    for system, mean in (("cog", 1.0), ("cog-tokens", 2.0)):
+    for mean, chunks in ((1.0, 16), (2.0, 0)):
         scores = [
-            metric("repetition/diversity", [80 + mean + i % 7 for i in range(12)]),
-            metric("copies/tokens", [50 + mean] * 12, higher=None),
+            rep([8 + mean + i % 7 for i in range(12)], [9.0] * 12),
+            copied([0.5 + mean / 10] * 12),
         ]
-        made = result("village", scores, index=index, system=system)
-        save_result(paths.corpus("village"), made)
+        ran = system("village", index=index, top_k_documents=chunks)
+        save(paths, result("village", scores, system=ran))
     return root
 
 

@@ -1,12 +1,9 @@
 """The page of results: only what may be compared is drawn together."""
 
-from dataclasses import replace
-
 import pytest
 
-from cog.evaluation.results import save_result
 from cog.index.versions.manifest import load_manifest
-from tests.evaluation.making import metric, protocol, result, whole_metric
+from tests.evaluation.making import mauve, protocol, rep, result, save, system
 from tests.serve.pages.visiting import Visitor
 
 
@@ -14,17 +11,11 @@ from tests.serve.pages.visiting import Visitor
 def test_groups_are_drawn_apart_and_scores_have_intervals(visitor: Visitor) -> None:
     corpus = visitor.server.paths.corpus("other")
     index = load_manifest(corpus).digest
-    scores = [metric("repetition/diversity", [70.0 + i % 5 for i in range(12)])]
-    mauve = [
-        whole_metric("quality/mauve", 0.9, 0.02),
-        whole_metric("quality/mauve", 0.8, 0.1, num_texts=75),
-    ]
-    many, few = (
-        result("other", [*scores, each], index=index, protocol=protocol(generation_tokens=32))
-        for each in mauve
-    )
-    for made in (many, replace(few, system="cog-tokens")):
-        save_result(corpus, made)
+    rules = protocol(generation_tokens=32)
+    for chunks, num_texts in ((16, 200), (0, 75)):
+        scores = [rep([7.0 + i % 5 for i in range(num_texts)]), mauve(num_texts - 20, num_texts)]
+        ran = system("other", index=index, top_k_documents=chunks)
+        save(visitor.server.paths, result("other", scores, protocol=rules, system=ran))
     page = visitor.visit("/results")
     page.wait_for_selector("figure")
     groups = page.locator(".group:has(figure)")

@@ -1,1 +1,0 @@
-"""CoG with one part changed: a name goes in, a generator that decodes otherwise comes out."""

@@ -1,0 +1,145 @@
+"""What a metric is: rows of numbers, a direction, and how sums of rows become a score."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cog.evaluation.records import Score
+from cog.evaluation.statistics import (
+    MIN_CLUSTERS,
+    Combine,
+    FindError,
+    Interval,
+    Values,
+    find_interval,
+    sum_by_cluster,
+)
+
+HIGHER = "higher"  # is better
+LOWER = "lower"
+NEAR = "near"  # nearer to what really follows is better
+NONE = "none"  # it only describes
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One metric.
+
+    :param name: ``group/name``; the last part is unique.
+    :param combine: Makes the score of sums of columns; for many sums at once.
+    :param direction: ``higher``, ``lower``, ``near`` or ``none``.
+    :param is_log: Whether it is spread evenly on a logarithmic scale, as perplexity is.
+    :param is_by_batch: Whether a row is a batch of texts instead of a text.
+    :param is_of_size: Whether it hangs on the number of texts, so that only as many are compared.
+    :param spread: Makes columns of rows that are stored shorter; None where rows are columns.
+    :param find_error: Tells the standard error; None for the jackknife over documents.
+    """
+
+    name: str
+    combine: Combine
+    direction: str
+    is_log: bool = False
+    is_by_batch: bool = False
+    is_of_size: bool = False
+    spread: Callable[[Values], Values] | None = None
+    find_error: FindError | None = None
+
+    def sum_rows(
+        self, rows: Values | Sequence[Sequence[float]], documents: Sequence[str]
+    ) -> Values:
+        """Add up rows by document; a batch stands for itself.
+
+        :param rows: What each text, or batch, gives.
+        :param documents: The document of each text.
+        :returns: *Shape:* ``(num_documents, num_columns)``
+        """
+        values = np.array(rows, dtype=np.float64)
+        columns = values if self.spread is None else self.spread(values)
+        return columns if self.is_by_batch else sum_by_cluster(columns, documents)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What was measured for one metric.
+
+    :param metric: The metric.
+    :param rows: Per seed; one for what no seed changes. *Shape:* ``(num_seeds, num_rows,
+        num_columns)``
+    :param reference: The same of what really follows; None if it is not told.
+    :param note: A warning; empty if there is none.
+    :param num_texts: Number of texts per seed it rests on; None for one a row.
+    """
+
+    metric: Metric
+    rows: NDArray[np.float64]
+    reference: NDArray[np.float64] | None = None
+    note: str = ""
+    num_texts: int | None = None
+
+
+def make_score(measured: Measured, documents: Sequence[str]) -> Score:
+    """Make a score with its interval.
+
+    :param measured: What was measured.
+    :param documents: The document of each prompt, in order.
+    :returns: The score.
+    """
+    metric, rows = measured.metric, measured.rows
+    joined = np.concatenate(list(rows), axis=1) if metric.spread else rows.mean(axis=0)
+    sums = metric.sum_rows(joined, documents)
+    sums = sums[sums.any(axis=1)] if metric.spread else sums
+    found: Interval = find_interval(
+        sums, metric.combine, is_log=metric.is_log, find_error=metric.find_error
+    )
+    note = measured.note
+    if len(sums) < MIN_CLUSTERS and metric.direction != NONE and not note:
+        what = "batches" if metric.is_by_batch else "documents"
+        note = f"{len(sums)} {what} are too few for an interval"
+    reference = None
+    if measured.reference is not None and metric.spread is None:
+        of_reference = metric.sum_rows(measured.reference, documents).sum(axis=0)
+        reference = float(metric.combine(of_reference[None])[0])
+    per_seed = tuple(
+        float(metric.combine(metric.sum_rows(each, documents).sum(axis=0)[None])[0])
+        for each in rows
+    )
+    return Score(
+        name=metric.name,
+        mean=found.mean,
+        low=found.low,
+        high=found.high,
+        reference=reference,
+        num_texts=len(joined) if measured.num_texts is None else measured.num_texts,
+        num_documents=len(sums),
+        per_seed=per_seed,
+        rows=_to_rows(joined),
+        reference_rows=() if reference is None else _to_rows(measured.reference),
+        note=note,
+    )
+
+
+def ratio_of(upper: int, lower: int, *, factor: float = 1.0) -> Combine:
+    """Combine two columns: the sum of one over the sum of another."""
+
+    def combine(sums: Values) -> Values:
+        found: Values = factor * sums[..., upper] / np.maximum(sums[..., lower], 1e-12)
+        return found
+
+    return combine
+
+
+def perplexity_of(log_likelihood: int, count: int) -> Combine:
+    """Combine two columns: the exponential of what is lost per word, or token."""
+
+    def combine(sums: Values) -> Values:
+        lost = -sums[..., log_likelihood] / np.maximum(sums[..., count], 1e-12)
+        found: Values = np.exp(np.minimum(lost, 700.0))  # what has no likelihood is no infinity
+        return found
+
+    return combine
+
+
+def _to_rows(values: NDArray[np.float64] | None) -> tuple[tuple[float, ...], ...]:
+    return () if values is None else tuple(tuple(map(float, row)) for row in values)

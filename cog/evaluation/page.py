@@ -1,0 +1,109 @@
+"""A page: a comparison and its texts go in, one self-contained HTML file comes out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from cog.evaluation.compare import Comparison, Row
+from cog.evaluation.records import EvaluatedText, EvaluationResult
+from cog.records import CORPUS, Segment
+
+GOLDEN_ANGLE = 137.508  # degrees from the hue of one source to the next
+TEMPLATE = "page.html.j2"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A document that a text copies from, as the page lists it."""
+
+    number: int
+    hue: str
+    name: str
+    url: str
+    about: str
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A prompt with the texts that continue it, each with the label of its evaluation."""
+
+    corpus: str
+    id: str
+    sides: list[tuple[str, EvaluatedText]]
+
+
+def write_page(
+    comparison: Comparison, results: Sequence[EvaluationResult], *, num_prompts: int
+) -> str:
+    """Write a comparison as a page that needs nothing beside itself.
+
+    :param comparison: The comparison.
+    :param results: Its evaluations, in the order of its labels.
+    :param num_prompts: Number of prompts whose texts are shown, at most.
+    :returns: HTML.
+    """
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined
+    )
+    environment.filters |= {
+        "number": format_number,
+        "interval": format_interval,
+        "references": format_references,
+        "sources": list_sources,
+    }
+    # evaluations that continued the same prompt stand side by side
+    prompts: dict[tuple[str, str], Prompt] = {}
+    for label, result in zip(comparison.labels, results, strict=True):
+        for text in result.seeds[0].texts[:num_prompts] if result.seeds else ():
+            key = (result.prompt_corpus, text.prompt_id)
+            prompts.setdefault(key, Prompt(*key, [])).sides.append((label, text))
+    return environment.get_template(TEMPLATE).render(
+        comparison=comparison,
+        systems=[(a, b.system) for a, b in zip(comparison.labels, results, strict=True)],
+        prompts=[*prompts.values()],
+    )
+
+
+def format_number(value: float) -> str:
+    """Write a score: three significant digits, all digits of the whole part."""
+    if value != value or value in (float("inf"), float("-inf")):
+        return str(value)
+    if abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.3g}"
+
+
+def format_interval(row: Row) -> str:
+    """Write what stands beside a score, such as ``[0.88, 0.92] n=200``."""
+    interval = f"[{format_number(row.low)}, {format_number(row.high)}] "
+    return (interval if row.low < row.high else "") + f"n={row.num_texts:,}"
+
+
+def format_references(rows: Sequence[Row]) -> str:
+    """Write the scores of what really follows: one if all continued the same prompts."""
+    found = dict.fromkeys(format_number(row.reference) for row in rows if row.reference is not None)
+    return " / ".join(found)
+
+
+def list_sources(text: EvaluatedText) -> dict[str, Source]:
+    """The documents that a text copies from, by id, numbered as they come."""
+    found: dict[str, Source] = {}
+    for segment in text.generation.segments:
+        if segment.origin == CORPUS and (segment.document_id or "") not in found:
+            found[segment.document_id or ""] = _make_source(segment, number=len(found) + 1)
+    return found
+
+
+def _make_source(segment: Segment, *, number: int) -> Source:
+    document_id = "" if segment.document_id == segment.title else segment.document_id
+    url = segment.url or ""
+    return Source(
+        number=number,
+        hue=f"--hue: {(210 + (number - 1) * GOLDEN_ANGLE) % 360:.0f}",
+        name=segment.title or segment.document_id or "",
+        url=url if urlsplit(url).scheme in ("http", "https") else "",
+        about=" · ".join(part for part in (document_id, segment.licence) if part),
+    )

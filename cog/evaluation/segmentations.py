@@ -1,0 +1,217 @@
+"""CoG's own likelihood of text: a prefix and a reference go in, a probability comes out.
+
+The paper leaves it out, because its next choice is no next token. It is well defined all the same:
+the probability that what is written begins with the reference's tokens is the sum over every way to
+cut them into phrases and vocabulary tokens, and a forward pass over positions adds it up exactly.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from cog.decoding.choices import Choices, TextEnd, score_choices
+from cog.decoding.generator import CopyGenerator
+from cog.decoding.joins import extend_tail
+from cog.decoding.pool import Pool
+from cog.decoding.request import Request
+from cog.index.records import GatheredChunks
+from cog.records import OFF
+
+STATES_PER_BLOCK = 16  # positions scored at once; bounds memory to one block of word scores
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceLikelihood:
+    """How likely a reference is.
+
+    :param log_probability: Natural logarithm of its probability under the joint distribution over
+        vocabulary and phrases, summed over all segmentations.
+    :param token_log_probability: The same under the vocabulary alone, as if nothing could be
+        copied.
+    :param num_tokens: Number of its prefix-encoder tokens.
+    """
+
+    log_probability: float
+    token_log_probability: float
+    num_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Arc:
+    """Phrases with which a segmentation may go on from a position.
+
+    :param ends: Positions they lead to, the reference's end at most. *Shape:* ``(num_arcs,)``
+    :param log_probabilities: Of each phrase. *Shape:* ``(num_arcs,)``
+    """
+
+    ends: NDArray[np.int64]
+    log_probabilities: NDArray[np.float64]
+
+
+def sum_segmentations(token_log_probabilities: Sequence[float], arcs: Sequence[Arc]) -> float:
+    """Add up the probabilities of all segmentations, by a forward pass over positions.
+
+    :param token_log_probabilities: Of the reference's own token at each position, chosen from the
+        vocabulary.
+    :param arcs: The phrases that fit at each position.
+    :returns: Natural logarithm of the sum.
+    :raises ValueError: If the two do not have the same length.
+    """
+    if len(token_log_probabilities) != len(arcs):
+        raise ValueError("every position needs a token and its phrases")
+    forward = np.full(len(arcs) + 1, -np.inf)
+    forward[0] = 0.0
+    for position, (token, arc) in enumerate(zip(token_log_probabilities, arcs, strict=True)):
+        reached = forward[position]
+        forward[position + 1] = np.logaddexp(forward[position + 1], reached + token)
+        np.logaddexp.at(forward, arc.ends, reached + arc.log_probabilities)
+    return float(forward[-1])
+
+
+class PhraseMatcher:
+    """Finds the phrases of a pool that a text goes on with.
+
+    :param pool: What may be copied.
+    """
+
+    def __init__(self, pool: Pool) -> None:
+        chunks: GatheredChunks = pool.chunks
+        phrases = pool.phrases
+        firsts = phrases.begin_words[phrases.first].cpu().numpy()
+        lasts = phrases.end_words[phrases.last].cpu().numpy()
+        self._token_ids = chunks.token_ids
+        self._begins = chunks.word_tokens[firsts, 0]
+        self._lengths = chunks.word_tokens[lasts, 1] - self._begins
+        first_tokens = self._token_ids[self._begins]
+        self._order = np.argsort(first_tokens, kind="stable")
+        self._sorted_tokens = first_tokens[self._order]
+
+    def find(self, rest: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Find the phrases that begin a text, or that the text begins.
+
+        A phrase longer than the text counts if its first tokens are the text: generation cuts it
+        there.
+
+        :param rest: Tokens of the text, at least one. *Shape:* ``(num_tokens,)``
+        :returns: Numbers of the phrases, and how many tokens of the text each covers.
+        """
+        low = np.searchsorted(self._sorted_tokens, rest[0], side="left")
+        high = np.searchsorted(self._sorted_tokens, rest[0], side="right")
+        alive = self._order[low:high]
+        found = []
+        for covered in range(1, len(rest) + 1):
+            is_over = self._lengths[alive] == covered
+            if covered == len(rest):
+                is_over[:] = True
+            found.append((alive[is_over], np.full(int(is_over.sum()), covered, dtype=np.int64)))
+            alive = alive[~is_over]
+            if not len(alive):
+                break
+            alive = alive[self._token_ids[self._begins[alive] + covered] == rest[covered]]
+        return np.concatenate([each for each, _ in found]), np.concatenate([n for _, n in found])
+
+
+def score_reference(
+    generator: CopyGenerator, request: Request, reference: str, *, pool: Pool | None = None
+) -> ReferenceLikelihood:
+    """The exact probability that generation from a prefix begins with a reference.
+
+    Tokens are the prefix encoder's: a text that other tokens spell too is counted as these tokens
+    only. Phrases are found in the chunks that generation would retrieve.
+
+    :param generator: The model and its index.
+    :param request: The prefix and the decoding; of it what is added to scores matters, and
+        ``max_new_tokens`` (how much of a long prefix is read), since nothing is drawn. Nothing is
+        verified, and what may be copied once only does not count.
+    :param reference: The text that really follows.
+    :param pool: What may be copied, if it is at hand; else it is retrieved.
+    :returns: Its likelihood.
+    :raises ValueError: If the reference has no token.
+    """
+    token_ids = generator.model.splitter.encode(reference)
+    return score_token_ids(generator, request, token_ids, pool=pool)
+
+
+@torch.inference_mode()
+def score_token_ids(
+    generator: CopyGenerator,
+    request: Request,
+    token_ids: NDArray[np.int32],
+    *,
+    pool: Pool | None = None,
+) -> ReferenceLikelihood:
+    """The exact probability that generation from a prefix begins with some tokens.
+
+    :param generator: The model and its index.
+    :param request: The prefix and the decoding.
+    :param token_ids: The tokens, at least one. *Shape:* ``(num_tokens,)``
+    :param pool: What may be copied, if it is at hand; else it is retrieved.
+    :returns: Their likelihood.
+    :raises ValueError: If there is no token.
+    """
+    if not len(token_ids):
+        raise ValueError("a reference needs at least one token")
+    request = generator.adapt(request)
+    if pool is None:
+        pool = generator.pools.get_pool(request)[0]
+    decoding = replace(request.decoding, verify=OFF, max_verbatim_words=0)
+    encoder = generator.model.prefix_encoder
+    prefix = generator.prefix_ids(request)
+    read = [prefix + token_ids[:-1].tolist()]
+    cache = encoder.new_cache(batch=1, capacity=len(read[0]))
+    states = encoder.append(cache, read)[len(prefix) - 1 :]  # one per token of the reference
+    special = torch.from_numpy(generator.model.splitter.special_token_ids).to(states.device)
+    matcher = PhraseMatcher(pool)
+    steps: list[_Step] = []
+    for begin in range(0, len(token_ids), STATES_PER_BLOCK):
+        block = states[begin : begin + STATES_PER_BLOCK]
+        logits = encoder.token_logits(block)
+        logits[:, special] = -torch.inf
+        starts, ends = pool.scorer.score_words(*encoder.phrase_queries(block))
+        for k in range(len(block)):
+            position = begin + k
+            before = generator.model.splitter.decode(token_ids[max(0, position - 4) : position])
+            choices = score_choices(
+                pool,
+                logits[k],
+                (starts[k], ends[k]),
+                end=TextEnd(
+                    read[0][: len(prefix) + position],
+                    position,
+                    extend_tail(request.prefix.encode(), before),
+                ),
+                decoding=decoding,
+                batch_phrases=generator.model.config.batch_phrases,
+            )
+            steps.append(_step(logits[k], choices, token_ids[position:], position, matcher))
+    joint = sum_segmentations([step.token for step in steps], [step.arc for step in steps])
+    return ReferenceLikelihood(joint, sum(step.token_alone for step in steps), len(token_ids))
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    # log-probability of the own token, with and without phrases beside it, and the phrases that fit
+    token: float
+    token_alone: float
+    arc: Arc
+
+
+def _step(
+    logits: Tensor, choices: Choices, rest: NDArray[np.int32], position: int, matcher: PhraseMatcher
+) -> _Step:
+    tokens, scores = choices.token_logits.double(), choices.phrase_scores.double()
+    of_tokens = tokens.logsumexp(dim=0)
+    total = torch.logaddexp(of_tokens, scores.logsumexp(dim=0)) if len(scores) else of_tokens
+    alone = logits.double()
+    found, covered = matcher.find(rest)
+    chosen = scores[torch.from_numpy(found).to(scores.device)] - total
+    arc = Arc(position + covered, chosen.cpu().numpy())
+    return _Step(
+        float(tokens[int(rest[0])] - total),
+        float(alone[int(rest[0])] - alone.logsumexp(dim=0)),
+        arc,
+    )
