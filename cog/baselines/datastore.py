@@ -142,17 +142,7 @@ def build_datastore(
     settings: DatastoreSettings,
     progress: Progress,
 ) -> DatastoreManifest:
-    """Build a datastore and put it in place; a killed build leaves the old one.
-
-    :param folder: Where it goes.
-    :param documents: The documents, in canonical order.
-    :param model: The model.
-    :param corpus_id: The corpus.
-    :param documents_digest: Digest of the documents.
-    :param settings: How.
-    :param progress: Told of every document.
-    :returns: Its manifest.
-    """
+    """Build a datastore and put it in place; a killed build leaves the old one."""
     with replacing(folder) as building:
         building.mkdir()
         began = time.perf_counter()

@@ -50,10 +50,7 @@ class KnnTrial:
     perplexity: float
 
     def to_json(self) -> dict[str, Any]:
-        """The trial as plain values.
-
-        :returns: A JSON-ready object.
-        """
+        """The trial as plain values."""
         values = self.values
         return {
             "top_k": values.top_k,
@@ -68,14 +65,7 @@ class KnnTrial:
 def find_neighbourhood(
     generator: KnnGenerator, request: Request, reference: str, *, top_k: int
 ) -> Neighbourhood:
-    """Find the neighbours of every token of a reference, given what stands before it.
-
-    :param generator: The model and its datastore.
-    :param request: The prompt.
-    :param reference: The text that really follows.
-    :param top_k: Number of neighbours per token.
-    :returns: The neighbours.
-    """
+    """Find the neighbours of every token of a reference, given what stands before it."""
     model = generator.model
     encoder, prefix = model.prefix_encoder, encode_prefix(request, model)
     token_ids: NDArray[np.int32] = model.splitter.encode(reference)
@@ -106,10 +96,7 @@ class LikelihoodGrid:
         self._num_tokens = 0
 
     def add(self, found: Neighbourhood) -> None:
-        """Count a text in.
-
-        :param found: The neighbours of its tokens.
-        """
+        """Count a text in."""
         alone = np.maximum(found.probabilities, LEAST_PROBABILITY)
         self._alone += float(np.log(alone).sum())
         self._num_tokens += len(alone)
@@ -123,10 +110,7 @@ class LikelihoodGrid:
 
     @property
     def perplexity_alone(self) -> float:
-        """Perplexity under the model without neighbours.
-
-        :returns: Per token.
-        """
+        """Perplexity under the model without neighbours."""
         return exp(-self._alone / self._num_tokens)
 
     def iter_trials(self, *, temperature: float) -> Iterator[KnnTrial]:
@@ -170,12 +154,7 @@ def measure_right_mass(
 
 
 def choose_scales(found: Sequence[Neighbourhood], *, usual: float) -> tuple[float, ...]:
-    """Choose distance scales to try: steps of two around one over a usual nearest distance.
-
-    :param found: Neighbours of some texts.
-    :param usual: A scale that is tried too.
-    :returns: The scales, rising.
-    """
+    """Choose distance scales to try: steps of two around one over a usual nearest distance."""
     nearest = np.concatenate([each.distances[:, 0] for each in found])
     nearest = nearest[np.isfinite(nearest)]
     middle = float(np.median(nearest)) if len(nearest) else 0.0

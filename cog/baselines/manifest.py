@@ -117,13 +117,7 @@ def load_corpus_manifest(paths: ProjectPaths, corpus_id: str, *, model: str) -> 
 def load_manifests(
     paths: ProjectPaths, corpus_id: str, *, model: str
 ) -> tuple[DatastoreManifest, ...]:
-    """Read the manifests of the datastores that are searched as one.
-
-    :param paths: The project.
-    :param corpus_id: A corpus id, or several joined with ``+``.
-    :param model: Fingerprint of the model.
-    :returns: One for each part, in the order named.
-    """
+    """Read the manifests of the datastores that are searched as one."""
     parts = split_union(corpus_id)
     return tuple(load_corpus_manifest(paths, part, model=model) for part in parts)
 

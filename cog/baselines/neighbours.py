@@ -68,10 +68,7 @@ class NeighbourSearcher:
 
     @property
     def num_entries(self) -> int:
-        """Number of entries.
-
-        :returns: The count.
-        """
+        """Number of entries."""
         return len(self._keys)
 
     def search(
@@ -199,11 +196,6 @@ def measure_recall(searcher: NeighbourSearcher, keys: NDArray[np.float16], recal
     """Share of the exact nearest entries that a search finds.
 
     Probes lie halfway between a key and another of its near ones, so that no probe is an entry.
-
-    :param searcher: The search.
-    :param keys: The keys.
-    :param recall_at: Number of entries looked for.
-    :returns: Mean over the probes, between 0 and 1.
     """
     random = np.random.default_rng(1)
     chosen = random.choice(len(keys), min(NUM_PROBE_ROWS, len(keys)), replace=False)
@@ -243,14 +235,7 @@ def exact_search(
 def open_searcher(
     folder: Path, keys: NDArray[np.float16], *, kind: str, settings: SearchSettings
 ) -> NeighbourSearcher:
-    """Open the search of a built datastore.
-
-    :param folder: The datastore.
-    :param keys: Its keys.
-    :param kind: What its manifest says.
-    :param settings: How much is proposed.
-    :returns: The searcher.
-    """
+    """Open the search of a built datastore."""
     if kind != FLAT:
         index = faiss.read_index(str(folder / SEARCHER_FILE))
         return NeighbourSearcher(_to_gpu(index), keys, settings)

@@ -21,14 +21,7 @@ WARM_UP_TOKENS = 4
 def time_transformers(
     folder: Path, prefixes: Sequence[str], *, decoding: Decoding, device: str
 ) -> float:
-    """Continue prompts as one batch, after a short run that warms up.
-
-    :param folder: The language model, as ``save_pretrained`` writes it.
-    :param prefixes: The prompts, at least one.
-    :param decoding: Method, mass of the nucleus, length and seed.
-    :param device: ``cpu``, ``cuda`` or ``auto``.
-    :returns: Seconds a text.
-    """
+    """Continue prompts as one batch, after a short run that warms up."""
     model = load_causal(folder)
     model.to(resolve_device(device))  # type: ignore[arg-type]
     model.train(mode=False)

@@ -71,11 +71,7 @@ def build_corpus_datastore(
 
 
 def read_settings(params: DatastoreParams) -> DatastoreSettings:
-    """Read how datastores are built.
-
-    :param params: Section ``datastore``.
-    :returns: The settings.
-    """
+    """Read how datastores are built."""
     search = SearchSettings(
         flat_threshold_rows=params.flat_threshold_rows,
         num_probes=params.num_probes,

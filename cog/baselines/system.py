@@ -180,12 +180,7 @@ def take_used(name: str, decoding: Decoding) -> Decoding:
 
 
 def resolve_system(name: str, decoding: Decoding) -> tuple[str, Decoding]:
-    """Turn a short name of settings into the system that it stands for.
-
-    :param name: One of ``SYSTEMS``.
-    :param decoding: The settings otherwise.
-    :returns: The system's own name, and its settings.
-    """
+    """Turn a short name of settings into the system that it stands for."""
     if name in ABLATIONS:
         return COG, replace(decoding, **ABLATIONS[name])
     return name, decoding

@@ -157,15 +157,7 @@ def _identify_with_index(paths: ProjectPaths, model: str, common: dict[str, Any]
 def open_system(
     paths: ProjectPaths, params: Params, *, corpus_id: str, name: str, device: str
 ) -> Iterator[TextGenerator]:
-    """Load what a system needs for as long as the block runs.
-
-    :param paths: The project.
-    :param params: Its parameters.
-    :param corpus_id: The corpus that is copied from, or searched.
-    :param name: ``cog``, a baseline or a variant.
-    :param device: ``cpu``, ``cuda`` or ``auto``.
-    :yields: The system.
-    """
+    """Load what a system needs for as long as the block runs."""
     precision = params.generate.precision
     if name in COPYING:
         make: MakeGenerator = _KINDS.get(name, CopyGenerator)

@@ -41,10 +41,7 @@ class TokenRow:
 
     @property
     def is_done(self) -> bool:
-        """Whether the text has its length.
-
-        :returns: True if nothing is to be added.
-        """
+        """Whether the text has its length."""
         return self.num_tokens >= self.request.decoding.max_new_tokens
 
     def take(self, weights: Tensor, token_bytes: Sequence[bytes]) -> None:
@@ -92,11 +89,7 @@ class TokenLoop:
         return [row.text for row in rows], time.perf_counter() - began
 
     def encode_prefix(self, request: Request) -> list[int]:
-        """The tokens that the prefix encoder reads: a prefix's last ones, if it is too long.
-
-        :param request: The request.
-        :returns: Token ids, the begin token first.
-        """
+        """The tokens that the prefix encoder reads: a prefix's last ones, if it is too long."""
         return encode_prefix(request, self.model)
 
     @torch.inference_mode()

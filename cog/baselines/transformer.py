@@ -57,16 +57,7 @@ def describe_tokens(
     model: CogModel,
     seconds: dict[str, float],
 ) -> Generation:
-    """Put a text that was written token by token into the record that every system returns.
-
-    :param request: What was asked.
-    :param text: What was written; one segment per token.
-    :param corpus_id: The corpus it was written for.
-    :param index: Digest of what was searched; empty for nothing.
-    :param model: The model that wrote it.
-    :param seconds: Seconds per part.
-    :returns: The record.
-    """
+    """Put a text that was written token by token into the record that every system returns."""
     segments = tuple(text.segments)
     return Generation(
         prefix=request.prefix,

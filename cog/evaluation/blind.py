@@ -71,10 +71,7 @@ class Key:
     protocol: str
 
     def to_json(self) -> dict[str, Any]:
-        """The key as its file holds it.
-
-        :returns: A JSON-ready object.
-        """
+        """The key as its file holds it."""
         return {"format_version": KEY_VERSION, **asdict(self), "systems": list(self.systems)}
 
 
@@ -103,17 +100,11 @@ class Verdict:
 
     @property
     def num_cases(self) -> int:
-        """Number of cases that somebody judged.
-
-        :returns: The count.
-        """
+        """Number of cases that somebody judged."""
         return self.num_better + self.num_neither + self.num_worse
 
     def to_json(self) -> dict[str, Any]:
-        """The verdict as the command line writes it, with shares as in the paper's table.
-
-        :returns: A JSON-ready object.
-        """
+        """The verdict as the command line writes it, with shares as in the paper's table."""
         total = max(1, self.num_cases)
         shares = {
             "better": self.num_better / total,
@@ -191,21 +182,13 @@ def _draw(
 
 
 def digest_items(items: Sequence[Item]) -> str:
-    """Digest the cases of a study, in whatever order they stand.
-
-    :param items: The cases.
-    :returns: 16 hex digits.
-    """
+    """Digest the cases of a study, in whatever order they stand."""
     content = sorted([each.item, each.prompt, each.text_a, each.text_b] for each in items)
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
 
 
 def write_sheet(items: Sequence[Item]) -> str:
-    """Write the cases as CSV with empty columns for the answers.
-
-    :param items: The cases.
-    :returns: CSV.
-    """
+    """Write the cases as CSV with empty columns for the answers."""
     target = io.StringIO()
     writer = csv.writer(target, lineterminator="\n")
     writer.writerow(SHEET_COLUMNS)

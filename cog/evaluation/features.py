@@ -42,10 +42,7 @@ class Measurer:
 
     @property
     def pinned_name(self) -> str:
-        """The name with the digest of what it stands for today.
-
-        :returns: ``name@identity``.
-        """
+        """The name with the digest of what it stands for today."""
         return f"{self.name}@{self.identity}"
 
     def encode_features(

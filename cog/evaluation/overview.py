@@ -33,10 +33,7 @@ class Group:
     runs: dict[int, tuple[str, str | None]]
 
     def to_json(self) -> dict[str, Any]:
-        """The group as plain values; scores that not all have are among its rows, too.
-
-        :returns: A JSON-ready object.
-        """
+        """The group as plain values; scores that not all have are among its rows, too."""
         comparison, first = self.comparison, self.results[0]
         better = {(row.label, row.metric) for row in comparison.rows if row.is_better}
         shown = {(row.label, row.metric): row for row in comparison.rows}
@@ -110,10 +107,7 @@ class Overview:
 
     @property
     def notes(self) -> list[str]:
-        """What is to be known beside the numbers, each once.
-
-        :returns: Warnings.
-        """
+        """What is to be known beside the numbers, each once."""
         return list(dict.fromkeys(note for each in self.groups for note in each.comparison.notes))
 
 

@@ -66,13 +66,7 @@ def make_plans(setting: dict[str, Any], plan: Plan, decodings: Sequence[str]) ->
 
 
 def iter_rows(table: dict[str, Any], study: Study, decodings: Sequence[str]) -> Iterator[PaperRow]:
-    """Set the results of a study beside a table of the paper.
-
-    :param table: One of a setting's ``tables``.
-    :param study: The study.
-    :param decodings: Rows of which decodings.
-    :yields: Rows in the paper's order.
-    """
+    """Set the results of a study beside a table of the paper."""
     columns = load_published()["columns"]
     for label, system, *figures in table["rows"]:
         for method, values in zip(DECODINGS, figures, strict=True):
@@ -91,14 +85,7 @@ def iter_rows(table: dict[str, Any], study: Study, decodings: Sequence[str]) -> 
 def list_differences(
     params: Params, plan: Plan, setting: dict[str, Any], study: Study
 ) -> list[str]:
-    """Say how a study differs from the paper.
-
-    :param params: The project's parameters.
-    :param plan: How it was done.
-    :param setting: The experiment of the paper.
-    :param study: What was evaluated.
-    :returns: Sentences.
-    """
+    """Say how a study differs from the paper."""
     found = [f"The prefix encoder is that of {params.model}, which the paper does not have."]
     if plan.corpus_id != setting["memory"]:
         found.append(f"Copied from and searched is {plan.corpus_id}, not {setting['memory']}.")

@@ -97,11 +97,7 @@ def choose_groups(run: Evaluation) -> tuple[str, ...]:
 
 
 def write_seeds(run: Evaluation) -> tuple[SeedResult, ...]:
-    """Write the texts of every seed, or take them from disk.
-
-    :param run: The evaluation.
-    :returns: The texts, per seed.
-    """
+    """Write the texts of every seed, or take them from disk."""
     protocol = run.plan.protocol
 
     def write(prompts: Sequence[Prompt], decoding: Decoding) -> Iterator[Generation]:
@@ -125,12 +121,7 @@ def write_seeds(run: Evaluation) -> tuple[SeedResult, ...]:
 
 
 def score_seeds(run: Evaluation, seeds: tuple[SeedResult, ...]) -> list[Score]:
-    """Score texts by every group of the plan.
-
-    :param run: The evaluation.
-    :param seeds: Its texts.
-    :returns: The scores.
-    """
+    """Score texts by every group of the plan."""
     documents = [prompt.document_id for prompt in run.selection.prompts]
     scores: list[Score] = []
     for group in run.plan.groups:

@@ -27,11 +27,6 @@ def evaluate_corpus(
 
     The result lies in ``evaluation.json`` and in MLflow, its scores in what DVC compares and plots;
     of a corpus that holds out no prompt the first is empty, and there are no scores.
-
-    :param paths: The project.
-    :param corpus_id: The corpus.
-    :param params: The project's parameters.
-    :param progress: Told of what is done.
     """
     corpus = paths.corpus(corpus_id)
     if not load_prompts(corpus.prompts):

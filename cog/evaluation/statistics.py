@@ -161,11 +161,7 @@ def compare(
 
 
 def hold(differences: Sequence[Difference | None]) -> list[bool]:
-    """Which differences are more than chance, all taken together (Holm's correction).
-
-    :param differences: The differences; None where chance cannot be told.
-    :returns: For each whether it holds at 0.05.
-    """
+    """Which differences are more than chance, all taken together (Holm's correction)."""
     known = sorted(
         (difference.p_value, number)
         for number, difference in enumerate(differences)

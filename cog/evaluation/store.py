@@ -147,11 +147,7 @@ class EvaluationStore:
         return SeedResult(decoding.seed, tuple(texts))
 
     def save_result(self, result: EvaluationResult) -> EvaluationResult:
-        """Keep a result; scores of the same evaluation that it lacks are taken over from before.
-
-        :param result: The result.
-        :returns: What was kept.
-        """
+        """Keep a result; scores of the same evaluation that it lacks are taken over from before."""
         path = self.folder / f"{_name_result(result)}.json"
         if path.is_file():
             try:

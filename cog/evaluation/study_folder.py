@@ -68,11 +68,7 @@ def save_study(folder: Path, items: Sequence[Item], key: Key, *, is_forced: bool
 
 
 def list_studies(paths: ProjectPaths) -> list[str]:
-    """Name the studies of a project.
-
-    :param paths: The project.
-    :returns: Names of their folders, in order.
-    """
+    """Name the studies of a project."""
     return sorted(each.parent.name for each in paths.studies.glob(f"*/{KEY_NAME}"))
 
 
@@ -113,10 +109,7 @@ class Study:
         return read_items(_read(self._folder / CSV_NAME), where=self._where, key=self.key)
 
     def load_raters(self) -> list[Rater]:
-        """Say who judges.
-
-        :returns: Raters in the order they came.
-        """
+        """Say who judges."""
         path = self._folder / RATERS_NAME
         if not path.is_file():
             return []
@@ -144,11 +137,7 @@ class Study:
         return Rater(name, token)
 
     def find_rater(self, token: str) -> Rater | None:
-        """Find who brings a token.
-
-        :param token: What the link holds.
-        :returns: The rater; None if nobody has it.
-        """
+        """Find who brings a token."""
         known = self.load_raters()
         found = [each for each in known if secrets.compare_digest(each.token, token)]
         return found[0] if found else None
@@ -166,10 +155,7 @@ class Study:
         return {item: answers for item, answers in found.items() if answers}
 
     def load_all_answers(self) -> dict[str, Answers]:
-        """Read what everybody has answered.
-
-        :returns: Answers by name of the rater.
-        """
+        """Read what everybody has answered."""
         return {each.name: self.load_answers(each) for each in self.load_raters()}
 
     def answer(self, rater: Rater, *, item: str, question: str, answer: str | None) -> Answers:
@@ -200,11 +186,7 @@ class Study:
         return answers
 
     def write_answers(self, answers: Mapping[str, Mapping[str, str]]) -> str:
-        """Write answers as ``cog study blind import`` reads them.
-
-        :param answers: Answers by item and question.
-        :returns: CSV.
-        """
+        """Write answers as ``cog study blind import`` reads them."""
         target = io.StringIO()
         writer = csv.writer(target, lineterminator="\n")
         writer.writerow(["item", *QUESTIONS])

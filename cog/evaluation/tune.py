@@ -68,10 +68,7 @@ class Trial:
     rating: float
 
     def to_json(self) -> dict[str, Any]:
-        """The trial as plain values.
-
-        :returns: A JSON-ready object.
-        """
+        """The trial as plain values."""
         return {**self.values, **asdict(self.scores), "rating": self.rating}
 
 
@@ -194,11 +191,7 @@ class _Search:
 
 
 def describe_trial(trial: Trial) -> str:
-    """One line on a trial.
-
-    :param trial: The trial.
-    :returns: Its settings, its rating and its scores.
-    """
+    """One line on a trial."""
     scores = trial.scores
     mauve = "" if scores.mauve is None else f"MAUVE {scores.mauve:.3f}, "
     return (

@@ -18,11 +18,7 @@ SEED = 0
 
 
 def is_for_tuning(document_id: str) -> bool:
-    """Whether the prompts of a held-out document serve tuning.
-
-    :param document_id: The document.
-    :returns: True for one in four, by seed.
-    """
+    """Whether the prompts of a held-out document serve tuning."""
     digest = hashlib.blake2b(f"{SEED}:{document_id}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") % TUNING_SHARE == 0
 

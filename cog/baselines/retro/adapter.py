@@ -86,10 +86,6 @@ def get_chunk(position: int, *, chunk_tokens: int) -> int:
 
     The last token of a chunk is the first that sees the chunk's own neighbours: they were found
     with the whole chunk, and it predicts the token after it.
-
-    :param position: Position of the token.
-    :param chunk_tokens: Number of tokens of a chunk.
-    :returns: The chunk; -1 for none.
     """
     return (position + 1) // chunk_tokens - 1
 
@@ -259,21 +255,14 @@ class RetroAdapter(nn.Module):
         return [float(torch.tanh(value.detach())) for value in values]
 
     def attach(self, layers: Sequence[nn.Module]) -> list[RemovableHandle]:
-        """Put the cross-attention behind layers of a prefix encoder.
-
-        :param layers: All its layers.
-        :returns: Handles that undo it.
-        """
+        """Put the cross-attention behind layers of a prefix encoder."""
         return [
             layers[layer].register_forward_hook(self._make_hook(number))
             for number, layer in enumerate(self.config.cross_layers)
         ]
 
     def set_memory(self, memory: Memory | None) -> None:
-        """Say what the next pass sees.
-
-        :param memory: The memory; None for nothing.
-        """
+        """Say what the next pass sees."""
         self._memory = memory
 
     def encode(
@@ -312,12 +301,7 @@ class RetroAdapter(nn.Module):
 
 
 def make_adapter(config: RetroConfig, *, seed: int) -> RetroAdapter:
-    """Make an adapter that changes nothing yet.
-
-    :param config: The sizes.
-    :param seed: Seed of its weights.
-    :returns: The adapter, on the CPU.
-    """
+    """Make an adapter that changes nothing yet."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return RetroAdapter(config)
@@ -346,11 +330,7 @@ def split_heads(states: Tensor, num_heads: int) -> Tensor:
 
 
 def find_layers(network: nn.Module) -> list[nn.Module]:
-    """The layers of a causal language model.
-
-    :param network: The model, as transformers loads it.
-    :returns: All its layers, from the first on.
-    """
+    """The layers of a causal language model."""
     body = network.base_model
     layers = getattr(body, "layers", None) or body.h  # type: ignore[union-attr]
     assert isinstance(layers, nn.ModuleList)

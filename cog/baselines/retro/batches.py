@@ -49,10 +49,7 @@ class RetroBatch:
 
     @property
     def num_tokens(self) -> int:
-        """Number of tokens that are learnt from.
-
-        :returns: The count.
-        """
+        """Number of tokens that are learnt from."""
         return int((self.targets != IGNORED).sum())
 
 
@@ -88,20 +85,12 @@ class RetroBatches:
         )
 
     def iter_numbered(self, numbers: Iterable[int]) -> Iterator[RetroBatch]:
-        """Make batches.
-
-        :param numbers: Their numbers; may be endless.
-        :yields: Batches in the same order.
-        """
+        """Make batches."""
         for number in numbers:
             yield self.make(number)
 
     def make(self, number: int) -> RetroBatch:
-        """Make one batch; the same number gives the same batch, anywhere.
-
-        :param number: Its number.
-        :returns: The batch.
-        """
+        """Make one batch; the same number gives the same batch, anywhere."""
         pool, place = divmod(number, self._num_pooled)
         drawn = self._sampler.draw(pool)
         lengths = np.diff(self._examples.window_offsets)[drawn]
@@ -110,12 +99,7 @@ class RetroBatches:
         return self.assemble(number, parts[order[place]])
 
     def assemble(self, number: int, windows: NDArray[np.int64]) -> RetroBatch:
-        """Lay windows out beside the neighbours of their chunks.
-
-        :param number: Number of the batch.
-        :param windows: Numbers of the windows.
-        :returns: The batch.
-        """
+        """Lay windows out beside the neighbours of their chunks."""
         examples = self._examples
         rows = [examples.get_window(window) for window in windows.tolist()]
         found = [examples.get_neighbours(window) for window in windows.tolist()]

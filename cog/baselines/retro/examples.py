@@ -73,10 +73,7 @@ class RetroExamples:
 
     @property
     def num_windows(self) -> int:
-        """Number of windows.
-
-        :returns: The count.
-        """
+        """Number of windows."""
         return len(self.documents)
 
     def list_learnable(self) -> NDArray[np.int64]:
@@ -105,11 +102,7 @@ class RetroExamples:
         return self.neighbours[self.chunk_offsets[number] : self.chunk_offsets[number + 1]]
 
     def read(self, chunk_ids: NDArray[np.int64]) -> dict[int, NDArray[np.int32]]:
-        """The tokens of neighbours and of what follows them.
-
-        :param chunk_ids: Neighbours, in any order; -1 for none.
-        :returns: Tokens by neighbour.
-        """
+        """The tokens of neighbours and of what follows them."""
         wanted = np.unique(chunk_ids[chunk_ids >= 0])
         places = np.searchsorted(self.neighbour_ids, wanted)
         bounds = self.neighbour_offsets

@@ -44,11 +44,6 @@ def save_adapter(
 
     Replacing the config is the moment from which it can be loaded; weights of an adapter of the
     same sizes may be replaced before.
-
-    :param folder: Where to.
-    :param adapter: The adapter.
-    :param model: Fingerprint of the model it was fitted to.
-    :param training: What it was trained on.
     """
     folder.mkdir(parents=True, exist_ok=True)
     weights = {

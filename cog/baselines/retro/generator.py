@@ -48,11 +48,7 @@ class RetroMemory:
         return self._model.prefix_encoder.device
 
     def count_room(self, row: int) -> int:
-        """Number of tokens of a text that see the same as its next one does.
-
-        :param row: The text.
-        :returns: The count.
-        """
+        """Number of tokens of a text that see the same as its next one does."""
         size = self._adapter.config.chunk_tokens
         return size - (len(self._ids[row]) + 1) % size
 
@@ -149,10 +145,7 @@ class RetroLoop(TokenLoop):
         self.memory: RetroMemory | None = None
 
     def begin(self, batch: int) -> None:
-        """Forget the neighbours of the batch before.
-
-        :param batch: Number of texts.
-        """
+        """Forget the neighbours of the batch before."""
         self.memory = RetroMemory(self.model, self._adapter, self._source, batch=batch)
 
     def append(self, cache: PrefixCache, token_ids: Sequence[Sequence[int]]) -> Tensor:

@@ -93,10 +93,7 @@ class RetroReport:
     validation: Mapping[str, float]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values.
-
-        :returns: A mapping for JSON.
-        """
+        """Plain values."""
         return {**asdict(self), "metrics": dict(self.metrics), "validation": dict(self.validation)}
 
 

@@ -43,11 +43,7 @@ class Neighbours:
     memory_mask: Tensor
 
     def to(self, device: torch.device) -> "Neighbours":
-        """Move the tensors.
-
-        :param device: Where to.
-        :returns: Themselves there.
-        """
+        """Move the tensors."""
         return Neighbours(*(getattr(self, name).to(device) for name in self.__slots__))
 
 
@@ -157,11 +153,7 @@ class NeighbourSource:
         return complete
 
     def read(self, chunk_ids: NDArray[np.int64]) -> dict[int, NDArray[np.int32]]:
-        """Read the tokens of chunks and of what follows each in its document.
-
-        :param chunk_ids: In any order; -1 for none.
-        :returns: Tokens by chunk.
-        """
+        """Read the tokens of chunks and of what follows each in its document."""
         # a chunk may be longer than a neighbour: what follows begins inside it, and goes on in the
         # next one
         wanted = np.unique(chunk_ids[chunk_ids >= 0])

@@ -16,25 +16,14 @@ ADAPTER_FOLDER = Path("models", "retro")
 
 
 def get_adapter_folder(paths: ProjectPaths, corpus_id: str) -> Path:
-    """Where the adapter of the system ``retro`` lies: the corpus's own, or that of all.
-
-    :param paths: The project.
-    :param corpus_id: The corpus that texts are written for.
-    :returns: Its folder; there need not be one.
-    """
+    """Where the adapter of the system ``retro`` lies: the corpus's own, or that of all."""
     own = paths.corpus(corpus_id).retro
     return own if (own / CONFIG_FILE).is_file() else paths.root / ADAPTER_FOLDER
 
 
 @contextmanager
 def open_retro_index(paths: ProjectPaths, params: Params, corpus_id: str) -> Iterator[PhraseIndex]:
-    """Open the index that neighbours come from, held against the model and the documents.
-
-    :param paths: The project.
-    :param params: Its parameters.
-    :param corpus_id: A corpus id, or several joined with ``+``.
-    :yields: The index.
-    """
+    """Open the index that neighbours come from, held against the model and the documents."""
     with open_index(
         *map(paths.corpus, split_union(corpus_id)),
         locks=paths.locks,

@@ -42,10 +42,7 @@ class RetroTrainee(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """Where the model lies.
-
-        :returns: The device.
-        """
+        """Where the model lies."""
         return self.network.device
 
     def forward(
@@ -67,11 +64,7 @@ class RetroTrainee(nn.Module):
         return nn.functional.cross_entropy(logits.float(), targets[counted])
 
     def read_memory(self, batch: RetroBatch) -> Memory | None:
-        """Encode the neighbours of a batch.
-
-        :param batch: The windows.
-        :returns: What its tokens see; None for nothing.
-        """
+        """Encode the neighbours of a batch."""
         return self._read_memory(batch, is_shifted=False)
 
     def compute_states(self, batch: RetroBatch, memory: Memory | None) -> Tensor:
@@ -117,9 +110,6 @@ class RetroTrainee(nn.Module):
 
         Two per weight and token forward; two backward through frozen layers behind the first that
         attends; four backward in the adapter. Products of attention are left out.
-
-        :param batch: The batch.
-        :returns: The number.
         """
         num_learnt = batch.learnt_ids.numel()
         num_all = batch.read_ids.numel() + num_learnt
@@ -151,10 +141,7 @@ class RetroObjective:
         self._learning_rate, self._gate_rate = learning_rate, gate_rate
 
     def group_parameters(self) -> list[dict[str, Any]]:
-        """Group what is trained by learning rate.
-
-        :returns: Groups as an optimiser takes them.
-        """
+        """Group what is trained by learning rate."""
         named = list(self._trainee.adapter.named_parameters())
         gates = [value for name, value in named if name.endswith(".gate")]
         rest = [value for name, value in named if not name.endswith(".gate")]
@@ -164,20 +151,11 @@ class RetroObjective:
         ]
 
     def compute_losses(self, network: nn.Module, batch: RetroBatch) -> Mapping[str, Tensor]:
-        """Compute the loss of a batch.
-
-        :param network: The trainee, as ``accelerate`` wraps it.
-        :param batch: The batch.
-        :returns: The loss.
-        """
+        """Compute the loss of a batch."""
         return {TOTAL: network(batch)}
 
     def describe(self, batches: Sequence[RetroBatch]) -> Mapping[str, float]:
-        """Say how far the gates are open.
-
-        :param batches: Not looked at.
-        :returns: ``gate``, the mean of their absolute values.
-        """
+        """Say how far the gates are open."""
         gates = self._trainee.adapter.gates
         return {"gate": sum(map(abs, gates)) / len(gates)}
 

@@ -42,14 +42,7 @@ class RetroRequest:
 def train_retro(
     paths: ProjectPaths, params: Params, request: RetroRequest, *, follow: Follow
 ) -> "RetroReport":
-    """Fit an adapter and log how it goes.
-
-    :param paths: The project.
-    :param params: params.yaml.
-    :param request: What to do.
-    :param follow: Follows the run.
-    :returns: What was done.
-    """
+    """Fit an adapter and log how it goes."""
     from cog.baselines.retro.job import RetroJob, train_adapter
     from cog.baselines.retro.project import ADAPTER_FOLDER
     from cog.training.schedule import Budget
@@ -87,12 +80,6 @@ def train_retro_on_corpus(
 
     A run that broke off goes on; an adapter that was finished, or is of something else, is
     replaced.
-
-    :param paths: The project.
-    :param params: params.yaml.
-    :param corpus_id: The corpus.
-    :param follow: Follows the run.
-    :returns: What was done; the adapter lies in ``corpora/<id>/retro``.
     """
     from cog.baselines.retro.folder import CONFIG_FILE
 

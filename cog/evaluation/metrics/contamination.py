@@ -77,11 +77,7 @@ def check_contamination(run: Evaluation) -> None:
 
 
 def find_contamination(run: Evaluation) -> NDArray[np.float64]:
-    """Count what the index holds of every reference, or take it from an earlier count.
-
-    :param run: The evaluation.
-    :returns: As :func:`count_shared` has it.
-    """
+    """Count what the index holds of every reference, or take it from an earlier count."""
     references = [prompt.reference for prompt in run.selection.prompts]
 
     def compute(positions: list[int]) -> NDArray[np.float64]:

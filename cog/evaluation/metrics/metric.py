@@ -80,12 +80,7 @@ class Measured:
 
 
 def make_score(measured: Measured, documents: Sequence[str]) -> Score:
-    """Make a score with its interval.
-
-    :param measured: What was measured.
-    :param documents: The document of each prompt, in order.
-    :returns: The score.
-    """
+    """Make a score with its interval."""
     metric, rows = measured.metric, measured.rows
     joined = np.concatenate(list(rows), axis=1) if metric.spread else rows.mean(axis=0)
     sums = metric.sum_rows(joined, documents)
