@@ -123,8 +123,9 @@ def _make_staging(target: Path, mark: str, stack: ExitStack) -> Path:
         staging = target.with_name(f".{target.name}{mark}{os.urandom(6).hex()}")
         staging.mkdir()
         # until it is locked it looks left over, and who clears such folders may be faster
-        if stack.enter_context(try_locks(staging / LOCK_NAME)):
-            return staging
+        with contextlib.suppress(FileNotFoundError, FileExistsError):
+            if stack.enter_context(try_locks(staging / LOCK_NAME)):
+                return staging
 
 
 def _put(new: Path, target: Path, *, old: Path) -> None:

@@ -112,8 +112,8 @@ class GenerateParams:
 
     :param num_prompts: Number of held-out prompts the stage continues.
     :param batch_size: Number of prompts decoded together.
-    :param precision: Of the prefix encoder's matrices; ``auto`` for bfloat16 on a GPU, else
-        float32.
+    :param precision: Of the prefix encoder's matrices; ``auto`` for bfloat16 where
+        the device multiplies it fast, else float32.
     :param decoding: How texts are written; its settings stand in the section itself, the method
         as ``decoding``.
     """

@@ -20,7 +20,7 @@ from cog.atomic import (
     replacing,
     write_text_atomically,
 )
-from cog.evaluation.cache import RowCache, digest_text
+from cog.evaluation.rows import RowCache, digest_text
 from cog.training.checkpoint import (
     RunIdentity,
     RunPosition,

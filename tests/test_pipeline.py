@@ -92,8 +92,8 @@ def test_pipeline_builds_every_corpus_and_then_only_what_changed(pipeline: Proje
         assert [g["corpus"] for g in generations] == [corpus_id] * 2
         assert {g["index"] for g in generations} == {manifest["digest"]}
         evaluation = json.loads(corpus.evaluation.read_text(encoding="utf-8"))
-        assert evaluation["index"] == manifest["digest"]
-        assert {metric["name"] for metric in evaluation["metrics"]} > {"repetition/rep-2"}
+        assert evaluation["system"]["index"] == manifest["digest"]
+        assert {score["name"] for score in evaluation["scores"]} > {"repetition/rep-2"}
 
     assert repro(pipeline) == []
 

@@ -179,6 +179,23 @@ def take_used(name: str, decoding: Decoding) -> Decoding:
     return Decoding(**{each: values[each] for each in list_used(name, decoding)})
 
 
+def find_short_name(system: System, usual: Decoding) -> str:
+    """The name by which ``--system`` means what was run.
+
+    :param system: What was run.
+    :param usual: How CoG writes unless asked otherwise.
+    :returns: The name of its settings where they have one, else its own.
+    """
+    if system.name == COG:
+        for name, settings in ABLATIONS.items():
+            ran, plain = (
+                [getattr(each, key) for key in settings] for each in (system.decoding, usual)
+            )
+            if ran == list(settings.values()) != plain:
+                return name
+    return system.name
+
+
 def resolve_system(name: str, decoding: Decoding) -> tuple[str, Decoding]:
     """Turn a short name of settings into the system that it stands for."""
     if name in ABLATIONS:

@@ -102,10 +102,16 @@ def choose_named_sides(
     :param prompt_corpus: Corpus whose prompts were continued; None for the first one of the names.
     :param protocol: As of :class:`Wish`.
     :returns: One each, in the order asked.
-    :raises EvaluationError: As :func:`choose_results`.
+    :raises EvaluationError: If two are the same; and as :func:`choose_results`.
     """
     parts = [name.partition(":") for name in names]
     sides = tuple((corpus_id, system or COG) for corpus_id, _, system in parts)
+    if len(set(sides)) < len(sides):
+        raise EvaluationError(
+            "the sides must differ",
+            found=" and ".join(names),
+            run="name two systems, as in wiki-mini and wiki-mini:transformer",
+        )
     return choose_results(paths, Wish(sides, prompt_corpus or parts[0][0], protocol))
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from cog.baselines.system import COG, find_short_name
 from cog.errors import CogError
 from cog.evaluation.choose import is_current, load_results
 from cog.evaluation.compare import Comparison, Row, compare_results, make_labels
@@ -23,6 +24,7 @@ class Group:
     :param labels: What tells each from the others.
     :param comparison: Their scores that all have, side by side.
     :param is_current: Whether each is of the index as it is now.
+    :param sides: What a blind study calls each: a corpus, or ``corpus:system``.
     :param runs: Id and address of the runs that they were logged to, by position.
     """
 
@@ -30,6 +32,7 @@ class Group:
     labels: tuple[str, ...]
     comparison: Comparison
     is_current: tuple[bool, ...]
+    sides: tuple[str, ...]
     runs: dict[int, tuple[str, str | None]]
 
     def to_json(self) -> dict[str, Any]:
@@ -85,6 +88,7 @@ class Group:
             "label": self.labels[position],
             "corpus": result.corpus,
             "system": str(result.system),
+            "side": self.sides[position],
             "index": result.system.index,
             "num_index_words": result.system.num_index_words,
             "created_at": result.created_at,
@@ -166,4 +170,8 @@ def _make_group(
     except CogError as error:
         problems.append(str(error))
     comparison = compare_results(results)
-    return Group(tuple(results), tuple(make_labels(results)), comparison, tuple(current), runs)
+    usual = params.generate.decoding
+    named = [(each.corpus, find_short_name(each.system, usual)) for each in results]
+    sides = [corpus if name == COG else f"{corpus}:{name}" for corpus, name in named]
+    labels = tuple(make_labels(results))
+    return Group(tuple(results), labels, comparison, tuple(current), tuple(sides), runs)

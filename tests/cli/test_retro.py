@@ -135,7 +135,7 @@ def test_an_adapter_of_another_model_is_refused_and_both_are_named(
     with pytest.raises(CheckpointError, match=wanted):
         identify(own_village, "retro")
     path.write_text(json.dumps({**content, "format_version": 1}))
-    with pytest.raises(CheckpointError, match="format version 2; found: 1"):
+    with pytest.raises(CheckpointError, match="format version 3; found: 1"):
         identify(own_village, "retro")
     path.write_text(json.dumps({**content, "config": {**content["config"], "dim": "x"}}))
     with pytest.raises(CheckpointError, match="config.dim must be a whole number from 1"):

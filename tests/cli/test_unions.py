@@ -200,7 +200,7 @@ def test_baselines_of_a_union_are_evaluated_or_refused_in_one_line(
     for system in ("knn-lm", "retro"):
         named = (*words, "--system", system, "--corpus")
         union, whole = (call_json(searched, *named, each) for each in ("north+south", "whole"))
-        assert union["index"] != whole["index"]
+        assert union["system"]["index"] != whole["system"]["index"]
         shown = call(searched, "compare", "north+south", "--system", system, "--json", *words[4:6])
         assert shown.exception is None, shown.output
     union = ("--corpus", "north+village")
@@ -209,8 +209,8 @@ def test_baselines_of_a_union_are_evaluated_or_refused_in_one_line(
     tuned = refusal(searched, *words, *union, "--system", "transformer-ft")
     assert "--data FILES --out models/tokens-north+village" in str(tuned)
     study = ("study", "paper", "--setting", "en-wiki", "--memory", "north+south", *words[2:])
-    rows = call_json(searched, *study, "--decoding", "greedy")["rows"]
-    assert [row["system"] for row in rows if row["gap"]] == ["transformer-ft"]
+    gaps = call_json(searched, *study, "--decoding", "greedy")["gaps"]
+    assert list(gaps) == ["transformer-ft greedy"]
 
 
 def test_denied_and_excluded_documents_are_never_copied_from(halves: ProjectPaths) -> None:

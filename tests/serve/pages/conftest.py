@@ -4,16 +4,19 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, expect, sync_playwright
 
+from cog.baselines.system import COG
+from cog.baselines.systems import identify_system
 from cog.index.versions.activation import switch_corpus
-from cog.index.versions.manifest import load_manifest
+from cog.params import load_params
 from cog.paths import ProjectPaths
 from tests.built_project import add_corpus
-from tests.evaluation.making import copied, rep, result, save, system
+from tests.evaluation.making import DECODING, copied, rep, result, save
 from tests.serve.pages.visiting import WAIT, Visitor
 from tests.serve.serving import RunningServer, run_server
 
@@ -52,13 +55,19 @@ def shown_project(tmp_path_factory: pytest.TempPathFactory, two_corpora: Project
     shutil.copytree(two_corpora.root, root)
     paths = ProjectPaths(root)
     add_corpus(paths, "hostile", [json.dumps(each) for each in HOSTILE])
-    index = load_manifest(paths.corpus("village")).digest
     for mean, chunks in ((1.0, 16), (2.0, 0)):
         scores = [
             rep([8 + mean + i % 7 for i in range(12)], [9.0] * 12),
             copied([0.5 + mean / 10] * 12),
         ]
-        ran = system("village", index=index, top_k_documents=chunks)
+        ran = identify_system(
+            paths,
+            load_params(paths.params),
+            corpus_id="village",
+            name=COG,
+            decoding=replace(DECODING, top_k_documents=chunks),
+            device="cpu",
+        )
         save(paths, result("village", scores, system=ran))
     return root
 

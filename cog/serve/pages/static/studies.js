@@ -39,7 +39,6 @@ function makeList(studies) {
     make("tbody", {}, ...rows)));
 }
 
-const nameSide = ({ corpus, system }) => system === "cog" ? corpus : `${corpus}:${system}`;
 
 function makeForm(groups) {
   const field = (id, label, control) => make("div", { class: "field" }, make("label", { for: id }, label), control);
@@ -51,7 +50,7 @@ function makeForm(groups) {
   const fill = () => {
     const { evaluations } = groups[group.value];
     for (const [i, select] of [first, second].entries()) {
-      const sides = [...new Set(evaluations.map(nameSide))];
+      const sides = [...new Set(evaluations.map(({ side }) => side))];
       select.replaceChildren(...sides.map((side) => make("option", { value: side }, side)));
       select.selectedIndex = Math.min(i, sides.length - 1);
     }
