@@ -70,10 +70,6 @@ def init_project(folder: Path, *, is_trial: bool = False) -> Plan:
     """
     paths = ProjectPaths(folder.resolve())
     _refuse_nested(paths)
-    if paths.pipeline_file.is_file():
-        load_pipeline(paths)  # refuses what is of a later cog
-    elif paths.params.is_file() and paths.cards.is_dir():
-        raise _older(paths, "a project without registry/pipeline.yaml")
     return _carry_out(paths, is_trial=is_trial, is_upgrade=False)
 
 
@@ -137,6 +133,8 @@ def _carry_out(paths: ProjectPaths, *, is_trial: bool, is_upgrade: bool) -> Plan
 
 def _plan(paths: ProjectPaths, *, is_upgrade: bool) -> Plan:
     is_new = not paths.pipeline_file.is_file()
+    if is_new and not is_upgrade and paths.params.is_file() and paths.cards.is_dir():
+        raise _older(paths, "a project without registry/pipeline.yaml")
     before = PipelineFile() if is_new else load_pipeline(paths)
     old_corpora = _find_old_corpora(paths) if is_new else None
     corpora = list(before.corpora) if old_corpora is None and not is_new else old_corpora

@@ -112,7 +112,7 @@ def test_pipeline_builds_every_corpus_and_then_only_what_changed(pipeline: Proje
     evaluated = json.loads(pipeline.corpus("village").evaluation.read_text(encoding="utf-8"))
     assert json.loads(run_dvc(pipeline, "metrics", "show", "--json").stdout)
     metrics = json.loads(pipeline.corpus("village").metrics.read_text(encoding="utf-8"))
-    assert metrics == {each["name"]: each["mean"] for each in evaluated["metrics"]}
+    assert metrics == {each["name"]: each["mean"] for each in evaluated["scores"]}
     assert run_dvc(pipeline, "plots", "show", "--json").returncode == 0
 
     pipeline.active.write_text("active:\n  corpus: village\n", encoding="utf-8")

@@ -149,7 +149,7 @@ def _show_document(paths: ProjectPaths, card: Card, document_id: str, *, as_json
 def add_corpus(ctx: click.Context, /, as_json: bool, **options: Any) -> None:  # noqa: ANN401
     """Write a card for local files, a hub data set or an address; the pipeline builds it.
 
-    ID alone adds a corpus whose card comes with cog (`cog corpus list` names them).
+    ID alone adds a corpus whose card comes with cog (`cog corpus list --shipped`).
     """
     from cog.corpus import manage
     from cog.corpus.new_card import NewCorpus, build_card

@@ -34,7 +34,7 @@ MAX_SEED = 2**32 - 1  # of numpy
     type=FOLDER,
     multiple=True,
     metavar="FILE",
-    help="Text file, plain or gzip, or a folder of them; repeatable.",
+    help="Text file, plain, .gz or .zst, or a folder of them; repeatable.",
 )
 @click.option("--licence", metavar="TEXT", help="Licence of --data, for the model's card.")
 @click.option("--corpus", "corpus_id", metavar="ID", help="Train on the documents of this corpus.")
