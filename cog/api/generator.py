@@ -3,12 +3,12 @@
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from types import TracebackType
 from typing import Unpack, overload
 
 from cog.api.refusals import refuse_wrong_settings
 from cog.api.stream import Stream, StreamStoppedError
 from cog.api.text import Text
+from cog.closing import Closing
 from cog.decoding.licences import CopyRule
 from cog.decoding.request import Request, repeat_request
 from cog.decoding.session import open_generator
@@ -21,7 +21,7 @@ from cog.reading import show
 from cog.records import Decoding, Segment
 
 
-class Generator:
+class Generator(Closing):
     """A loaded model and an open index; ``close`` it, or use it in a ``with`` block.
 
     Texts of several threads are written one call after another.
@@ -58,17 +58,6 @@ class Generator:
 
     def __repr__(self) -> str:
         return f"<cog generator on {self.corpus}{', closed' if self._is_closed else ''}>"
-
-    def __enter__(self) -> "Generator":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close the index; streams end where they are."""

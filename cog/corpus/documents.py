@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, fields
 from operator import attrgetter
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from cog.closing import Closing
 from cog.corpus.next_step import name_build
 from cog.corpus.report import PrepareReport, parse_report
 from cog.errors import CorpusError
@@ -29,7 +29,7 @@ PROMPT_SCHEMA = pa.schema(
 )
 
 
-class RecordWriter:
+class RecordWriter(Closing):
     """Writes records of one kind to a Parquet file, in row groups of bounded size.
 
     :param path: The file.
@@ -45,15 +45,8 @@ class RecordWriter:
         self._hash = hashlib.sha256()
         self.num_records = 0
 
-    def __enter__(self) -> "RecordWriter":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Close what is held."""
         self._writer.close()
 
     def write(self, record: Document | Prompt) -> None:

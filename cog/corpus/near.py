@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
-from types import TracebackType
 
 import numpy as np
 from numpy.typing import NDArray
+
+from cog.closing import Closing
 
 NUM_HASHES = 128
 RUN_WORDS = 5
@@ -61,7 +62,7 @@ def sign_text(text: str) -> NDArray[np.uint32]:
     return signature
 
 
-class SignatureWriter:
+class SignatureWriter(Closing):
     """Writes signatures to a file, one after the other.
 
     :param path: The file.
@@ -72,15 +73,8 @@ class SignatureWriter:
         self._file = path.open("wb")
         self.num_texts = 0
 
-    def __enter__(self) -> "SignatureWriter":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Close what is held."""
         self._file.close()
 
     def write(self, text: str) -> None:

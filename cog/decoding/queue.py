@@ -9,11 +9,11 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 import torch
 
+from cog.closing import Closing
 from cog.decoding.batch import Batch, Ticket
 from cog.decoding.request import Request
 from cog.errors import CogError, GenerationError
@@ -43,7 +43,7 @@ class Event:
     error: CogError | None = None
 
 
-class TextQueue:
+class TextQueue(Closing):
     """Texts that come and go; those of all indexes and settings share each forward pass.
 
     Texts are submitted and cancelled from any thread; one thread steps, waits and closes.
@@ -70,17 +70,6 @@ class TextQueue:
         self._background = ThreadPoolExecutor(
             1, thread_name_prefix="pools", initializer=torch.set_num_threads, initargs=(1,)
         )
-
-    def __enter__(self) -> "TextQueue":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Drop what is left, once nothing is read from an index any more."""

@@ -5,13 +5,13 @@ from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from cog.closing import Closing
 from cog.errors import IndexingError
 from cog.index.building.encoding import EncodedChunk
 from cog.index.building.rows import hash_vectors
@@ -49,7 +49,7 @@ class _Source:
     rows: NDArray[np.int64]
 
 
-class StoredChunks:
+class StoredChunks(Closing):
     """The chunks of finished versions, and of builds that did not finish.
 
     What cannot be read, or is not what its checksum says, is encoded again.
@@ -83,15 +83,8 @@ class StoredChunks:
             except IndexingError as error:
                 progress.say(f"what {folder.name} holds cannot be reused: {error.found}")
 
-    def __enter__(self) -> "StoredChunks":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Close what is held."""
         self._stack.close()
 
     def load(self, chunks: Sequence[Chunk], hashes: Sequence[bytes]) -> dict[int, EncodedChunk]:

@@ -10,12 +10,12 @@ from contextlib import ExitStack
 from dataclasses import fields
 from functools import cached_property
 from pathlib import Path
-from types import TracebackType
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from cog.closing import Closing
 from cog.errors import IndexMismatchError
 from cog.index.read.part import IndexPart
 from cog.index.records import GatheredChunks, Places
@@ -126,7 +126,7 @@ def _find_place(corpus_paths: CorpusPaths, digest: str) -> CorpusPaths:
     return place
 
 
-class PhraseIndex:
+class PhraseIndex(Closing):
     """An open index.
 
     :param parts: Its parts, at least one, of one model.
@@ -146,17 +146,6 @@ class PhraseIndex:
         self._first_documents = np.cumsum([0, *(each.documents.num_indexed for each in manifests)])
         self._num_words, self._num_tokens = self._read_chunks("num_words", "num_tokens")
         self._pool = ThreadPoolExecutor(NUM_TAKES, thread_name_prefix="gather")
-
-    def __enter__(self) -> "PhraseIndex":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Let go of the version folders."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from cog.cards import check_corpus_id
 from cog.errors import IndexMismatchError, RegistryError
 from cog.index.records import Manifest
-from cog.index.versions.manifest import check_index, load_manifest
+from cog.index.versions.manifest import check_index
 from cog.paths import CorpusPaths, ProjectPaths
 from cog.records import Active
 from cog.registry import load_card
@@ -95,16 +95,6 @@ def check_indexes(
         )
     check_fit(manifests)
     return manifests
-
-
-def get_digest(paths: ProjectPaths, corpus_id: str) -> str:
-    """The digest of the index that is in place.
-
-    :param paths: The project.
-    :param corpus_id: A corpus id, or several joined with ``+``.
-    :returns: The digest; for a union those of its parts, joined.
-    """
-    return JOIN.join(load_manifest(paths.corpus(part)).digest for part in split_union(corpus_id))
 
 
 def check_fit(manifests: Sequence[Manifest]) -> None:
