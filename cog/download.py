@@ -40,11 +40,7 @@ class Limits:
 
 
 def name_file(address: str) -> str:
-    """The name of the file at an address.
-
-    :param address: ``http`` or ``https``.
-    :returns: The last part of its path; ``data`` where that is no file name.
-    """
+    """The last part of an address, as a file's name; ``data`` where it is none."""
     name = unquote(PurePosixPath(urlsplit(address).path).name)
     is_name = name.isprintable() and "/" not in name and len(name) <= 200 and name.strip(".")
     return name if is_name else "data"
@@ -53,11 +49,8 @@ def name_file(address: str) -> str:
 def download_file(address: str, path: Path, *, limits: Limits, say: Callable[[str], None]) -> None:
     """Fetch a file, or what is missing of one that was broken off by a kill.
 
-    :param address: ``http`` or ``https``.
-    :param path: Where it goes; removed again where it is refused.
-    :param limits: What ends it.
-    :param say: Told of further tries.
-    :raises AssetError: If it cannot be had, is too large, a page instead of data, or elsewhere.
+    A file that is refused is removed. Raises ``AssetError`` if it cannot be had, is too large, a
+    page instead of data, or elsewhere.
     """
     best, left, pause = _get_size(path), limits.retries, PAUSE_SECONDS
     try:

@@ -13,10 +13,9 @@ _MD5 = re.compile(r"[0-9a-f]+(\.dir)?")  # it names a file of the cache, and may
 
 
 def read_outs(text: str) -> dict[str, str]:
-    """Read what the stages wrote.
+    """Read what the stages wrote: checksums by path; that of a folder ends in ``.dir``.
 
-    :param text: Content of dvc.lock; what is not DVC's is passed over.
-    :returns: Checksums by path; that of a folder ends in ``.dir``.
+    What is not DVC's is passed over.
     """
     content = _parse(text)
     stages = content.get("stages") if isinstance(content, dict) else None
@@ -31,10 +30,7 @@ def read_outs(text: str) -> dict[str, str]:
 
 
 def load_outs(path: Path) -> dict[str, str]:
-    """Read what the stages of a project wrote.
-
-    Gives checksums by path; none if there is no such file.
-    """
+    """Read what the stages of a project wrote; nothing if there is no such file."""
     try:
         return read_outs(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError):
@@ -54,12 +50,9 @@ def is_readable(path: Path) -> bool:
 
 
 def remove_stages(path: Path, corpus_id: str) -> bool:
-    """Let DVC forget the stages of a corpus.
+    """Let DVC forget the stages of a corpus; gives whether the file changed.
 
-    :param path: The lock of a pipeline; it may be missing.
-    :param corpus_id: The corpus.
-    :returns: Whether the file changed.
-    :raises ProjectError: If DVC cannot read the file.
+    Raises ``ProjectError`` if DVC cannot read it.
     """
     if not is_readable(path):
         raise ProjectError(

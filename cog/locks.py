@@ -48,11 +48,9 @@ class Holder:
 def hold_lock(path: Path, *, work: str = "", say: Say | None = None) -> Iterator[None]:
     """Be the only one that holds a lock while the block runs; it is waited for.
 
-    :param path: The lock file; it is made if needed, and may be removed by who holds it.
-    :param work: What its holders do, as in "builds village".
-    :param say: Told who holds it and what for, before it is waited for; None for silence.
-    :yields: When the lock is held.
-    :raises OSError: If the file can neither be made nor read.
+    The file may be removed by who holds it. ``say`` is told who holds it, and what for (``work``,
+    as in "builds village"), before it is waited for. Raises ``OSError`` if it can neither be made
+    nor read.
     """
 
     def tell(holder: Holder | None) -> None:
@@ -77,9 +75,7 @@ def hold_lock(path: Path, *, work: str = "", say: Say | None = None) -> Iterator
 def try_locks(*paths: Path) -> Iterator[bool]:
     """Hold locks while the block runs if nobody holds one; nothing is waited for.
 
-    :param *paths: The lock files.
-    :yields: Whether all are held.
-    :raises OSError: If a file can neither be made nor read.
+    Yields whether all are held. Raises ``OSError`` if a file can neither be made nor read.
     """
     with ExitStack() as stack:
         is_free = True
@@ -95,8 +91,7 @@ def try_locks(*paths: Path) -> Iterator[bool]:
 class SharedLock:
     """Holds a lock together with others that share it, and keeps out who wants it alone.
 
-    :param path: The lock file; a right to read it is enough.
-    :raises OSError: If the file can neither be made nor read.
+    A right to read the file is enough.
     """
 
     def __init__(self, path: Path) -> None:

@@ -99,10 +99,7 @@ class IndexParams:
     keep_versions: Natural = 2
 
     def list_decisive(self) -> dict[str, object]:
-        """What decides the bytes of an index.
-
-        :returns: Settings by name.
-        """
+        """The settings that decide the bytes of an index."""
         return {name: value for name, value in asdict(self).items() if name != "keep_versions"}
 
 
@@ -327,13 +324,7 @@ class Params:
 
 
 def load_params(path: Path) -> Params:
-    """Read params.yaml.
-
-    :param path: The file.
-    :returns: Its content, checked.
-    :raises ParamsError: If the file is missing or malformed, or a key is unknown, or a value of the
-        wrong type or out of range.
-    """
+    """Read params.yaml, every value checked."""
     try:
         text = read_text(path)
         content = parse_yaml(text)

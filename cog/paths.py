@@ -143,10 +143,7 @@ class CorpusPaths:
         return self.root / "evaluations"
 
     def version(self, name: str) -> "CorpusPaths":
-        """Paths of a version that was replaced; it lies as the corpus does.
-
-        Gives the paths below ``versions/<name>``.
-        """
+        """A version that was replaced; it lies as the corpus does."""
         return CorpusPaths(self.versions / name / self.root.name, self.project)
 
 
@@ -220,10 +217,7 @@ class ProjectPaths:
         return self.root / "workflows"
 
     def iter_dvc_locks(self) -> Iterator[Path]:
-        """Find the locks of all pipelines.
-
-        :yields: Files that are there, that of the main pipeline first.
-        """
+        """Find the locks of all pipelines, that of the main one first."""
         for path in (self.dvc_lock, *sorted(self.workflows.glob("*/dvc.lock"))):
             if path.is_file():
                 yield path
@@ -244,36 +238,24 @@ class ProjectPaths:
         return self.root / "mlartifacts"
 
     def card(self, corpus_id: str) -> Path:
-        """Path of a card.
-
-        Gives ``registry/cards/<corpus-id>.yaml``.
-        """
+        """``registry/cards/<corpus-id>.yaml``."""
         return self.cards / f"{corpus_id}.yaml"
 
     def shipped_card(self, corpus_id: str) -> Path:
-        """Path of a card that the package ships, for projects that have none of this id.
-
-        :param corpus_id: A corpus id that passed the slug rule.
-        :returns: The path; in a checkout of the package, the project's own.
-        """
+        """A card that the package ships; in a checkout of the package, the project's own."""
         return get_shipped(REGISTRY_FOLDER, CARDS_FOLDER) / f"{corpus_id}.yaml"
 
     def model(self, name: str) -> Path:
-        """Where a model lies: in the project, or in the installed package.
+        """A model's folder: one of the project, or in ``models/`` here or in the package.
 
-        :param name: A folder, relative to the project, or the name of one in ``models/``, of the
-            project or the package.
-        :returns: The first that is there; where it would be in the project if none is.
+        Gives the first that is there; where it would be in the project if none is.
         """
         shipped = get_shipped(MODELS_FOLDER)
         places = (self.root / name, self.models / name, shipped / name.removeprefix("models/"))
         return next((each for each in places if each.is_dir()), places[0])
 
     def corpus(self, corpus_id: str) -> CorpusPaths:
-        """Paths of a built corpus.
-
-        Gives the paths below ``corpora/<corpus-id>``.
-        """
+        """``corpora/<corpus-id>``."""
         return CorpusPaths(self.corpora / corpus_id, self.root)
 
 
@@ -293,21 +275,14 @@ def reader_lock(locks: Path, corpus_id: str, folder: str) -> Path:
 
 
 def get_shipped(*names: str) -> Path:
-    """Find what the package ships beside code: cards, models, templates.
-
-    :param *names: Folders and file, as in a checkout.
-    :returns: The path, in the installed package or, in a checkout, where git has it.
-    """
+    """Find what the package ships beside code: cards, models, templates."""
     package = Path(__file__).parent
     installed = package / "_data"
     return (installed if installed.is_dir() else package.parent).joinpath(*names)
 
 
 def find_project(start: Path) -> ProjectPaths:
-    """Find the project a folder belongs to.
-
-    Raises ``ProjectError`` if no folder from ``start`` upwards holds params.yaml and registry/.
-    """
+    """Find the project a folder belongs to: one that holds params.yaml and registry/."""
     for folder in (start.resolve(), *start.resolve().parents):
         if (folder / PARAMS_FILE).is_file() and (folder / REGISTRY_FOLDER).is_dir():
             return ProjectPaths(folder)
@@ -320,9 +295,6 @@ def find_project(start: Path) -> ProjectPaths:
 
 
 def get_cache_folder() -> Path:
-    """Where fetched and converted files are kept between projects.
-
-    Gives ``COG_CACHE`` if set, else ``~/.cache/cog``.
-    """
+    """Where fetched and converted files are kept between projects: ``COG_CACHE``, if set."""
     configured = os.environ.get("COG_CACHE")
     return Path(configured) if configured else Path.home() / ".cache" / "cog"

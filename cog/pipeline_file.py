@@ -70,12 +70,7 @@ class PipelineFile:
 
 
 def load_pipeline(paths: ProjectPaths) -> PipelineFile:
-    """Read the file.
-
-    :param paths: The project.
-    :returns: Its content.
-    :raises ProjectError: If it is missing, of a later cog, or not as it is written here.
-    """
+    """Read the file; it is refused if it is of a later cog, or not as it is written here."""
     name = paths.pipeline_file.relative_to(paths.root).as_posix()
     try:
         text = paths.pipeline_file.read_text(encoding="utf-8")
@@ -108,11 +103,7 @@ def load_pipeline(paths: ProjectPaths) -> PipelineFile:
 
 
 def save_pipeline(paths: ProjectPaths, content: PipelineFile) -> None:
-    """Write the file, atomically.
-
-    :param paths: The project.
-    :param content: What it says.
-    """
+    """Write the file, atomically."""
     # JSON's quotes: YAML 1.1 and DVC's 1.2 differ in which plain words are numbers or truth values
     lines = [f"layout: {content.layout}", f"watched: {json.dumps(content.watched)}"]
     corpora = {name: asdict(entry) for name, entry in content.corpora.items()}
@@ -125,13 +116,7 @@ def save_pipeline(paths: ProjectPaths, content: PipelineFile) -> None:
 
 
 def add_corpus_entry(paths: ProjectPaths, corpus_id: str, entry: CorpusEntry) -> bool:
-    """Let the pipeline build a corpus.
-
-    :param paths: The project.
-    :param corpus_id: The corpus.
-    :param entry: Where its source is named, and what of it is watched.
-    :returns: Whether the file changed; False if the entry was there.
-    """
+    """Let the pipeline build a corpus; false if the entry was there."""
     content = load_pipeline(paths)
     check_corpus_id(corpus_id)
     if content.corpora.get(corpus_id) == entry:
@@ -141,12 +126,7 @@ def add_corpus_entry(paths: ProjectPaths, corpus_id: str, entry: CorpusEntry) ->
 
 
 def remove_corpus_entry(paths: ProjectPaths, corpus_id: str) -> bool:
-    """Let the pipeline build a corpus no longer.
-
-    :param paths: The project.
-    :param corpus_id: The corpus.
-    :returns: Whether there was an entry.
-    """
+    """Let the pipeline build a corpus no longer; false if there was no entry."""
     content = load_pipeline(paths)
     if corpus_id not in content.corpora:
         return False
@@ -156,12 +136,9 @@ def remove_corpus_entry(paths: ProjectPaths, corpus_id: str) -> bool:
 
 
 def find_watched(paths: ProjectPaths, model: str) -> str:
-    """Find what the pipeline is to watch of a model.
+    """Find what the pipeline is to watch of a model: its folder, relative where that lies here.
 
-    :param paths: The project.
-    :param model: The model, as params.yaml names it.
-    :returns: Its folder, relative to the project if it lies there; ``UNWATCHED`` for a model of the
-        installed package.
+    ``UNWATCHED`` for a model of the installed package.
     """
     folder = paths.model(model)
     if folder.is_relative_to(paths.root):
@@ -170,10 +147,6 @@ def find_watched(paths: ProjectPaths, model: str) -> str:
 
 
 def make_entry(card: Card) -> CorpusEntry:
-    """Make the entry of a corpus.
-
-    :param card: Its card, with everything filled in.
-    :returns: Where its source is named, and what of it is watched.
-    """
+    """Make the entry of a corpus from its card, with everything filled in."""
     assert card.source is not None
     return CorpusEntry(card.root, card.source.path or UNWATCHED)

@@ -235,10 +235,7 @@ class Profile:
 
 
 def load_shipped_profiles() -> dict[str, Profile]:
-    """Read the profiles that the package brings.
-
-    :returns: Profiles by name.
-    """
+    """Read the profiles that the package brings."""
     path = Path(__file__).with_suffix(".yaml")
     return read_record(_Profiles, {"profiles": load_yaml(path)}, error=ParamsError).profiles
 

@@ -20,16 +20,10 @@ class Progress(Protocol):
     """What a long-running function reports to; the caller decides what is shown."""
 
     def expect(self, amount: int) -> None:
-        """Report work to come that was not known before.
-
-        :param amount: Number of units.
-        """
+        """Report work to come that was not known before."""
 
     def advance(self, amount: int) -> None:
-        """Report work done.
-
-        :param amount: Number of units since the last call.
-        """
+        """Report units done since the last call."""
 
     def say(self, message: str) -> None:
         """Report a fact worth a line."""
@@ -39,16 +33,10 @@ class SilentProgress:
     """Shows nothing; what tests and library callers pass."""
 
     def expect(self, amount: int) -> None:
-        """Ignore work to come.
-
-        :param amount: Number of units.
-        """
+        """Ignore work to come."""
 
     def advance(self, amount: int) -> None:
-        """Ignore work done.
-
-        :param amount: Number of units since the last call.
-        """
+        """Ignore work done."""
 
     def say(self, message: str) -> None:
         """Ignore a message."""
@@ -58,10 +46,7 @@ class SilentProgress:
 def show_progress(label: str, *, total: int | None, unit: str) -> Iterator[Progress]:
     """Show a bar on stderr while the block runs; a line now and then where it is no terminal.
 
-    :param label: What is being done.
-    :param total: Number of units in all; None if it is not known or is told by ``expect``.
-    :param unit: Name of a unit, in the plural.
-    :yields: The progress to report to.
+    The total is None if it is not known or is told by ``expect``; the unit is in the plural.
     """
     from rich.console import Console
 

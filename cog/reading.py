@@ -133,10 +133,7 @@ Text = Annotated[str, Form("a text that is not empty", str.strip)]
 class FieldError(ValueError):
     """A field of a record that is wrong, or does not go with the others.
 
-    :param *keys: What leads to the field.
-    :param wanted: What was wanted, as a clause that follows the field's name.
-    :param found: What was found; empty if the clause says it.
-    :param run: What mends it.
+    What was wanted is a clause that follows the field's name; it may say what was found.
     """
 
     def __init__(self, *keys: str, wanted: str, found: str = "", run: str = "") -> None:
@@ -157,19 +154,14 @@ def read_record(
     check: Callable[[Record], None] = lambda _: None,
     run: str = "",
 ) -> Record:
-    """Read a mapping of plain values into a record.
+    """Read a mapping of plain values into a record; the first that is wrong is told.
 
-    :param kind: The record.
-    :param content: What YAML or JSON gave.
-    :param error: What is raised.
-    :param file: Name of the file, for messages.
-    :param find_line: Finds the line on which the value of some keys stands.
-    :param check: Raises ``FieldError`` where a record that stands in a file must be more than one
-        that the program makes.
-    :param run: What mends a file that no person writes.
-    :returns: The record.
-    :raises CogError: If a key is unknown or missing, or a value is of the wrong type or out of
-        range; the first is told.
+    ``check`` raises ``FieldError`` where a record that stands in a file must be more than one that
+    the program makes; ``find_line`` finds the line on which the value of some keys stands; ``run``
+    mends a file that no person writes.
+
+    Raises ``error`` if a key is unknown or missing, or a value is of the wrong type or out of
+    range.
     """
     try:
         record: Record = _read(kind, content, ())

@@ -147,10 +147,7 @@ class Decoding:
 
     @property
     def is_verified(self) -> bool:
-        """Whether the prefix encoder has a say in what is written.
-
-        :returns: True if a rule is on and its threshold is above 0.
-        """
+        """Whether the prefix encoder has a say in what is written."""
         return self.verify != OFF and self.verify_threshold > 0.0
 
 
@@ -195,10 +192,7 @@ class Segment:
     information: float | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The segment as the command line writes it.
-
-        :returns: A JSON-ready object.
-        """
+        """The segment as the command line writes it."""
         if self.origin == VOCABULARY:
             return {"text": self.text, "from": self.origin, "probability": self.probability}
         if self.origin == PROMPT:
@@ -254,10 +248,7 @@ class Generation:
     precision: str = FLOAT32
 
     def to_json(self) -> dict[str, Any]:
-        """The generation as the command line writes it.
-
-        :returns: A JSON-ready object.
-        """
+        """The generation as the command line writes it."""
         return {
             "prefix": self.prefix,
             "text": self.text,

@@ -32,10 +32,9 @@ _Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
 def load_card(paths: ProjectPaths, corpus_id: str) -> Card:
-    """Read the card of a corpus as it is written.
+    """Read the card of a corpus as it is written; inherited fields are None.
 
-    Gives the card; inherited fields are None. Raises ``CorpusNotFoundError`` if there is no such
-    card. Raises ``InvalidCardError`` if the id or the card breaks the schema.
+    Raises ``CorpusNotFoundError`` if there is none, ``InvalidCardError`` if it breaks the schema.
     """
     path = paths.card(check_corpus_id(corpus_id))
     if not path.is_file():
@@ -63,11 +62,7 @@ def load_card(paths: ProjectPaths, corpus_id: str) -> Card:
 
 
 def load_resolved_card(paths: ProjectPaths, corpus_id: str) -> Card:
-    """Read the card of a corpus with everything filled in that it takes from another card.
-
-    Gives the card; source, format, normaliser, filters and deduplicate are never None. Raises
-    ``RegistryError`` if the card or the one it extends is missing or breaks the schema.
-    """
+    """Read the card of a corpus with everything filled in that it takes from another card."""
     card = load_card(paths, corpus_id)
     if card.extends is None:
         return card
@@ -83,37 +78,24 @@ def load_resolved_card(paths: ProjectPaths, corpus_id: str) -> Card:
 
 
 def iter_corpus_ids(paths: ProjectPaths) -> Iterator[str]:
-    """Name the corpora that have a card in the project.
-
-    Yields ids in alphabetical order.
-    """
+    """Name the corpora that have a card in the project, in alphabetical order."""
     yield from sorted(path.stem for path in paths.cards.glob("*.yaml"))
 
 
 def iter_shipped_ids(paths: ProjectPaths) -> Iterator[str]:
-    """Name the corpora whose card the package ships and the project does not have.
-
-    :param paths: The project.
-    :yields: Ids in alphabetical order.
-    """
+    """Name the corpora whose card the package ships and the project does not have."""
     shipped = {path.stem for path in paths.shipped_card("*").parent.glob("*.yaml")}
     yield from sorted(shipped - set(iter_corpus_ids(paths)))
 
 
 def iter_cards(paths: ProjectPaths) -> Iterator[Card]:
-    """Read every card as it is written.
-
-    Yields cards in the order of their ids.
-    """
+    """Read every card as it is written, in the order of their ids."""
     for corpus_id in iter_corpus_ids(paths):
         yield load_card(paths, corpus_id)
 
 
 def save_card(paths: ProjectPaths, card: Card) -> Path:
-    """Write a card, replacing one of the same id.
-
-    Raises ``InvalidCardError`` if the card breaks the schema.
-    """
+    """Write a card, replacing one of the same id."""
     content = format_card(card)
     path = paths.card(check_corpus_id(card.id))
     parse_card(parse_yaml(_dump(content)), path.name)
@@ -122,11 +104,7 @@ def save_card(paths: ProjectPaths, card: Card) -> Path:
 
 
 def remove_card(paths: ProjectPaths, corpus_id: str) -> None:
-    """Delete a card.
-
-    Raises ``CorpusNotFoundError`` if there is no such card. Raises ``RegistryError`` if another
-    card extends it.
-    """
+    """Delete a card that no other extends."""
     path = paths.card(check_corpus_id(corpus_id))
     if not path.is_file():
         raise CorpusNotFoundError(
@@ -140,10 +118,7 @@ def remove_card(paths: ProjectPaths, corpus_id: str) -> None:
 
 
 def check_childless(paths: ProjectPaths, corpus_id: str) -> None:
-    """Refuse to go on if other cards extend a card.
-
-    Raises ``RegistryError`` if another card extends it.
-    """
+    """Refuse to go on if other cards extend a card."""
     children = find_children(paths, corpus_id)
     if children:
         raise RegistryError(
@@ -155,10 +130,7 @@ def check_childless(paths: ProjectPaths, corpus_id: str) -> None:
 
 
 def find_children(paths: ProjectPaths, corpus_id: str) -> list[str]:
-    """Find the corpora that extend a corpus; cards that cannot be read are passed over.
-
-    Gives ids in alphabetical order.
-    """
+    """Find the corpora that extend a corpus; cards that cannot be read are passed over."""
     children = []
     for other in iter_corpus_ids(paths):
         with contextlib.suppress(RegistryError):
@@ -168,31 +140,21 @@ def find_children(paths: ProjectPaths, corpus_id: str) -> list[str]:
 
 
 def load_active(paths: ProjectPaths) -> Active | None:
-    """Read what is switched on.
-
-    Gives the record, or None if nothing has been switched on yet. Raises ``RegistryError`` if
-    active.yaml is malformed.
-    """
+    """Read what is switched on; None if nothing has been yet."""
     active, _ = _load_history(paths)
     return active
 
 
 def load_previous(paths: ProjectPaths) -> tuple[Active, ...]:
-    """Read what was switched on before.
-
-    Gives records, newest first. Raises ``RegistryError`` if active.yaml is malformed.
-    """
+    """Read what was switched on before, newest first."""
     _, previous = _load_history(paths)
     return tuple(previous)
 
 
 def switch_active(paths: ProjectPaths, active: Active, *, command: str = "") -> Active | None:
-    """Make a corpus, an index and a model the active ones, atomically.
+    """Make a corpus, an index and a model the active ones, atomically; gives what was before.
 
     Switching to what is active already (whenever that was) changes nothing.
-
-    Gives what was active before; None if nothing was. Raises ``RegistryError`` if active.yaml is
-    malformed.
     """
     with hold_lock(paths.locks / "active.lock"):
         old, previous = _load_history(paths)
@@ -209,13 +171,9 @@ def rollback_active(
 ) -> tuple[Active, Active]:
     """Go back to what was active before the last switch, atomically.
 
-    :param paths: The project.
-    :param target: What was active before, as :func:`load_previous` gave it and as it was checked;
-        None if nothing was.
-    :param command: What was called, for the history.
-    :returns: What was active, and what is active now.
-    :raises NothingActiveError: If there is nothing to go back to, or something else by now.
-    :raises RegistryError: If active.yaml is malformed.
+    That is ``target``, as :func:`load_previous` gave it and as it was checked. Gives what was
+    active, and what is now. Raises ``NothingActiveError`` if there is nothing to go back to, or
+    something else by now.
     """
     with hold_lock(paths.locks / "active.lock"):
         old, previous = _load_history(paths)
@@ -237,10 +195,7 @@ def rollback_active(
 
 
 def forget_previous(paths: ProjectPaths, corpus_id: str) -> int:
-    """Let no rollback go back to a corpus, alone or in a union, atomically.
-
-    Gives the number of earlier switches that are forgotten.
-    """
+    """Let no rollback go back to a corpus, alone or in a union; gives how many switches went."""
     if not paths.active.is_file():
         return 0
     with hold_lock(paths.locks / "active.lock"):
@@ -252,10 +207,7 @@ def forget_previous(paths: ProjectPaths, corpus_id: str) -> int:
 
 
 def load_fetched(paths: ProjectPaths) -> dict[str, str]:
-    """Read what files from the web were when they were fetched first.
-
-    Gives address to sha256. Raises ``RegistryError`` if the file is malformed.
-    """
+    """Read the sha256 of files from the web, by address, when they were fetched first."""
     path = paths.fetched
     if not path.is_file():
         return {}

@@ -35,11 +35,7 @@ class Setting:
 
 
 def list_settings(params: Params) -> list[Setting]:
-    """Describe the settings of a project.
-
-    :param params: Its parameters.
-    :returns: All settings, in the order of their records.
-    """
+    """Describe the settings of a project, in the order of their records."""
     found: list[Setting] = []
     for each in fields(Params):
         value, default = getattr(params, each.name), getattr(Params(), each.name)
@@ -82,11 +78,7 @@ def _make_plain(value: Any) -> Any:  # noqa: ANN401
 
 
 def format_settings(settings: list[Setting]) -> str:
-    """Write settings as params.yaml has them, each with its meaning.
-
-    :param settings: The settings; those of a section follow each other.
-    :returns: YAML, to be read or pasted.
-    """
+    """Write settings as params.yaml has them, each with its meaning."""
     lines: list[str] = []
     section = ""
     for setting in settings:

@@ -33,10 +33,7 @@ class HistoryEntry:
 
 
 def load_history(paths: ProjectPaths) -> tuple[list[HistoryEntry], int]:
-    """Read who switched on what when.
-
-    Gives entries, oldest first, and the number of lines that cannot be read.
-    """
+    """Read who switched on what when, oldest first; and the number of unreadable lines."""
     entries, num_broken = [], 0
     lines = paths.history.read_bytes().splitlines() if paths.history.is_file() else []
     for line in lines:
@@ -62,12 +59,7 @@ _IDENTITY = ("corpus", "index", "model", "switched_at")
 
 
 def is_same(first: dict[str, str] | None, second: dict[str, str] | None) -> bool:
-    """Whether two entries say that the same was active; older ones know no folder of the model.
-
-    :param first: What was active; None if nothing was.
-    :param second: What was active; None if nothing was.
-    :returns: True if they do.
-    """
+    """Whether two entries say that the same was active; older ones know no folder of the model."""
     if first is None or second is None:
         return first is second
     return all(first.get(name) == second.get(name) for name in _IDENTITY)
@@ -76,10 +68,7 @@ def is_same(first: dict[str, str] | None, second: dict[str, str] | None) -> bool
 def log_change(paths: ProjectPaths, old: Active | None, new: Active, *, command: str) -> None:
     """Add a line; what happened without one (a killed switch, an edit) gets one of its own.
 
-    :param paths: The project; the caller holds the lock of what is active.
-    :param old: What was active; None if nothing was.
-    :param new: What is active now.
-    :param command: What was called.
+    The caller holds the lock of what is active.
     """
     entries, _ = load_history(paths)
     last = entries[-1].after if entries else None

@@ -22,13 +22,10 @@ class YamlError(Exception):
 
 
 def load_yaml(path: Path) -> Any:  # noqa: ANN401
-    """Read a file.
+    """Read a file of plain values.
 
-    :param path: The file.
-    :returns: Its content, of plain values.
-    :raises YamlError: If it is not UTF-8 or not YAML, a key stands twice, or aliases stand for
-        more than ``MAX_REPEATED`` values.
-    :raises OSError: If it cannot be read.
+    Raises ``YamlError`` if it is not UTF-8 or not YAML, a key stands twice, or aliases stand for
+    more than ``MAX_REPEATED`` values.
     """
     return parse_yaml(read_text(path))
 
@@ -59,12 +56,7 @@ def parse_yaml(text: str) -> Any:  # noqa: ANN401
 
 
 def find_line(text: str, keys: tuple[str, ...]) -> int | None:
-    """Find where a value stands, or the nearest mapping around a missing one.
-
-    :param text: YAML that could be read.
-    :param keys: What leads to the value.
-    :returns: The line, counted from 1; None if not even the first key is there.
-    """
+    """Find the line of a value, from 1, or of the nearest mapping around a missing one."""
     node, line = yaml.compose(text, Loader=_SafeLoader), None
     for key in keys:
         pair = _find_pair(node, key)

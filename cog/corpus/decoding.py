@@ -71,12 +71,8 @@ class Line:
 def choose_encoding(file: RawFile, encodings: Sequence[str], *, tally: Tally) -> str:
     """Find the first encoding that fits a whole file; with only one there is nothing to find.
 
-    :param file: The file.
-    :param encodings: Names in the order of preference, or ``detect`` alone.
-    :param tally: Where a second choice, or what was detected, is noted.
-    :returns: The name of the encoding.
-    :raises CorpusError: If none fits (what the first one stumbled over), none can be told, or the
-        file is no text.
+    A second choice, or what was detected, is noted. Raises ``CorpusError`` if none fits (what the
+    first one stumbled over), none can be told, or the file is no text.
     """
     _check_text(file)
     is_detected = tuple(encodings) == (DETECT,)
@@ -106,8 +102,6 @@ def iter_lines(file: RawFile, encoding: str, *, tally: Tally) -> Iterator[Line]:
     """Stream the lines of a text file; they end at a line feed, a carriage return or both.
 
     A line of more than ``PIECE_CHARACTERS`` comes in pieces, so that memory stays bounded.
-
-    Raises ``CorpusError`` if the bytes are not of the encoding.
     """
     number, is_start, pending = 1, True, ""
     for block in iter_decoded(file, encoding, tally=tally):
@@ -124,11 +118,7 @@ def iter_lines(file: RawFile, encoding: str, *, tally: Tally) -> Iterator[Line]:
 
 
 def iter_records(file: RawFile, encoding: str, *, tally: Tally) -> Iterator[tuple[int, str | None]]:
-    """Stream the lines of a file in which a line is a record.
-
-    Yields the line's number and its text; None for a line that is too long. Raises ``CorpusError``
-    if the bytes are not of the encoding.
-    """
+    """Stream numbers and lines of a file in which a line is a record; None for one too long."""
     pieces: list[str] = []
     size = 0
     for line in iter_lines(file, encoding, tally=tally):
@@ -145,10 +135,7 @@ def iter_records(file: RawFile, encoding: str, *, tally: Tally) -> Iterator[tupl
 
 
 def iter_decoded(file: RawFile, encoding: str, *, tally: Tally | None = None) -> Iterator[str]:
-    """Stream a text file in blocks; line ends become line feeds, a byte-order mark is left out.
-
-    Raises ``CorpusError`` if the bytes are not of the encoding, or a gzip file is damaged.
-    """
+    """Stream a text file in blocks; line ends become line feeds, a byte-order mark is left out."""
     decoder = io.IncrementalNewlineDecoder(
         codecs.getincrementaldecoder(encoding)("strict"), translate=True
     )

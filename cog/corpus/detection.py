@@ -51,10 +51,7 @@ class Guess:
 
 
 def find_container(start: bytes) -> str | None:
-    """Tell a packed or binary file from text.
-
-    Gives what the file is; None if nothing is known of it.
-    """
+    """Tell what a packed or binary file is; None for text."""
     for mark, name in _CONTAINERS.items():
         if start.startswith(mark):
             return name
@@ -63,12 +60,7 @@ def find_container(start: bytes) -> str | None:
 
 
 def has_mark(start: bytes, encoding: str) -> bool:
-    """Tell whether bytes begin with a byte-order mark of an encoding.
-
-    :param start: The first bytes of a file.
-    :param encoding: ``utf-8``, ``utf-16`` or ``utf-32``.
-    :returns: Whether they do.
-    """
+    """Tell whether bytes begin with a byte-order mark of UTF-8, UTF-16 or UTF-32."""
     return any(start.startswith(mark) for mark, name in _MARKS.items() if name == encoding)
 
 
@@ -84,12 +76,7 @@ def is_partly_utf8(sample: bytes) -> bool:
 
 
 def guess_encoding(sample: bytes, *, is_utf8: bool = True) -> Guess:
-    """Guess the encoding of bytes.
-
-    :param sample: Bytes of a text, from its beginning; what follows may be cut out of its middle.
-    :param is_utf8: False if the text is known not to be UTF-8.
-    :returns: The likeliest encoding.
-    """
+    """Guess the encoding of bytes from the beginning of a text; parts may be cut out after it."""
     for mark, name in _MARKS.items():
         if sample.startswith(mark):
             return Guess(name, 1.0)

@@ -30,11 +30,7 @@ PROMPT_SCHEMA = pa.schema(
 
 
 class RecordWriter(Closing):
-    """Writes records of one kind to a Parquet file, in row groups of bounded size.
-
-    :param path: The file.
-    :param schema: Its columns: the fields of the records.
-    """
+    """Writes records of one kind to a Parquet file, in row groups of bounded size."""
 
     def __init__(self, path: Path, schema: pa.Schema) -> None:
         self._schema = schema
@@ -46,7 +42,7 @@ class RecordWriter(Closing):
         self.num_records = 0
 
     def close(self) -> None:
-        """Close what is held."""
+        """Close the file."""
         self._writer.close()
 
     def write(self, record: Document | Prompt) -> None:
@@ -61,17 +57,11 @@ class RecordWriter(Closing):
             self._flush()
 
     def digest(self) -> str:
-        """Digest what was written so far.
-
-        Gives sha256 over every field of every record in order, each with its length.
-        """
+        """sha256 over every field of every record so far, each with its length."""
         return self._hash.hexdigest()
 
     def finish(self, report: PrepareReport | None) -> None:
-        """Write what is left and the report; nothing may be written after it.
-
-        :param report: The report, kept in the file's metadata; None for none.
-        """
+        """Write what is left, and the report into the file's metadata; nothing may follow."""
         self._flush()
         if report is not None:
             self._writer.add_key_value_metadata({REPORT_KEY.decode(): report.to_json()})
@@ -93,11 +83,7 @@ class RecordWriter(Closing):
 
 
 class DocumentStore:
-    """The documents of a prepared corpus.
-
-    :param path: ``documents.parquet`` of the corpus.
-    :raises CorpusError: If the file is missing or not what ``prepare`` writes.
-    """
+    """The documents of a prepared corpus; a file that ``prepare`` did not write is refused."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -122,11 +108,7 @@ class DocumentStore:
             yield from batch.column(0).to_pylist()
 
     def iter_titles(self, text: str) -> Iterator[tuple[str, str]]:
-        """Find documents by their text.
-
-        :param text: What title or text must hold, or the id; empty for all documents.
-        :yields: Ids and titles, in order.
-        """
+        """Find ids and titles of documents whose title, text or id holds a text."""
         columns = ["document_id", "title", *(["text"] if text else [])]
         for batch in self._file.iter_batches(batch_size=256, columns=columns):
             for row in batch.to_pylist():
@@ -134,10 +116,7 @@ class DocumentStore:
                     yield row["document_id"], row["title"]
 
     def get_document(self, document_id: str) -> Document:
-        """Find a document by its id.
-
-        Raises ``CorpusError`` if there is none of this id.
-        """
+        """Find a document by its id; one that is not there is refused."""
         # what a shell passes on may be no text at all, and then no document has it
         is_text = document_id.isascii() or not _SURROGATE.search(document_id)
         for group in range(self._file.num_row_groups if is_text else 0):
@@ -159,46 +138,29 @@ class DocumentStore:
         )
 
     def load_report(self) -> PrepareReport:
-        """Read what preparing the corpus did.
-
-        Raises ``CorpusError`` if the file holds none.
-        """
+        """Read what preparing the corpus did."""
         metadata = self._file.metadata.metadata or {}
         return parse_report(metadata.get(REPORT_KEY, b"null"), self.path)
 
 
 def load_report(path: Path) -> PrepareReport:
-    """Read what preparing a corpus did.
-
-    Raises ``CorpusError`` if the file is missing or holds none.
-    """
+    """Read what preparing a corpus did."""
     return DocumentStore(path).load_report()
 
 
 def documents_digest(path: Path) -> str:
-    """Read the digest of the documents.
-
-    Gives sha256 over every field of every document in order. Raises ``CorpusError`` if the file is
-    missing or holds no report.
-    """
+    """Read the digest of the documents."""
     return load_report(path).digest
 
 
 def find_documents_digest(corpus_paths: CorpusPaths) -> str | None:
-    """Read the digest of the documents where there are any.
-
-    As :func:`documents_digest`; None for a corpus that is not prepared here. Raises
-    ``CorpusError`` if the file holds no report.
-    """
+    """Read the digest of the documents; None for a corpus that is not prepared here."""
     documents = corpus_paths.documents
     return documents_digest(documents) if documents.is_file() else None
 
 
 def digest_records(records: Iterable[Document | Prompt]) -> str:
-    """Digest records in canonical form.
-
-    Gives sha256 over every field of every record, each with its length.
-    """
+    """sha256 over every field of every record, each with its length."""
     digest = hashlib.sha256()
     for record in records:
         digest.update(_encode_row(asdict(record).values()))
@@ -209,11 +171,7 @@ NO_PROMPTS = "holds out no prompt (prompts.held_out in its card, prepare in para
 
 
 def load_prompts(path: Path) -> list[Prompt]:
-    """Read the held-out prompts.
-
-    Gives the prompts in order; empty if nothing is held out. Raises ``CorpusError`` if the file is
-    missing or not what ``prepare`` writes.
-    """
+    """Read the held-out prompts in order."""
     file = _open_parquet(path, PROMPT_SCHEMA)
     return [Prompt(**row) for row in file.read().to_pylist()]
 

@@ -49,11 +49,7 @@ def drop_near_duplicates(
 ) -> Iterator[Document]:
     """Leave out documents that are like an earlier one that stays.
 
-    :param documents: Documents in order; they are read once, and kept on disk meanwhile.
-    :param folder: Where to keep them.
-    :param threshold: Similarity from which a document is left out.
-    :param tally: Where they are counted.
-    :yields: The others, in order.
+    They are read once, and kept on disk meanwhile.
     """
     spool = folder / "spool.parquet"
     with SignatureWriter(folder / "signatures.u32") as signatures:
@@ -72,13 +68,7 @@ def drop_near_duplicates(
 
 
 def find_duplicates(path: Path, *, threshold: float) -> DuplicateReport:
-    """Find the documents of a corpus that repeat an earlier one; memory stays bounded.
-
-    :param path: ``documents.parquet`` of the corpus.
-    :param threshold: Similarity from which a document counts as a near duplicate.
-    :returns: The report.
-    :raises CorpusError: If the corpus is not prepared.
-    """
+    """Find the documents of a corpus that repeat an earlier one; memory stays bounded."""
     store = DocumentStore(path)
     seen, num_exact = SeenTexts(), 0
     with (

@@ -16,10 +16,7 @@ if TYPE_CHECKING:
 
 
 def get_dvc_cache(paths: ProjectPaths) -> Path:
-    """Where DVC keeps the files of this project.
-
-    Gives the folder; it may be shared with other projects, or not be there.
-    """
+    """Where DVC keeps the files of this project; it may be shared with others, or not be there."""
     folder = paths.root / ".dvc"
     config = configparser.ConfigParser(interpolation=None, strict=False)
     for name in ("config", "config.local"):
@@ -36,8 +33,6 @@ def find_cached_files(paths: ProjectPaths, corpus_id: str) -> list[Path]:
     DVC says what is in use: by whatever file of the working tree, and at every git revision that
     changed one of DVC's files. A cache outside the project may serve other projects: nothing in it
     counts. Neither does anything if DVC cannot read one of them.
-
-    Gives files in alphabetical order.
     """
     cache = get_dvc_cache(paths).resolve()
     if not cache.is_relative_to(paths.root.resolve()) or not cache.is_dir():

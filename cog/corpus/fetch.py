@@ -40,18 +40,10 @@ def fetch_corpus(
     retries: int,
     timeout_seconds: int,
 ) -> SourceRecord:
-    """Fetch the raw files of a corpus and put them in place of earlier ones.
+    """Fetch the raw files of a corpus, or take local ones, in place of earlier ones.
 
-    :param card: The card with everything filled in.
-    :param corpus_paths: Where the corpus lies; relative paths of cards begin at the project.
-    :param fetcher: What fetches wheels.
-    :param source: Local file or folder to take instead of the card's source; None for the card's.
-    :param progress: Told of every file.
-    :param retries: Number of times a broken connection is tried again.
-    :param timeout_seconds: Seconds after which one try is given up.
-    :returns: What lies in ``raw/`` now.
-    :raises AssetError: If something cannot be fetched.
-    :raises CorpusError: If there is no file of the card's kind.
+    Raises ``AssetError`` if something cannot be fetched, ``CorpusError`` if there is no file of the
+    card's kind.
     """
     assert card.source is not None
     assert card.format is not None

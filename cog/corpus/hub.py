@@ -15,14 +15,12 @@ def save_hub_splits(
 ) -> tuple[list[str], str]:
     """Fetch the splits of a data set and write them as Parquet.
 
-    :param source: A source of type ``hub``; the data set may be a local folder of data files.
-    :param folder: Where the files go.
-    :param columns: Columns to keep.
-    :param project: The folder that a relative path of a data set begins at.
-    :returns: Names of the files in the order of the splits, and the commit that they are of, which
-        is empty for a folder and where the hub may not be asked.
-    :raises AssetError: If the hub is out of reach or has no such data set.
-    :raises CorpusError: If the data set needs a loading script or lacks a column.
+    The data set may be a local folder of data files. Gives the names of the files in the order of
+    the splits, and the commit that they are of, which is empty for a folder and where the hub may
+    not be asked.
+
+    Raises ``AssetError`` if the hub is out of reach or has no such data set, ``CorpusError`` if
+    that needs a loading script or lacks a column.
     """
     import datasets
 

@@ -15,10 +15,7 @@ _SPACE = " \t\n\r"
 
 
 class JsonError(Exception):
-    """A text is not JSON, or not of the form that is needed.
-
-    :param problem: What is wrong, and in which line.
-    """
+    """A text is not JSON, or not of the form that is needed; says what is wrong in which line."""
 
 
 @dataclass(slots=True)
@@ -43,10 +40,7 @@ class _Buffer:
         self.text, self.place = "".join(pieces), 0
 
     def peek(self) -> str:
-        """Pass over white space.
-
-        Gives the character that follows; empty at the end.
-        """
+        """Pass over white space to the next character, which is given; empty at the end."""
         while True:
             while self.place < len(self.text) and self.text[self.place] in _SPACE:
                 self.place += 1
@@ -55,19 +49,13 @@ class _Buffer:
             self.fill(1)
 
     def take(self, mark: str) -> None:
-        """Pass over a mark.
-
-        Raises ``JsonError`` if another one is there.
-        """
+        """Pass over a mark, which must be there."""
         if self.peek() != mark:
             raise self.error(f"Expecting {mark!r}")
         self.place += 1
 
     def read(self, decoder: json.JSONDecoder) -> object:
-        """Read one value.
-
-        Raises ``JsonError`` if there is none, or it is too long.
-        """
+        """Read one value, of bounded size."""
         self.peek()
         while True:
             try:
@@ -87,12 +75,7 @@ class _Buffer:
             self.fill(2 * num_ahead + _LOOK_AHEAD)
 
     def error(self, problem: str, *, place: int | None = None) -> JsonError:
-        """Say where something is wrong.
-
-        :param problem: What.
-        :param place: Where in the text; None for the place reached.
-        :returns: The error, to be raised.
-        """
+        """Say what is wrong and where; without a place, at the one reached."""
         line = self.num_lines + 1 + self.text.count("\n", 0, self.place if place is None else place)
         return JsonError(f"{problem}: line {line}")
 
@@ -104,8 +87,7 @@ class _Buffer:
 def iter_items(blocks: Iterator[str]) -> Iterator[object]:
     """Stream what a JSON list or mapping holds; memory holds one item.
 
-    Yields the items; an object of a mapping has its key as ``@key``. Raises ``JsonError`` if the
-    text is not JSON, or neither a list nor a mapping.
+    An object of a mapping has its key as ``@key``.
     """
     buffer = _Buffer(iter(blocks))
     decoder = json.JSONDecoder(object_pairs_hook=build_object)

@@ -36,29 +36,19 @@ class ListedCorpus:
 
     @property
     def state(self) -> str:
-        """How far it is built.
-
-        Gives ``indexed``, ``prepared``, or ``-`` for neither.
-        """
+        """How far it is built: ``indexed``, ``prepared``, or ``-`` for neither."""
         return "indexed" if self.is_indexed else "prepared" if self.is_prepared else "-"
 
 
 def list_corpora(paths: ProjectPaths) -> list[ListedCorpus]:
-    """List the corpora that have a card in the project.
-
-    Gives one each, in the order of their ids. Raises ``RegistryError`` if active.yaml is malformed.
-    """
+    """List the corpora that have a card in the project, in the order of their ids."""
     active = load_active(paths)
     active_ids = active.corpora if active else []
     return [_describe(paths, each, is_active=each in active_ids) for each in iter_corpus_ids(paths)]
 
 
 def list_shipped(paths: ProjectPaths) -> list[ListedCorpus]:
-    """List the corpora whose card comes with the package, and is not in the project.
-
-    :param paths: The project.
-    :returns: One each, in the order of their ids.
-    """
+    """List the corpora whose card comes with the package, and is not in the project."""
     return [_describe(paths, each, is_active=False) for each in iter_shipped_ids(paths)]
 
 

@@ -48,15 +48,12 @@ def copy_files(survey: Survey, raw: Path) -> None:
 
 
 def survey_files(path: Path, *, members: Sequence[str], kinds: Sequence[str]) -> Survey:
-    """Choose the files that a local source gives.
+    """Choose the files that a local source gives: a file, whatever its ending, or a folder.
 
-    :param path: A file, which is taken whatever its ending, or a folder.
-    :param members: Glob patterns of names in the folder; empty for the endings of the kind, and for
-        text also files without an ending that look like text.
-    :param kinds: The kind that is wanted, then what will do where there is none of it.
-    :returns: What is taken, and what is not.
-    :raises CorpusError: If there is no such path, no such file in the folder, or one of them is
-        broken.
+    Without glob patterns (``members``) the usual endings of a kind are taken, of text also files
+    without an ending that look like text. The first of the kinds is wanted, the others will do
+    where there is none of it. Raises ``CorpusError`` if there is no such path or file, or one is
+    broken.
     """
     try:
         if path.is_file():
@@ -111,10 +108,7 @@ def _find_reason(folder: Path, name: str, *, members: Sequence[str], kind: str) 
 
 
 def tell_kind(folder: Path, name: str) -> str:
-    """Tell the kind of a file by its ending, and by its content if it has none.
-
-    Gives one of the kinds of a card, or why it is of none.
-    """
+    """Tell the kind of a file by its ending, else by its content; or why it is of none."""
     kind = find_kind(name)
     ending = PurePosixPath(strip_packing(name)).suffix
     if kind is not None or ending:
@@ -128,8 +122,7 @@ def tell_kind(folder: Path, name: str) -> str:
 def iter_file_names(folder: Path) -> Iterator[str]:
     """Name the files of a folder and of those in it; linked folders are followed, each once.
 
-    Yields names below it; hidden files, and what lies in hidden folders, are passed over. Raises
-    ``CorpusError`` if a folder cannot be listed.
+    Hidden files, and what lies in hidden folders, are passed over.
     """
     seen: set[tuple[int, int]] = set()
 

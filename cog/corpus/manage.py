@@ -61,12 +61,10 @@ class Trial:
 
 
 def add_corpus(paths: ProjectPaths, card: Card) -> Trial | None:
-    """Write a card and let the pipeline build the corpus.
+    """Write a card and let the pipeline build the corpus, after a trial of local files.
 
-    Gives what a trial found in local files; None for other sources. Raises ``RegistryError`` if
-    there is such a card already, or it breaks the schema. Raises ``CorpusError`` if local files are
-    missing or cannot be read. Raises ``ProjectError`` if registry/pipeline.yaml is not as expected;
-    nothing is left behind then.
+    What is there already, breaks the schema or cannot be read is refused, and nothing is left
+    behind.
     """
     if card.normaliser is not None:
         get_normaliser(card.normaliser)
@@ -98,11 +96,7 @@ def _add_new(paths: ProjectPaths, card: Card) -> None:
 
 
 def try_source(card: Card, path: Path) -> Trial:
-    """Look at local files and read one document, as a trial.
-
-    Gives what is taken, and the first document that is not empty, normalised. Raises
-    ``CorpusError`` if there is none, or it cannot be read.
-    """
+    """Look at local files and read, normalised, the first document that is not empty."""
     assert card.format is not None
     assert card.source is not None
     assert card.normaliser is not None
@@ -126,10 +120,7 @@ def try_source(card: Card, path: Path) -> Trial:
 
 
 def check_corpus(paths: ProjectPaths, corpus_id: str) -> list[Finding]:
-    """Check everything of a corpus that is there.
-
-    Gives one finding per place; what is not built yet is left out.
-    """
+    """Check everything of a corpus that is there, a finding per place."""
     findings = []
     corpus_paths = paths.corpus(corpus_id)
 

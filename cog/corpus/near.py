@@ -33,7 +33,7 @@ _MIX = np.uint64(0xBF58476D1CE4E5B9)
 def hash_runs(text: str) -> NDArray[np.uint64]:
     """Hash the runs of five words of a text; case and punctuation do not count.
 
-    Gives one hash per run; a shorter text is one run. *Shape:* ``(num_runs,)``.
+    A shorter text is one run. *Shape:* ``(num_runs,)``.
     """
     found = (_hash_word(match[0].casefold()) for match in _WORD.finditer(text))
     words = np.fromiter(found, dtype=np.uint64)
@@ -49,10 +49,7 @@ def hash_runs(text: str) -> NDArray[np.uint64]:
 
 
 def sign_text(text: str) -> NDArray[np.uint32]:
-    """Make the MinHash signature of a text.
-
-    Gives the signature. *Shape:* ``(NUM_HASHES,)``.
-    """
+    """Make the MinHash signature of a text. *Shape:* ``(NUM_HASHES,)``."""
     runs = hash_runs(text)
     signature = np.full(NUM_HASHES, np.iinfo(np.uint32).max, dtype=np.uint32)
     for start in range(0, len(runs), _ROWS_AT_ONCE):
@@ -63,10 +60,7 @@ def sign_text(text: str) -> NDArray[np.uint32]:
 
 
 class SignatureWriter(Closing):
-    """Writes signatures to a file, one after the other.
-
-    :param path: The file.
-    """
+    """Writes signatures to a file, one after the other."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -74,7 +68,7 @@ class SignatureWriter(Closing):
         self.num_texts = 0
 
     def close(self) -> None:
-        """Close what is held."""
+        """Close the file."""
         self._file.close()
 
     def write(self, text: str) -> None:
@@ -83,10 +77,7 @@ class SignatureWriter(Closing):
         self.num_texts += 1
 
     def load(self) -> NDArray[np.uint32]:
-        """Map what was written.
-
-        Gives signatures, on disk. *Shape:* ``(num_texts, NUM_HASHES)``.
-        """
+        """Map what was written, on disk. *Shape:* ``(num_texts, NUM_HASHES)``."""
         self._file.flush()
         shape = (self.num_texts, NUM_HASHES)
         if self.num_texts == 0:
@@ -124,10 +115,7 @@ def find_originals(num_texts: int, pairs: NDArray[np.int64]) -> NDArray[np.int64
 
 
 def choose_rows(threshold: float) -> int:
-    """Choose how many hashes make a bucket.
-
-    Gives the largest number with which such a pair shares a bucket almost surely.
-    """
+    """Choose the most hashes of a bucket with which a pair shares one almost surely."""
     for num_rows in (16, 8, 6, 5, 4, 3):
         num_bands = NUM_HASHES // num_rows
         if (1.0 - threshold**num_rows) ** num_bands <= _MAX_MISSED:

@@ -67,12 +67,8 @@ class NewCorpus:
 def build_card(new: NewCorpus, *, project: Path, folder: Path) -> Card:
     """Build a card with the usual values where nothing is said.
 
-    :param new: What is known.
-    :param project: The project; paths inside it are written relative to it.
-    :param folder: Where relative paths begin.
-    :returns: The card.
-    :raises CorpusError: If the place is neither a path nor a hub name, or its kind is unclear.
-    :raises InvalidCardError: If an option does not fit the schema.
+    Relative paths begin at ``folder``; those inside the project are written relative to it. Raises
+    ``CorpusError`` if the place is neither a path nor a hub name, or its kind is unclear.
     """
     check_corpus_id(new.corpus_id)
     path = folder / new.place

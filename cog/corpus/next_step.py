@@ -10,10 +10,8 @@ from cog.registry import load_resolved_card
 def name_build(corpus: CorpusPaths, *, source: str = "DIR_OR_FILE", until: str = "index") -> str:
     """Name the commands that build what a corpus lacks, to be pasted as they are.
 
-    :param corpus: The corpus.
-    :param source: The local files of a card that names none.
-    :param until: ``prepare`` for documents only, or ``index``.
-    :returns: A run of the pipeline where that knows the corpus, else one command after another.
+    A run of the pipeline where that knows the corpus, else one command after another, until its
+    documents (``prepare``) or its ``index`` are there.
     """
     corpus_id = corpus.root.name
     paths = ProjectPaths(corpus.project or corpus.root.parents[1])

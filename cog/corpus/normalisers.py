@@ -24,18 +24,12 @@ _SPDX_OPTIONAL = re.compile(r"<<(?:beginOptional(?:;name=[^>]*)?|endOptional)>>"
 
 
 def normalise_plain(text: str) -> str:
-    """Make line ends line feeds and drop outer white space; nothing else is touched.
-
-    Gives the same characters otherwise: no Unicode normalisation, no inner white space lost.
-    """
+    """Make line ends line feeds and drop outer white space; nothing else is touched."""
     return text.replace("\r\n", "\n").replace("\r", "\n").strip()
 
 
 def normalise_wikitext(text: str) -> str:
-    """Undo the token marks and spacing of WikiText.
-
-    Gives text as it is written, where that is certain; ``<unk>`` stays.
-    """
+    """Undo the token marks and spacing of WikiText, where that is certain; ``<unk>`` stays."""
     return undo_wikitext(normalise_plain(text))
 
 
@@ -50,10 +44,7 @@ def normalise_opus_law(text: str) -> str:
 
 
 def normalise_spdx(text: str) -> str:
-    """Fill SPDX template variables with their original text and drop the marks of optional parts.
-
-    Gives the licence as its author wrote it.
-    """
+    """Fill SPDX variables with their original text, and drop the marks of optional parts."""
     return normalise_plain(_SPDX_OPTIONAL.sub("", _SPDX_VARIABLE.sub(r"\1", text)))
 
 
@@ -81,12 +72,7 @@ NORMALISERS: dict[str, Normaliser] = {
 
 
 def get_normaliser(name: str) -> Normaliser:
-    """Find a normaliser by its name.
-
-    :param name: Name and version, such as ``plain-v1``, or several joined by ``+``.
-    :returns: The function.
-    :raises InvalidCardError: If there is none of this name.
-    """
+    """Find a normaliser by its name, such as ``plain-v1``, or several joined by ``+``."""
     names = name.split("+")
     steps = [_get_step(each) for each in names]
     if len(steps) == 1:

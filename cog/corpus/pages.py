@@ -9,11 +9,7 @@ from cog.corpus.tally import Tally
 def read_page(file: RawFile, encoding: str, *, tally: Tally) -> tuple[str, Iterator[Line]]:
     """Read a page as a browser shows it: no tags, scripts and styles; lists and tables laid out.
 
-    :param file: The file.
-    :param encoding: How its bytes are read.
-    :param tally: Where a byte-order mark is noted, and a page that is too long for memory.
-    :returns: The title, and lines that are numbered as they are shown.
-    :raises CorpusError: If the bytes are not of the encoding.
+    Gives the title, and lines that are numbered as they are shown.
     """
     from inscriptis.css_profiles import STRICT_CSS_PROFILE
     from inscriptis.html_engine import Inscriptis

@@ -13,9 +13,7 @@ COUNTED_AT_ONCE = 1 << 20
 def find_cut(text: str, max_characters: int) -> int:
     """Find where a text that is too long is cut: after a line feed, else a space, else anywhere.
 
-    :param text: A text of more than ``max_characters`` characters.
-    :param max_characters: Number of characters of a part, at most.
-    :returns: Number of characters of the first part, at least half of ``max_characters``.
+    Gives the number of characters of the first part, at least half of ``max_characters``.
     """
     lowest = max_characters // 2
     for mark in ("\n", " "):
@@ -26,20 +24,12 @@ def find_cut(text: str, max_characters: int) -> int:
 
 
 def name_part(document_id: str, part: int) -> str:
-    """Name a part of a document.
-
-    :param document_id: Id of the whole document.
-    :param part: Number of the part from 1; 0 for a document in one piece.
-    :returns: The id of the part.
-    """
+    """Name a part of a document, from 1; 0 for a document in one piece."""
     return f"{document_id}:part-{part}" if part else document_id
 
 
 def iter_parts(document: Document) -> Iterator[Document]:
-    """Cut a document that is too long.
-
-    Yields the document itself, or its parts, which joined are its text.
-    """
+    """Cut a document that is too long into parts, which joined are its text."""
     part, text = 0, document.text
     if len(text) <= MAX_DOCUMENT_CHARACTERS:
         yield document
@@ -56,10 +46,7 @@ def iter_parts(document: Document) -> Iterator[Document]:
 
 @lru_cache(maxsize=1)  # a document is counted where it is filtered and where it is kept
 def count_words(text: str) -> int:
-    """Count the words of a text in bounded memory.
-
-    Gives the number of white-space separated words.
-    """
+    """Count the white-space separated words of a text in bounded memory."""
     if len(text) <= COUNTED_AT_ONCE:
         return len(text.split())
     num_words, is_inside = 0, False

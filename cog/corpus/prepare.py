@@ -43,15 +43,9 @@ def prepare_corpus(
 ) -> PrepareReport:
     """Normalise, filter, de-duplicate and select the documents of a corpus, and cut its prompts.
 
-    :param card: The card with everything filled in.
-    :param corpus_paths: Where the corpus lies; old files are replaced at the end.
-    :param tokenise: Gives the first and one past the last character of every token of a text.
-    :param progress: Told of every document read.
-    :param prompt_tokens: Number of tokens of a prompt.
-    :param reference_tokens: Number of tokens that follow it.
-    :param count_pieces: Counts tokens and pieces, to warn of an unsuitable model; None: no warning.
-    :returns: What was done; it is kept in ``documents.parquet`` too.
-    :raises CorpusError: If a raw file or record cannot be used, or no document is left.
+    Old files are replaced at the end, and the report is kept in ``documents.parquet`` too. With
+    ``count_pieces`` the report warns of a model that does not suit the text. Raises ``CorpusError``
+    if a raw file or record cannot be used, or no document is left.
     """
     assert card.format is not None
     tally = Tally(card.format.on_error)

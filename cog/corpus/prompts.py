@@ -16,11 +16,8 @@ def iter_prompts(
 ) -> Iterator[Prompt]:
     """Cut a document into windows that do not overlap; a rest shorter than a window is left.
 
-    :param document: A document that is held out of the index.
-    :param tokenise: Gives the first and one past the last character of every token of a text.
-    :param prompt_tokens: Number of tokens of a prefix.
-    :param reference_tokens: Number of tokens that follow it.
-    :yields: Prompts in the order of the text; none reaches over two blocks of a long text.
+    ``tokenise`` gives the first and one past the last character of every token. No window reaches
+    over two blocks of a long text.
     """
     window = prompt_tokens + reference_tokens
     number = 0

@@ -27,12 +27,8 @@ def iter_found(
 ) -> Iterator[Document]:
     """Read documents out of raw files, as they are there: not normalised and not filtered.
 
-    :param card: The card with everything filled in.
-    :param files: The raw files in order.
-    :param layout: How they are read.
-    :param tally: Where what cannot be used is counted.
-    :yields: Documents whose texts hold neither NUL nor a lone surrogate.
-    :raises CorpusError: If a file, or a record with ``on_error: fail``, cannot be used.
+    Their texts hold neither NUL nor a lone surrogate. Raises ``CorpusError`` if a file, or a record
+    with ``on_error: fail``, cannot be used.
     """
     assert card.format is not None
     for file in files:
@@ -49,10 +45,7 @@ def iter_found(
 
 
 def find_problem(document: Document) -> str | None:
-    """Find what makes a document unusable, whatever the card says.
-
-    Gives one clause, or None if nothing does.
-    """
+    """Find what makes a document unusable, whatever the card says."""
     identity = document.document_id
     if not identity.strip() or len(identity) > MAX_ID_CHARACTERS or _CONTROL.search(identity):
         return f"an id has 1 to {MAX_ID_CHARACTERS} printable characters, not {identity[:40]!r}"
@@ -130,11 +123,7 @@ class _FieldError(Exception):
 
 
 class _FieldReader:
-    """Reads the fields of a card out of rows.
-
-    :param card_format: The card's format.
-    :param tally: Where byte-order marks inside fields are counted.
-    """
+    """Reads the fields of a card out of rows."""
 
     def __init__(self, card_format: Format, tally: Tally) -> None:
         self._fields: Fields = card_format.fields
@@ -142,14 +131,7 @@ class _FieldReader:
         self._tally = tally
 
     def read(self, row: Row, *, file: RawFile, source: str) -> Document:
-        """Make a document of a row.
-
-        :param row: The row.
-        :param file: Where it is from.
-        :param source: What is said of where it is from.
-        :returns: The document.
-        :raises _FieldError: If a field cannot be used.
-        """
+        """Make a document of a row."""
         values, fields = row.values or {}, self._fields
         return Document(
             document_id=self._join_ids(values) if fields.id else f"{file.stem}:{row.number}",
@@ -161,11 +143,7 @@ class _FieldReader:
         )
 
     def join_texts(self, values: dict[str, Any]) -> str:
-        """Join the fields of the text.
-
-        Gives the text; empty if all of them may be missing and are. Raises ``_FieldError`` if one
-        is missing, or no text.
-        """
+        """Join the fields of the text; empty if all of them may be missing and are."""
         pieces: list[str] = []
         for name in self._fields.text:
             value = _find_value(values, name)
@@ -220,10 +198,7 @@ def _join_optional(values: dict[str, Any], names: Sequence[str], *, glue: str) -
 
 
 def fill_in(document: Document, card: Card) -> Document:
-    """Fill in what a document takes from its card.
-
-    Gives the document with an address, if the card has a template, and a licence.
-    """
+    """Fill in the address, by the card's template, and the licence that a document lacks."""
     assert card.format is not None
     url = document.url
     if not url and card.format.url:

@@ -38,20 +38,14 @@ class Unit:
         return "".join(self.pieces)
 
     def add(self, line: Line) -> bool:
-        """Append a line.
-
-        Gives whether the unit is too long now.
-        """
+        """Append a line; true if the unit is too long now."""
         if self.pieces and line.is_start:
             self._append("\n")
         self._append(line.text)
         return self.num_characters > parts.MAX_DOCUMENT_CHARACTERS
 
     def split_off(self, line: Line) -> Iterator["Unit"]:
-        """Give what is too long in parts, so that memory stays bounded.
-
-        Yields parts that are full; the unit goes on with what follows them.
-        """
+        """Give full parts of what is too long, so that memory stays bounded; the rest goes on."""
         while self.num_characters > parts.MAX_DOCUMENT_CHARACTERS:
             text = self.text
             cut = find_cut(text, parts.MAX_DOCUMENT_CHARACTERS)
@@ -66,13 +60,9 @@ class Unit:
 
 
 def iter_units(lines: Iterable[Line], *, documents: str, heading: str | None) -> Iterator[Unit]:
-    """Put lines together.
+    """Put lines together by a rule: ``file``, ``line``, ``blank-line`` or ``heading``.
 
-    :param lines: The lines of one file, in order.
-    :param documents: ``file``, ``line``, ``blank-line`` or ``heading``.
-    :param heading: For ``heading``: ``wikitext``, or a regular expression for the whole line.
-    :returns: Units in the order of the lines.
-    :raises ValueError: If there is no such rule.
+    A heading is ``wikitext``, or a regular expression for the whole line.
     """
     if documents == "file":
         return _assemble(_iter_file(lines))

@@ -52,15 +52,11 @@ def remove_corpus(
     """Remove a corpus and every trace of it: card, entries, pointers, all that was built, caches.
 
     ``registry/history.jsonl`` keeps its lines, MLflow its runs, git its commits, and DVC's cache
-    what they name.
+    what they name. ``hold`` keeps others from building the corpus and from switching to it
+    meanwhile. Gives what is gone, or would be after a trial.
 
-    :param paths: The project.
-    :param corpus_id: The corpus.
-    :param is_trial: Whether to say only what would go.
-    :param hold: Keeps others from building the corpus and from switching to it meanwhile.
-    :returns: What is gone, or would be.
-    :raises RegistryError: If it is active, alone or in a union, or another corpus extends it.
-    :raises CorpusNotFoundError: If there is nothing of it.
+    Raises ``RegistryError`` if it is active, alone or in a union, or another corpus extends it,
+    ``CorpusNotFoundError`` if there is nothing of it.
     """
     check_corpus_id(corpus_id)
     _check_inactive(paths, corpus_id)

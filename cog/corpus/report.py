@@ -86,13 +86,7 @@ class PrepareReport:
 
 
 def parse_report(text: str | bytes, path: Path) -> PrepareReport:
-    """Read a report back.
-
-    :param text: What ``to_json`` wrote.
-    :param path: The file of documents that it stands in.
-    :returns: The report.
-    :raises CorpusError: If it is no report of this version of cog.
-    """
+    """Read back what ``to_json`` wrote into a file of documents."""
     run = f"cog corpus prepare {path.parent.name}"
     try:
         content = json.loads(text)

@@ -45,12 +45,7 @@ class Row:
 def iter_rows(file: RawFile, kind: str, *, card_format: Format, tally: Tally) -> Iterator[Row]:
     """Stream the rows of a file that fit the card's schema.
 
-    :param file: The file.
-    :param kind: ``jsonl``, ``json``, ``csv``, ``parquet`` or ``sqlite``.
-    :param card_format: The card's fields, schema, encodings and query.
-    :param tally: Where malformed rows are counted.
-    :yields: Rows in the order of the file.
-    :raises CorpusError: If the file is not of its kind, or lacks a column.
+    Raises ``CorpusError`` if the file is not of its kind, or lacks a column.
     """
     is_typed = kind != "csv"
     num_rows = 0
@@ -68,10 +63,7 @@ def iter_rows(file: RawFile, kind: str, *, card_format: Format, tally: Tally) ->
 
 
 def check_columns(file: RawFile, found: list[str], card_format: Format) -> None:
-    """Refuse a file whose columns are not those of the card.
-
-    Raises ``CorpusError`` if a column is missing, or stands more than once.
-    """
+    """Refuse a file in which a column of the card is missing, or stands more than once."""
     missing = find_missing(card_format, found)
     repeated = find_repeated(list_read(card_format), found)
     if missing is None and repeated is None:

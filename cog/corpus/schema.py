@@ -13,10 +13,7 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
 class RepeatedKeys(dict[str, Any]):
-    """A JSON object in which keys stand more than once.
-
-    :param pairs: Its keys and values in order.
-    """
+    """A JSON object in which keys stand more than once."""
 
     def __init__(self, pairs: list[tuple[str, Any]]) -> None:
         super().__init__(pairs)
@@ -31,12 +28,9 @@ def build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def get_value(values: Mapping[str, Any], name: str) -> Any:  # noqa: ANN401
-    """Read a field of a row.
+    """Read a column, a key, or a path with dots into objects: ``article.body``.
 
-    :param values: Columns or keys and what they hold.
-    :param name: A column or key, or a path with dots into objects: ``article.body``.
-    :returns: What it holds.
-    :raises KeyError: If there is no such field.
+    Raises ``KeyError`` if there is no such field.
     """
     if name in values or "." not in name:
         return values[name]
@@ -49,36 +43,24 @@ def get_value(values: Mapping[str, Any], name: str) -> Any:  # noqa: ANN401
 
 
 def list_columns(fields: Fields) -> list[str]:
-    """Name the columns that a card's fields need.
-
-    Gives names without repetition, in the order of the card.
-    """
+    """Name the columns that a card's fields need, each once."""
     names = (*fields.id, *fields.title, *fields.text, *fields.url, *fields.licence)
     return list(dict.fromkeys(names))
 
 
 def list_read(card_format: Format) -> list[str]:
-    """Name the columns that are read: those of the fields and those of the schema.
-
-    Gives names without repetition.
-    """
+    """Name the columns that are read, each once: those of the fields and those of the schema."""
     declared = (name for name in card_format.schema)
     return list(dict.fromkeys((*list_columns(card_format.fields), *declared)))
 
 
 def list_nullable(card_format: Format) -> frozenset[str]:
-    """Name the columns that may be null or missing.
-
-    Gives names that the schema marks with ``?``.
-    """
+    """Name the columns that the schema marks with ``?``: they may be null or missing."""
     return frozenset(name for name, kind in card_format.schema.items() if kind.endswith(NULLABLE))
 
 
 def find_missing(card_format: Format, found: Iterable[str]) -> str | None:
-    """Find a column that a file must have and has not.
-
-    Gives its name; None if nothing is missing.
-    """
+    """Find a column that a file must have and has not."""
     columns, nullable = set(found), list_nullable(card_format)
     for name in list_read(card_format):
         is_there = name in columns or name.split(".")[0] in columns
@@ -88,20 +70,14 @@ def find_missing(card_format: Format, found: Iterable[str]) -> str | None:
 
 
 def find_repeated(wanted: Iterable[str], found: Sequence[str]) -> str | None:
-    """Find a column that is needed and stands more than once.
-
-    Gives its name; None if there is none.
-    """
+    """Find a column that is needed and stands more than once."""
     return next((name for name in wanted if found.count(name) > 1), None)
 
 
 def find_mismatch(values: Mapping[str, Any], card_format: Format, *, is_typed: bool) -> str | None:
     """Find what in a row is not as the card declares it.
 
-    :param values: Columns or keys and what they hold.
-    :param card_format: The card's format.
-    :param is_typed: False if every value is a text that spells it (csv).
-    :returns: One clause; None if the row fits.
+    Where it is not typed (csv), every value is a text that spells it.
     """
     if isinstance(values, RepeatedKeys):
         for name in list_read(card_format):

@@ -12,12 +12,10 @@ _MERGE_AT = 1 << 16
 
 
 def get_position(document_id: str, seed: int) -> float:
-    """Place a document in the random order of a seed.
+    """Place a document in the random order of a seed, evenly in [0, 1).
 
     A document is in a subset if its position is below the proportion, so subsets of one seed are
     nested, and adding documents never changes where others stand.
-
-    Gives a number in [0, 1), evenly spread over documents.
     """
     key = f"{seed}\0{document_id}".encode()
     number = int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), "big")

@@ -10,11 +10,7 @@ from cog.paths import CorpusPaths
 
 
 def share_raw(source: CorpusPaths, target: CorpusPaths) -> None:
-    """Give a corpus the raw files of another without a second copy of their bytes.
-
-    :param source: A corpus whose raw files were fetched.
-    :param target: The corpus that takes the same.
-    """
+    """Give a corpus the raw files of another without a second copy of their bytes."""
     load_source_record(source.raw)  # refuses what is not whole
     with replacing(target.raw) as raw:
         shutil.copytree(source.raw, raw, copy_function=_link)

@@ -68,7 +68,7 @@ class SourceRecord:
 def describe_files(num_taken: int, left: Mapping[str, str]) -> str:
     """Say how many files of a source are taken, and name those that are not.
 
-    Gives such as ``2 of 5 files taken (not taken: 3 with the ending .png: a.png, ...)``.
+    Such as ``2 of 5 files taken (not taken: 3 with the ending .png: a.png, ...)``.
     """
     by_reason: dict[str, list[str]] = {}
     for name, reason in left.items():
@@ -82,10 +82,7 @@ def describe_files(num_taken: int, left: Mapping[str, str]) -> str:
 
 
 def find_kind(name: str) -> str | None:
-    """Tell the kind of a file by its ending.
-
-    Gives one of the kinds of a card, or None.
-    """
+    """Tell the kind of a file by its ending, if it is one of a card's."""
     unpacked = strip_packing(name).lower()
     for kind, suffixes in SUFFIXES.items():
         if unpacked.endswith(suffixes):
@@ -105,10 +102,7 @@ def is_html(name: str) -> bool:
 
 
 def choose_layout(names: Iterable[str], card_format: Format) -> str:
-    """Tell which part of a card says how files are read.
-
-    Gives ``local`` if the card has that part and it names the files' kind, else ``format``.
-    """
+    """Tell which part of a card says how files are read: ``local`` or ``format``."""
     kinds = {find_kind(name) for name in names}
     local = card_format.local
     is_local = local is not None and kinds != {card_format.kind} and kinds <= {local.kind, None}
@@ -125,12 +119,7 @@ def get_layout(card: Card, record: SourceRecord) -> LocalFormat:
 
 
 def describe_file(folder: Path, name: str) -> RawEntry:
-    """Measure a raw file.
-
-    :param folder: ``raw/``.
-    :param name: Name of the file below it.
-    :returns: Its size and checksum.
-    """
+    """Measure a file of ``raw/``."""
     with (folder / name).open("rb") as handle:
         checksum = hashlib.file_digest(handle, "sha256").hexdigest()
     return RawEntry(name, (folder / name).stat().st_size, checksum)
@@ -146,10 +135,7 @@ def save_source_record(folder: Path, record: SourceRecord) -> None:
 
 
 def load_source_record(folder: Path) -> SourceRecord:
-    """Read ``SOURCE.json`` and check that the files it names are there.
-
-    Raises ``CorpusError`` if it is missing or malformed, or a file is missing or of another size.
-    """
+    """Read ``SOURCE.json`` and check that the files it names are there, of their size."""
     corpus_id = folder.parent.name
     path = folder / SOURCE_FILE
     try:
@@ -172,10 +158,7 @@ def load_source_record(folder: Path) -> SourceRecord:
 
 
 def list_raw_files(folder: Path, record: SourceRecord) -> list[RawFile]:
-    """Name the raw files and what the ids of their documents begin with.
-
-    Gives the files in order.
-    """
+    """Name the raw files and what the ids of their documents begin with."""
     stems = _find_stems([entry.name for entry in record.files])
     return [
         RawFile(folder / entry.name, entry.name, stem)

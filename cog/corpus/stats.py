@@ -41,10 +41,7 @@ class Description:
 
 
 def describe_corpus(paths: ProjectPaths, card: Card) -> Description:
-    """Say what a corpus is and what is built of it.
-
-    Gives the card, the record of ``fetch`` and the report of ``prepare``, each or None.
-    """
+    """Say what a corpus is and what is built of it."""
     corpus = paths.corpus(card.id)
     return Description(
         card,
@@ -56,15 +53,7 @@ def describe_corpus(paths: ProjectPaths, card: Card) -> Description:
 def measure_corpus(
     paths: ProjectPaths, card: Card, *, count_pieces: CountPieces | None
 ) -> dict[str, Any]:
-    """Measure the documents of a prepared corpus.
-
-    :param paths: The project.
-    :param card: The card with everything filled in.
-    :param count_pieces: Counts tokens and pieces of a text; None if there is no model.
-    :returns: Counts, what was skipped and why, the spread of words per document, and what a sample
-        says of its language and of the model's tokenizers.
-    :raises CorpusError: If the corpus is not prepared.
-    """
+    """Measure the documents of a prepared corpus, and how a sample of them suits the model."""
     corpus_paths = paths.corpus(card.id)
     store = DocumentStore(corpus_paths.documents)
     report = store.load_report()

@@ -80,13 +80,7 @@ class TextSample:
 def measure_suitability(
     sample: TextSample, *, language: str, count_pieces: CountPieces | None
 ) -> Suitability:
-    """Tell the languages of a sample and how well the model's tokenizers cut it.
-
-    :param sample: Texts.
-    :param language: The card's language, a BCP 47 tag.
-    :param count_pieces: Counts tokens and pieces of a text; None if there is no model.
-    :returns: Shares, rates and warnings.
-    """
+    """Tell the languages of a sample and how well the model's tokenizers cut it."""
     texts = list(sample)
     languages = _tell_languages(texts)
     tokens_per_word = unknown = None

@@ -31,11 +31,7 @@ _REFUSED = {  # what SQLite says, and what it means here
 
 
 def iter_parquet(file: RawFile, card_format: Format) -> Iterator[Row]:
-    """Stream the rows of a Parquet file.
-
-    Yields rows with their numbers from 1. Raises ``CorpusError`` if it is no Parquet file, lacks a
-    column or cannot be read on.
-    """
+    """Stream the rows of a Parquet file, numbered from 1."""
     number = 0
     try:
         with pq.ParquetFile(file.path, buffer_size=READ_BYTES, pre_buffer=False) as table:
@@ -60,10 +56,9 @@ def iter_parquet(file: RawFile, card_format: Format) -> Iterator[Row]:
 
 
 def iter_sqlite(file: RawFile, card_format: Format) -> Iterator[Row]:
-    """Stream what the card's query finds in a SQLite file.
+    """Stream what the card's query finds in a SQLite file, numbered from 1.
 
-    Yields rows with their numbers from 1; bytes that are not UTF-8 make a row unusable. Raises
-    ``CorpusError`` if it is no database, or the query does not fit it.
+    Bytes that are not UTF-8 make a row unusable.
     """
     number = 0
     # Opened read-only and as immutable: nothing is written beside the raw file.

@@ -29,11 +29,7 @@ class Tally:
     examples: dict[str, list[str]] = field(default_factory=dict)
 
     def skip(self, reason: str, which: str) -> None:
-        """Count a record that is left out by rule.
-
-        :param reason: One of ``SKIP_REASONS``.
-        :param which: Its id, or its file and line.
-        """
+        """Count a record, by id or by file and line, that one of ``SKIP_REASONS`` leaves out."""
         self.skipped[reason] += 1
         if self.skipped[reason] <= MAX_EXAMPLES:
             self.examples.setdefault(reason, []).append(which)
@@ -47,13 +43,7 @@ class Tally:
         return [*self.notes, *(f"{count} {fact}" for fact, count in self.facts.items())]
 
     def reject(self, where: str, problem: str, *, reason: str = "malformed") -> None:
-        """Count a record that cannot be used, or stop.
-
-        :param where: File and line or row.
-        :param problem: What is wrong with it.
-        :param reason: One of ``SKIP_REASONS``.
-        :raises CorpusError: If the card says ``on_error: fail``.
-        """
+        """Count a record that cannot be used; refuse it if the card says ``on_error: fail``."""
         if self.on_error == "fail":
             raise CorpusError(
                 f"{where} must be a usable record",

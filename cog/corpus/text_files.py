@@ -55,10 +55,7 @@ RARE_LINES = 50  # of text for one blank line: fewer separate nothing where line
 
 
 def find_form(path: Path) -> TextForm:
-    """Tell how a text file is written by its first lines.
-
-    Raises ``CorpusError`` if the file is missing, a folder, or not UTF-8.
-    """
+    """Tell how a text file is written by its first lines."""
     lines = [line.text for line in islice(_iter_file_lines(path), MAX_LINES_LOOKED_AT)]
     if any(_WIKITEXT_LINE.fullmatch(line) for line in lines):
         return WIKITEXT
@@ -85,11 +82,7 @@ def _has_paragraphs(lines: Sequence[str]) -> bool:
 
 
 def iter_text_documents(paths: Sequence[Path]) -> Iterator[Document]:
-    """Read the documents of text files; a text that was there before is left out.
-
-    Yields documents with text, each text once. Raises ``CorpusError`` if a file is missing, damaged
-    or not UTF-8.
-    """
+    """Read the documents of text files; a text that was there before is left out."""
     seen: set[bytes] = set()
     for number, path in enumerate(paths):
         form = find_form(path)
@@ -107,8 +100,7 @@ def iter_text_documents(paths: Sequence[Path]) -> Iterator[Document]:
 def list_text_files(paths: Sequence[Path]) -> tuple[list[Path], list[str]]:
     """Put the text files of folders, and of those in them, in their place.
 
-    Gives files, those of a folder by name; and for each folder that holds others, which. Raises
-    ``CorpusError`` if a folder holds none, or a file is missing or of another kind.
+    Gives files, those of a folder by name; and for each folder that holds others, which.
     """
     files: list[Path] = []
     notes = []

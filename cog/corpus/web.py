@@ -27,15 +27,7 @@ class FileFetcher(Protocol):
         limits: Limits,
         progress: Progress | None,
     ) -> Path:
-        """Fetch a file over HTTP.
-
-        :param address: Where it is.
-        :param sha256: Checksum it must have; None if it was never fetched before.
-        :param pinned_in: The file that names the checksum.
-        :param limits: What ends the download.
-        :param progress: Told about waiting and fetching.
-        :returns: The file.
-        """
+        """Fetch a file over HTTP."""
 
 
 def save_addresses(
@@ -52,19 +44,8 @@ def save_addresses(
     """Fetch the files of a source of type ``url``; archives are unpacked.
 
     A file without a checksum in the card is kept in mind as it comes first, and refused when it
-    changes.
-
-    :param source: The source.
-    :param raw: Where the files go.
-    :param card_file: Name of the card, for messages.
-    :param project: The project, which keeps the checksums.
-    :param fetcher: What fetches.
-    :param retries: Number of tries in a row that may bring nothing.
-    :param timeout_seconds: Seconds after which one try is given up.
-    :param progress: Told what is fetched.
-    :returns: Names of the files, in the order of the addresses.
-    :raises AssetError: If a file cannot be fetched, or is not what its checksum says.
-    :raises CorpusError: If two files have one name.
+    changes. Raises ``AssetError`` if a file cannot be fetched, or is not what its checksum says,
+    ``CorpusError`` if two have one name.
     """
     limits = Limits(source.max_bytes or DEFAULT_MAX_BYTES, retries, timeout_seconds)
     known = load_fetched(project)

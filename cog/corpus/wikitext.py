@@ -18,10 +18,7 @@ _MINUTES = re.compile(r"\d{2}")
 
 
 def undo_wikitext(text: str) -> str:
-    """Undo tokenisation line by line, until nothing changes.
-
-    Gives the text; undoing it again changes nothing.
-    """
+    """Undo tokenisation line by line, until nothing changes."""
     return "\n".join(_settle(line) for line in text.split("\n"))
 
 

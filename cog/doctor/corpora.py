@@ -63,13 +63,7 @@ def check_corpus_index(
 ) -> Iterator[Finding]:
     """Check the index of a corpus, if it has one.
 
-    :param paths: The project.
-    :param corpus_id: The corpus.
-    :param params: params.yaml.
-    :param fingerprint: Of the model; None if that cannot be read.
-    :param progress: Told of words that are checked.
-    :param is_quick: Whether rows and bytes are left unread.
-    :yields: What is wrong.
+    Quickly: rows and bytes are left unread. Without a fingerprint the model cannot be read.
     """
     corpus = paths.corpus(corpus_id)
     try:

@@ -40,11 +40,7 @@ def examine(
 ) -> list[Finding]:
     """Check a project, or one corpus of it; nothing is written.
 
-    :param paths: The project.
-    :param corpus_id: The corpus; None for everything.
-    :param progress: Told of words that are checked.
-    :param is_quick: Whether rows and bytes of indexes are left unread.
-    :returns: What is wrong.
+    Quickly: rows and bytes of indexes are left unread.
     """
     params = load_params(paths.params)
     findings: list[Finding] = []

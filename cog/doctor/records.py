@@ -24,14 +24,7 @@ class Finding:
 
 
 def from_error(kind: str, about: str, error: CogError, *, run: str = "") -> Finding:
-    """Make a finding of a stated failure.
-
-    :param kind: What sort of thing.
-    :param about: What it is about.
-    :param error: The failure.
-    :param run: What mends it; the failure's own command unless given.
-    :returns: The finding.
-    """
+    """Make a finding of a stated failure, with its own command unless one is given."""
     found = f" (found: {error.found})" if error.found else ""
     problem = " ".join(f"{error.wanted}{found}".split())
     return Finding(kind, about, problem, run or error.run or "cog status")

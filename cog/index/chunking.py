@@ -18,11 +18,7 @@ class Splitter(Protocol):
     """What splits a text into words; ``cog.model.words.WordSplitter``."""
 
     def split(self, text: str) -> Words:
-        """Split a text.
-
-        :param text: Any text.
-        :returns: Its tokens and words.
-        """
+        """Split a text into tokens and words."""
 
 
 class ChunkLimits(Protocol):
@@ -30,17 +26,11 @@ class ChunkLimits(Protocol):
 
     @property
     def max_chunk_tokens(self) -> int:
-        """Number of prefix-encoder tokens of a chunk, at most.
-
-        :returns: The number.
-        """
+        """Number of prefix-encoder tokens of a chunk, at most."""
 
     @property
     def min_chunk_tokens(self) -> int:
-        """Number of tokens of a chunk, at least, where its document has as many.
-
-        :returns: The number.
-        """
+        """Number of tokens of a chunk, at least, where its document has as many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +54,7 @@ class Chunk:
 
     @property
     def num_words(self) -> int:
-        """Number of words.
-
-        :returns: The count.
-        """
+        """Number of words."""
         return len(self.word_flags)
 
     def word_spans(self) -> NDArray[np.int32]:
@@ -97,14 +84,7 @@ class ChunkedBlock:
 def chunk_document(
     text: str, *, document_ordinal: int, splitter: Splitter, limits: ChunkLimits
 ) -> Iterator[ChunkedBlock]:
-    """Cut a document into chunks.
-
-    :param text: The document's text.
-    :param document_ordinal: Position of the document in the index.
-    :param splitter: Splits text into words.
-    :param limits: How long chunks are.
-    :yields: Chunks, block by block.
-    """
+    """Cut a document into chunks, block by block."""
     for start, end in iter_blocks(text, max_chars=MAX_BLOCK_CHARS):
         block = text[start:end]
         words = splitter.split(block)
@@ -134,9 +114,7 @@ def chunk_document(
 def iter_blocks(text: str, *, max_chars: int) -> Iterator[tuple[int, int]]:
     """Cut a long text after a line feed, else before a space, else anywhere.
 
-    :param text: The text.
-    :param max_chars: Number of characters of a block, at most.
-    :yields: Half-open character ranges that tile the text.
+    Yields half-open character ranges that tile the text.
     """
     start = 0
     while len(text) - start > max_chars:
@@ -225,10 +203,6 @@ def hash_content(text: str, word_chars: NDArray[np.int32]) -> bytes:
 
 @lru_cache(maxsize=1 << 17)
 def hash_word(word: str) -> int:
-    """Hash a word.
-
-    :param word: Its text.
-    :returns: 64 bits.
-    """
+    """Hash a word: 64 bits."""
     digest = blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "little")

@@ -14,12 +14,7 @@ from cog.progress import Progress
 
 
 def count_corpus_words(paths: ProjectPaths, corpus_id: str) -> int:
-    """Number of white-space separated words that a build of a corpus goes through.
-
-    :param paths: The project.
-    :param corpus_id: The corpus.
-    :returns: The number.
-    """
+    """Number of white-space separated words that a build of a corpus goes through."""
     return DocumentStore(paths.corpus(corpus_id).documents).load_report().num_words
 
 
@@ -33,17 +28,7 @@ def build_corpus_index(
     force: bool = False,
     measure_storage: MeasureStorage | None = None,
 ) -> BuildReport:
-    """Build the index of a corpus with the project's model, unless it is there already.
-
-    :param paths: The project.
-    :param corpus_id: The corpus.
-    :param params: params.yaml.
-    :param progress: Told of white-space separated words that are done.
-    :param device: ``cpu``, ``cuda`` or ``auto``.
-    :param force: Build even if the index is there.
-    :param measure_storage: Measures what storing vectors in few bits costs.
-    :returns: What is in place now.
-    """
+    """Build the index of a corpus with the project's model, unless it is there already."""
     model_folder = paths.model(params.model)
 
     def load_model() -> BuildModel:
@@ -68,14 +53,7 @@ def build_corpus_index(
 def verify_corpus_index(
     paths: ProjectPaths, corpus_id: str, *, params: Params, progress: Progress
 ) -> VerifyReport:
-    """Check everything a corpus's index states, and that it is of the documents and the model.
-
-    :param paths: The project.
-    :param corpus_id: The corpus.
-    :param params: params.yaml.
-    :param progress: Told of words that are checked.
-    :returns: What was checked.
-    """
+    """Check everything a corpus's index states, and that it is of the documents and the model."""
     with open_index(
         paths.corpus(corpus_id),
         locks=paths.locks,

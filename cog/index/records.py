@@ -144,10 +144,7 @@ class Manifest:
     seconds: dict[str, float]
 
     def to_json(self) -> dict[str, Any]:
-        """The manifest as manifest.json holds it.
-
-        :returns: A JSON-ready object.
-        """
+        """The manifest as manifest.json holds it."""
         return asdict(self)
 
 

@@ -82,13 +82,7 @@ class BuildModel(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BuildInput:
-    """What decides an index.
-
-    :param corpus_paths: The corpus.
-    :param report: What preparing its documents did.
-    :param model_fingerprint: The model.
-    :param params: Settings.
-    """
+    """What decides an index."""
 
     corpus_paths: CorpusPaths
     report: PrepareReport
@@ -97,13 +91,7 @@ class BuildInput:
 
 
 class Assembly:
-    """One build into one folder: reading, encoding and writing overlap, a window each.
-
-    :param folder: The folder.
-    :param build_input: What decides the index.
-    :param model: What encodes it.
-    :param progress: Told of white-space separated words that are done.
-    """
+    """One build into one folder: reading, encoding and writing overlap, a window each."""
 
     def __init__(
         self, folder: Path, build_input: BuildInput, model: BuildModel, progress: Progress
@@ -139,10 +127,7 @@ class Assembly:
 
     @property
     def is_begun(self) -> bool:
-        """Whether a window is written.
-
-        :returns: True if so.
-        """
+        """Whether a window is written."""
         return self._num_words > 0
 
     def run(
@@ -155,12 +140,9 @@ class Assembly:
     ) -> Manifest:
         """Write the tables and measure them.
 
-        :param documents: Documents in canonical order.
-        :param stored: What was encoded before.
-        :param measure_storage: Measures what storing vectors in few bits costs.
-        :param before: The version whose measurement holds on if little is encoded anew.
-        :returns: What the index states; its folder is not named yet.
-        :raises IndexingError: If nothing can be indexed, or search misses its recall.
+        Gives what the index states; its folder is not named yet. What storing vectors costs is
+        taken from ``before`` where little is encoded anew. Raises ``IndexingError`` if nothing can
+        be indexed, or search misses its recall.
         """
         started = time.perf_counter()
         with self._model.pin_threads() as num_workers:

@@ -44,10 +44,7 @@ class BuildReport:
 
 
 def keep_nothing() -> Keep:
-    """What stays of the versions that are replaced, where nothing is switched on.
-
-    :returns: Nothing.
-    """
+    """Let no version stay that is replaced: nothing is switched on."""
     return Keep(frozenset(), 0)
 
 
@@ -67,20 +64,11 @@ def build_index(
 
     It is written beside the old one; replacing the manifest is what puts it in place. A build that
     is killed at any moment leaves the old one serving. Chunks that the old one holds, or a build
-    that did not finish, are not encoded again.
+    that did not finish, are not encoded again, unless ``force`` asks for it. The model is loaded
+    only if something is built; ``get_kept`` gives None where it cannot be told which versions stay,
+    and then all do.
 
-    :param corpus_paths: The corpus.
-    :param locks: Folder of lock files.
-    :param model_fingerprint: Fingerprint of the model that ``load_model`` gives.
-    :param load_model: Loads the model; called only if something is built.
-    :param params: Settings.
-    :param progress: Told of white-space separated words that are done.
-    :param force: Build even if the index is there, and encode every chunk.
-    :param measure_storage: Measures on the finished index what storing vectors in few bits costs.
-    :param get_kept: Tells which versions stay when they are replaced; None where that cannot be
-        told, and then all do.
-    :returns: What is in place now.
-    :raises IndexingError: If nothing can be indexed, or search misses its recall.
+    Raises ``IndexingError`` if nothing can be indexed, or search misses its recall.
     """
     corpus_id = corpus_paths.root.name
     with hold_writer_lock(locks, corpus_id, say=progress.say):
@@ -159,11 +147,7 @@ def _build(
 
 
 def find_current(build_input: BuildInput) -> Manifest | None:
-    """Find an index that a build would only repeat.
-
-    :param build_input: What would be built.
-    :returns: Its manifest; None if there is none, or it is damaged.
-    """
+    """Find the whole index that a build would only repeat."""
     try:
         manifest = check_index(
             build_input.corpus_paths,

@@ -77,9 +77,7 @@ def encode_window(
 ) -> Iterator[tuple[int, EncodedChunk]]:
     """Encode chunks in batches of equal length, so that nothing is padded.
 
-    :param chunks: The window.
-    :param encoders: What encodes them.
-    :yields: Position in the window, and the encoded chunk.
+    Yields position in the window, and the encoded chunk.
     """
     with ThreadPoolExecutor(encoders.num_workers, "encode") as pool:
         vectors = np.zeros((len(chunks), encoders.retriever.dim), dtype=np.float32)
@@ -120,10 +118,6 @@ def is_batch_proof(phrase_encoder: ChunkEncoder, retriever: Retriever) -> bool:
     """Whether encoding a chunk in a batch gives the very bytes that encoding it alone gives.
 
     Tried on texts of its own, so that the answer is the same for every build of a machine.
-
-    :param phrase_encoder: Encodes words.
-    :param retriever: Encodes chunks for retrieval.
-    :returns: True if so.
     """
     for num_words, num_texts in PROBES:
         words = (PROBE_WORDS * num_words)[:num_words]

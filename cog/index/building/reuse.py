@@ -30,13 +30,7 @@ VECTOR_COLUMNS = ("start_vectors", "start_scales", "end_vectors", "end_scales", 
 
 
 def make_vectors_key(*, model_fingerprint: str, vector_dtype: str, numerics: str) -> str:
-    """Name everything that the stored vectors of a chunk depend on, but for the chunk.
-
-    :param model_fingerprint: The model.
-    :param vector_dtype: ``int8`` or ``float16``.
-    :param numerics: What decides the last bits of a vector: device, instruction set, library.
-    :returns: 16 hexadecimal digits.
-    """
+    """Name what the vectors of a chunk depend on, but for the chunk, by 16 hexadecimal digits."""
     parts = (str(VECTORS_VERSION), model_fingerprint, vector_dtype, numerics)
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
@@ -52,13 +46,8 @@ class _Source:
 class StoredChunks(Closing):
     """The chunks of finished versions, and of builds that did not finish.
 
-    What cannot be read, or is not what its checksum says, is encoded again.
-
-    :param folders: Folders of tables, all of one vectors key; the first with a chunk gives it.
-    :param locks: Folder of lock files; the folders are kept from being removed meanwhile.
-    :param corpus_id: The corpus.
-    :param vector_format: dtype and width of start and end vectors.
-    :param progress: Told of folders that cannot be read.
+    What cannot be read, or is not what its checksum says, is encoded again. All folders are of one
+    vectors key; the first with a chunk gives it. They are kept from being removed meanwhile.
     """
 
     def __init__(
@@ -88,12 +77,7 @@ class StoredChunks(Closing):
         self._stack.close()
 
     def load(self, chunks: Sequence[Chunk], hashes: Sequence[bytes]) -> dict[int, EncodedChunk]:
-        """Read the vectors of those chunks that were encoded before.
-
-        :param chunks: Chunks of one window.
-        :param hashes: Their content hashes.
-        :returns: Encoded chunks by position in the window.
-        """
+        """Read the vectors of those chunks of a window that were encoded before, by position."""
         heads = np.frombuffer(b"".join(each[:8] for each in hashes), dtype="<u8")
         loaded: dict[int, EncodedChunk] = {}
         for source in list(self._sources):
@@ -159,10 +143,7 @@ class StoredChunks(Closing):
 def adopt(encoded: EncodedChunk, chunk: Chunk, *, own: NDArray[np.uint8]) -> EncodedChunk:
     """Give a chunk the vectors of another with the same text and words.
 
-    :param encoded: The other chunk.
-    :param chunk: The chunk.
-    :param own: The flags of the other chunk; words without a WordPiece are barred in them.
-    :returns: The chunk with vectors.
+    In the other's own flags, words without a WordPiece are barred.
     """
     return EncodedChunk(
         chunk=chunk,

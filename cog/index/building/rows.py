@@ -14,13 +14,7 @@ from cog.records import Document
 def make_document_rows(
     documents: Sequence[Document], *, first_ordinal: int, schema: pa.Schema
 ) -> pa.RecordBatch:
-    """Rows of the documents table.
-
-    :param documents: Documents that follow each other.
-    :param first_ordinal: Position of the first in the index.
-    :param schema: Columns of the table.
-    :returns: The rows.
-    """
+    """Rows of the documents table."""
     columns: dict[str, object] = {
         name: [getattr(document, name) for document in documents]
         for name in schema.names
@@ -33,13 +27,7 @@ def make_document_rows(
 def make_chunk_rows(
     encoded: Sequence[EncodedChunk], *, first_chunk_id: int, schema: pa.Schema
 ) -> pa.RecordBatch:
-    """Rows of the chunks table.
-
-    :param encoded: Chunks that follow each other.
-    :param first_chunk_id: Id of the first.
-    :param schema: Columns of the table.
-    :returns: The rows.
-    """
+    """Rows of the chunks table."""
     chunks = [item.chunk for item in encoded]
     vectors = np.stack([item.vector for item in encoded])  # (num_chunks, retriever_dim)
     return _make_batch(
@@ -63,13 +51,7 @@ def make_chunk_rows(
 def make_word_rows(
     encoded: Sequence[EncodedChunk], *, first_chunk_id: int, schema: pa.Schema
 ) -> pa.RecordBatch:
-    """Rows of the words table: one per chunk, every column the bytes of an array.
-
-    :param encoded: Chunks that follow each other.
-    :param first_chunk_id: Id of the first.
-    :param schema: Columns of the table.
-    :returns: The rows.
-    """
+    """Rows of the words table: one per chunk, every column the bytes of an array."""
     chunks = [item.chunk for item in encoded]
     return _make_batch(
         {
@@ -92,11 +74,7 @@ def make_word_rows(
 
 
 def hash_vectors(encoded: EncodedChunk) -> int:
-    """Checksum of what encoding a chunk gave, as it is stored.
-
-    :param encoded: The chunk with its vectors.
-    :returns: 64 bits.
-    """
+    """Checksum of what encoding a chunk gave, as it is stored: 64 bits."""
     digest = sha256()  # three times as fast as blake2b where the processor has it
     for array in (
         encoded.start.vectors,

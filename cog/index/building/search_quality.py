@@ -29,16 +29,10 @@ PROBES_PER_PASS = 16
 
 
 def build_search(part: IndexPart, *, retriever: Retriever, params: IndexParams) -> SearchQuality:
-    """Build the searcher of an index that is being built, and measure it.
+    """Build the searcher of an index whose rows are all written, and measure it.
 
     Up to ``ivf_threshold_rows`` chunks search is exact and nothing is stored; above, inverted lists
-    are.
-
-    :param part: The index, all rows written.
-    :param retriever: Encodes the probes.
-    :param params: Settings.
-    :returns: What the manifest says of the searcher.
-    :raises IndexingError: If the recall is below ``min_recall``.
+    are. Raises ``IndexingError`` if the recall is below ``min_recall``.
     """
     is_flat = part.manifest.num_chunks <= params.ivf_threshold_rows
     num_probes = NUM_FLAT_PROBES if is_flat else NUM_IVF_PROBES

@@ -47,11 +47,7 @@ class WindowReader:
     skipped_words: int = 0
 
     def iter_windows(self, documents: Iterable[Document]) -> Iterator[Window]:
-        """Read documents.
-
-        :param documents: Documents in canonical order.
-        :yields: Windows of ``max_chunks`` chunks; the last may have fewer.
-        """
+        """Cut documents into windows of ``max_chunks`` chunks; the last may have fewer."""
         window = Window(0, [], 0, [])
         for document in documents:
             is_indexed = False

@@ -29,22 +29,13 @@ class CorpusStats:
     notes: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """The counts as the command line writes them.
-
-        :returns: A JSON-ready object.
-        """
+        """The counts as the command line writes them."""
         told = asdict(self.information) if self.information else None
         return self.figures | {"information": told}
 
 
 def measure_stats(paths: ProjectPaths, corpus_id: str) -> CorpusStats:
-    """Count documents and words of a prepared corpus, and the words of its index.
-
-    :param paths: The project.
-    :param corpus_id: The corpus.
-    :returns: The counts.
-    :raises CorpusError: If the corpus is not prepared.
-    """
+    """Count documents and words of a prepared corpus, and the words of its index."""
     card = load_resolved_card(paths, corpus_id)
     notes: list[str] = []
     figures = measure_corpus(paths, card, count_pieces=_load_piece_counter(paths, notes))

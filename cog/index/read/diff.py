@@ -85,17 +85,10 @@ def compare_versions(
     after: str | None = None,
     say: Say | None = None,
 ) -> CorpusDiff:
-    """Compare two versions of a corpus.
+    """Compare two versions of a corpus, each named by a digest or a git revision.
 
-    :param paths: The project.
-    :param corpus_id: The corpus.
-    :param params: params.yaml.
-    :param before: Digest or git revision of the earlier version; None for the active one, else the
-        one in place.
-    :param after: Digest or git revision of the later version; None for the prepared documents.
-    :param say: Told of downloads, and who is waited for; None for silence.
-    :returns: What differs.
-    :raises IndexMismatchError: If there is no such version.
+    Without names: the active version, else the one in place, with the prepared documents. Raises
+    ``IndexMismatchError`` if there is no such version.
     """
     _check_before(before, corpus_id)
     with ExitStack() as stack:

@@ -52,12 +52,7 @@ class Information:
 
 
 def measure_information(index: PhraseIndex, *, top_k: int = 10) -> Information:
-    """Find the most frequent words of an index, and its most and least telling phrases.
-
-    :param index: The index.
-    :param top_k: How many of each.
-    :returns: Words and phrases with counts and bits.
-    """
+    """Find the most frequent words of an index, and its most and least telling phrases."""
     words, phrases = Counter[str](), Counter[str]()
     bits: dict[str, float] = {}
     places: dict[str, range] = {}  # where a phrase stands first, as numbers of words

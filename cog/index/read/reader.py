@@ -45,14 +45,9 @@ def open_index(
 ) -> "PhraseIndex":
     """Open the index of one corpus or more, and keep it from being removed until it is closed.
 
-    :param *places: The corpora, at least one.
-    :param locks: Folder of lock files.
-    :param model_fingerprint: The model it must have been built with; None for any.
-    :param documents_digest_of: Tells the documents each must have been built from; None for any.
-    :param digests: The version to open of each corpus, in place or kept; None for those in place.
-    :returns: The index; close it, or use it as a context manager.
-    :raises IndexNotBuiltError: If there is no index.
-    :raises IndexMismatchError: If it is damaged, or belongs to something else.
+    Without ``digests`` those in place are opened; the model and the documents are checked where
+    they are named. Raises ``IndexNotBuiltError`` if there is no index, ``IndexMismatchError`` if it
+    is damaged or belongs to something else.
     """
     with ExitStack() as stack:
         parts = []
@@ -277,12 +272,7 @@ class PhraseIndex(Closing):
         return join_counts([part.load_word_counts() for part in self.parts])
 
     def get_documents(self, ordinals: Iterable[int]) -> dict[int, Document]:
-        """Read a few documents.
-
-        :param ordinals: Positions in the index, as ``document_ordinals`` of gathered chunks.
-        :returns: Documents by position.
-        :raises ValueError: If a position is out of range.
-        """
+        """Read a few documents, by their positions in the index."""
         wanted = np.unique(np.array(list(ordinals), dtype=np.int64))
         places = self._locate(wanted, self._first_documents, "document ordinals")
         names = [field.name for field in fields(Document)]
@@ -295,11 +285,7 @@ class PhraseIndex(Closing):
         return documents
 
     def find_document(self, document_id: str) -> Document | None:
-        """Find a document by its id; of several parts that have it, in the first.
-
-        :param document_id: The id.
-        :returns: The document; None if there is none.
-        """
+        """Find a document by its id; of several parts that have it, in the first."""
         wanted, ordinal = pa.scalar(document_id, pa.string()), 0
         for part in self.parts:
             for batch in part.iter_rows(DOCUMENTS, columns=["document_id"]):
@@ -310,12 +296,7 @@ class PhraseIndex(Closing):
         return None
 
     def get_corpus_id(self, ordinal: int) -> str:
-        """The corpus that a document belongs to.
-
-        :param ordinal: Position of the document in the index.
-        :returns: The corpus id.
-        :raises ValueError: If the position is out of range.
-        """
+        """The corpus of the document at a position in the index."""
         place = self._locate(np.array([ordinal]), self._first_documents, "document ordinals")
         return self.parts[int(place[0])].manifest.corpus
 

@@ -42,13 +42,7 @@ class VerifyReport:
 
 
 def verify_index(index: PhraseIndex, *, progress: Progress) -> VerifyReport:
-    """Check everything an index states.
-
-    :param index: An index of one part.
-    :param progress: Told of words that are checked.
-    :returns: What was checked.
-    :raises IndexMismatchError: If anything is not as the manifest states.
-    """
+    """Check everything that an index of one part states; what is not so is refused."""
     (part,) = index.parts
     manifest = part.manifest
     _verify_files(part)

@@ -182,9 +182,8 @@ def iter_blocks(
 ) -> Iterator[ContextBlock]:
     """Sort the positions of the tokens of an index, a block of documents after the other.
 
-    :param rows: Rows of the words table in canonical order; ``COLUMNS`` of it are read.
-    :param block_tokens: Number of tokens from which on a block ends with its document.
-    :yields: Blocks; memory is bounded by one of them.
+    Reads ``COLUMNS`` of the words table in canonical order. A block ends with the document in which
+    it gets ``block_tokens`` tokens; memory is bounded by one of them.
     """
     run = _Run()
     document, char_end = -1, -1
@@ -201,11 +200,7 @@ def iter_blocks(
 
 
 def save_blocks(folder: Path, blocks: Iterable[ContextBlock]) -> None:
-    """Write the blocks of an index.
-
-    :param folder: The version folder.
-    :param blocks: Blocks in order.
-    """
+    """Write the blocks of an index."""
     (folder / CONTEXTS).mkdir()
     for number, block in enumerate(blocks):
         for name, path in _list_paths(folder, number).items():
@@ -215,10 +210,7 @@ def save_blocks(folder: Path, blocks: Iterable[ContextBlock]) -> None:
 def load_blocks(folder: Path) -> list[ContextBlock]:
     """Open the blocks of an index; they are mapped into memory, not read.
 
-    :param folder: The version folder.
-    :returns: Blocks in order.
-    :raises ValueError: If a file is damaged.
-    :raises OSError: If one is missing.
+    Raises ``ValueError`` if a file is damaged, ``OSError`` if one is missing.
     """
     blocks: list[ContextBlock] = []
     while (paths := _list_paths(folder, len(blocks)))["tokens"].exists():

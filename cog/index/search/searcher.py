@@ -50,10 +50,7 @@ class Searcher:
 
     @property
     def num_rows(self) -> int:
-        """Number of vectors in it.
-
-        :returns: The number.
-        """
+        """Number of vectors in it."""
         return int(self._index.ntotal)
 
     def search(
@@ -108,12 +105,7 @@ class Searcher:
 
 
 def make_flat_searcher(blocks: Iterable[NDArray[np.float32]], quality: SearchQuality) -> Searcher:
-    """Build an exact searcher, on the GPU if this FAISS has one.
-
-    :param blocks: Vectors in row order.
-    :param quality: What the manifest says of it.
-    :returns: The searcher.
-    """
+    """Build an exact searcher, on the GPU if this FAISS has one."""
     index: Any = faiss.IndexFlatIP(quality.dim)
     if hasattr(faiss, "StandardGpuResources") and faiss.get_num_gpus() > 0:
         index = faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), 0, index)
@@ -123,14 +115,7 @@ def make_flat_searcher(blocks: Iterable[NDArray[np.float32]], quality: SearchQua
 
 
 def build_ivf(blocks: VectorBlocks, *, folder: Path, num_rows: int, dim: int) -> int:
-    """Build inverted lists on disk, in memory bounded by one block of vectors.
-
-    :param blocks: Vectors in row order.
-    :param folder: Where the files go.
-    :param num_rows: Number of vectors.
-    :param dim: Their width.
-    :returns: Number of lists.
-    """
+    """Build inverted lists on disk; memory is bounded by a block of vectors. Gives their number."""
     from faiss.contrib.ondisk import merge_ondisk
 
     num_lists = max(1, min(int(4 * num_rows**0.5), num_rows // TRAINING_ROWS_PER_LIST))
@@ -153,12 +138,7 @@ def build_ivf(blocks: VectorBlocks, *, folder: Path, num_rows: int, dim: int) ->
 
 
 def load_ivf_searcher(folder: Path, quality: SearchQuality) -> Searcher:
-    """Open inverted lists; they are mapped into memory, not read.
-
-    :param folder: Folder of the files.
-    :param quality: What the manifest says of them.
-    :returns: The searcher.
-    """
+    """Open inverted lists; they are mapped into memory, not read."""
     flags = faiss.IO_FLAG_ONDISK_SAME_DIR | faiss.IO_FLAG_READ_ONLY
     return Searcher(faiss.read_index(str(folder / SEARCHER_FILE), flags), quality)
 
@@ -188,12 +168,7 @@ def search_exactly(
 
 
 def measure_recall(found: Neighbours, exact: Neighbours) -> float:
-    """Share of the best rows that a search found; rows that tie with the last of them count.
-
-    :param found: What the search found.
-    :param exact: What exact search finds.
-    :returns: Between 0 and 1.
-    """
+    """Share of the best rows that a search found; rows that tie with the last of them count."""
     worst = exact.scores.min(axis=1, keepdims=True)
     hits = (found.rows >= 0) & (found.scores >= worst - 1e-5)
     return float(hits.sum() / exact.rows.size)

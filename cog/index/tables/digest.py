@@ -25,12 +25,7 @@ class RowDigest:
         self._columns: dict[str, hashlib._Hash] = {}
 
     def update(self, table: str, batch: pa.RecordBatch) -> None:
-        """Add rows.
-
-        :param table: Name of the table.
-        :param batch: Rows that follow those added before.
-        :raises ValueError: If a value is null.
-        """
+        """Add rows that follow those added before; null values are refused by ``ValueError``."""
         for name, column in zip(batch.schema.names, batch.columns, strict=True):
             if column.null_count:
                 raise ValueError(f"{table}.{name} holds null values")
@@ -39,10 +34,7 @@ class RowDigest:
                 self._columns.setdefault(key, hashlib.sha256()).update(values.data)
 
     def hexdigest(self) -> str:
-        """The digest of everything added so far.
-
-        :returns: 64 hexadecimal digits.
-        """
+        """The digest of everything added so far."""
         total = hashlib.sha256(self._header.encode())
         for key in sorted(self._columns):
             total.update(f"\n{key} {self._columns[key].hexdigest()}".encode())
@@ -52,14 +44,7 @@ class RowDigest:
 def make_index_digest(
     *, documents_digest: str, model_fingerprint: str, vectors: VectorFormat, retriever_dim: int
 ) -> RowDigest:
-    """Begin the digest of an index.
-
-    :param documents_digest: The documents it is built from.
-    :param model_fingerprint: The model it is built with.
-    :param vectors: How vectors are stored.
-    :param retriever_dim: Width of a retriever vector.
-    :returns: A digest without rows.
-    """
+    """Begin the digest of an index: one without rows."""
     return RowDigest(
         {
             "format": FORMAT_VERSION,

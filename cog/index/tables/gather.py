@@ -89,11 +89,7 @@ class WordArrays:
 
 
 def join_chunks(parts: Sequence[GatheredChunks]) -> GatheredChunks:
-    """Put gathered chunks one behind another.
-
-    :param parts: The parts, at least one, of one storage format.
-    :returns: All their chunks.
-    """
+    """Put gathered chunks, of one storage format, one behind another."""
     values = {
         field.name: np.concatenate([getattr(part, field.name) for part in parts])
         for field in fields(GatheredChunks)

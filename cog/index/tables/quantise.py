@@ -61,13 +61,7 @@ def dequantise(stored: StoredVectors) -> NDArray[np.float32]:
 
 
 def get_bytes_per_word(dim: int, *, dtype: str) -> float:
-    """Bytes of a word's start and end vector with their scales.
-
-    :param dim: Width of a vector.
-    :param dtype: ``int8`` or ``float16``.
-    :returns: Bytes.
-    :raises ValueError: If the dtype is unknown.
-    """
+    """Bytes of a word's start and end vector with their scales."""
     if dtype not in (INT8, FLOAT16):
         raise ValueError(f"vector dtype must be {INT8} or {FLOAT16}, not {dtype}")
     return 2.0 * (dim * np.dtype(dtype).itemsize + np.dtype(np.float32).itemsize)

@@ -30,11 +30,7 @@ PLAIN = {"lance-encoding:compression": "none"}
 
 
 def get_schemas(retriever_dim: int) -> dict[str, pa.Schema]:
-    """The columns of every table.
-
-    :param retriever_dim: Width of a retriever vector.
-    :returns: Schemas by table.
-    """
+    """The columns of every table."""
     texts = ("document_id", "title", "text", "url", "licence", "source")
     blobs = (
         "start_vectors",
@@ -81,11 +77,7 @@ def _column(name: str, kind: pa.DataType) -> pa.Field:
 
 
 class StoreWriter:
-    """Writes the tables of one version folder.
-
-    :param folder: An empty or missing folder.
-    :param retriever_dim: Width of a retriever vector.
-    """
+    """Writes the tables of one version folder, which is empty or missing."""
 
     def __init__(self, folder: Path, *, retriever_dim: int) -> None:
         self._folder = folder
@@ -96,11 +88,7 @@ class StoreWriter:
         }
 
     def write(self, table: str, batch: pa.RecordBatch) -> None:
-        """Append rows; one commit.
-
-        :param table: Name of the table.
-        :param batch: Rows in canonical order.
-        """
+        """Append rows in canonical order; one commit."""
         if batch.num_rows:
             self._tables[table].add(pa.Table.from_batches([batch]))
 
@@ -116,10 +104,7 @@ class StoreWriter:
             rows.cleanup_old_versions(older_than=timedelta(0), delete_unverified=True)
 
     def get_sizes(self) -> dict[str, int]:
-        """How large the tables are.
-
-        :returns: Bytes on disk, by table.
-        """
+        """Bytes on disk, by table."""
         return {name: get_folder_bytes(self._folder / f"{name}.lance") for name in TABLES}
 
 
@@ -145,11 +130,7 @@ class StoreReader:
             self._num_rows = {name: table.count_rows() for name, table in self._tables.items()}
 
     def count_rows(self, table: str) -> int:
-        """Number of rows of a table.
-
-        :param table: Name of the table.
-        :returns: The count.
-        """
+        """Number of rows of a table."""
         return int(self._num_rows[table])
 
     def take(
@@ -183,10 +164,7 @@ class StoreReader:
     ) -> Iterator[pa.RecordBatch]:
         """Read a whole table in canonical order, in bounded memory.
 
-        :param table: Name of the table.
-        :param columns: Columns to read; None for all.
-        :yields: Rows.
-        :raises IndexMismatchError: If the table is damaged, or its rows are in another order.
+        Raises ``IndexMismatchError`` if it is damaged, or its rows are in another order.
         """
         key, start = ID_COLUMNS[table], 0
         with self._refusing(table):

@@ -31,10 +31,7 @@ class WordCounts:
 
     @property
     def num_words(self) -> int:
-        """Number of words in the index.
-
-        :returns: The count.
-        """
+        """Number of words in the index."""
         return int(self.counts.sum())
 
     def sum_forms(self) -> NDArray[np.int64]:
@@ -98,10 +95,7 @@ class WordCounter:
             self._merge()
 
     def get_counts(self) -> WordCounts:
-        """What was counted so far.
-
-        :returns: The counts.
-        """
+        """What was counted so far."""
         self._merge()
         return self._counts
 
@@ -140,20 +134,12 @@ class WordCounter:
 
 
 def get_form(word: str) -> str:
-    """What words have in common that differ in case and leading space only.
-
-    :param word: A word.
-    :returns: Its form.
-    """
+    """What words have in common that differ in case and leading space only."""
     return word.removeprefix(" ").casefold()
 
 
 def join_counts(parts: Sequence[WordCounts]) -> WordCounts:
-    """Add up the counts of several indexes.
-
-    :param parts: Their counts, at least one.
-    :returns: One row per word of any of them.
-    """
+    """Add up the counts of several indexes."""
     if len(parts) == 1:
         return parts[0]
     names = [each.name for each in fields(WordCounts)]
@@ -167,11 +153,7 @@ def join_counts(parts: Sequence[WordCounts]) -> WordCounts:
 
 
 def save_counts(folder: Path, counts: WordCounts) -> None:
-    """Write the counts of an index.
-
-    :param folder: The version folder.
-    :param counts: The counts.
-    """
+    """Write the counts of an index."""
     rows = np.zeros(len(counts.counts), dtype=ROW)
     columns = (counts.word_hashes, counts.form_hashes, counts.counts)
     for name, column in zip(ROW.names or (), columns, strict=True):
@@ -182,10 +164,7 @@ def save_counts(folder: Path, counts: WordCounts) -> None:
 def load_counts(folder: Path) -> WordCounts:
     """Read the counts of an index.
 
-    :param folder: The version folder.
-    :returns: The counts.
-    :raises ValueError: If the file is damaged.
-    :raises OSError: If it is missing.
+    Raises ``ValueError`` if the file is damaged, ``OSError`` if it is missing.
     """
     rows = np.load(folder / WORD_COUNTS)
     if rows.dtype != ROW or not len(rows):

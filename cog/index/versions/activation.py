@@ -44,10 +44,7 @@ class Change:
 
     @property
     def is_change(self) -> bool:
-        """Whether anything differs but the time.
-
-        :returns: True if it does.
-        """
+        """Whether anything differs but the time."""
         before, after = self.before, self.after
         return before is None or (before.corpus, before.index, before.model) != (
             after.corpus,
@@ -73,17 +70,11 @@ class Status:
 
     @property
     def is_broken(self) -> bool:
-        """Whether something is active that cannot be used.
-
-        :returns: True if so.
-        """
+        """Whether something is active that cannot be used."""
         return bool(self.problem)
 
     def to_json(self) -> dict[str, Any]:
-        """The status as the command line writes it.
-
-        :returns: A JSON-ready object.
-        """
+        """The status as the command line writes it."""
         return {
             "active": asdict(self.active) if self.active else None,
             "intact": None if self.active is None and not self.problem else not self.problem,
@@ -99,15 +90,11 @@ def switch_corpus(
 ) -> Change:
     """Make a corpus and its index the active ones, atomically, after quick checks.
 
-    :param paths: The project.
-    :param corpus_id: The corpus, or several joined with ``+``.
-    :param index: Digest of a version of the index, the beginning of one, or a git revision; a
-        version that is not here is brought back from DVC's cache or remote, and one of another
-        model is switched on with that. For a union one per part, joined with ``+``. None for the
-        one in place, which must be of the model of params.yaml.
-    :param say: Told of downloads, and who is waited for; None for silence.
-    :returns: What changed.
-    :raises IndexMismatchError: If there is no such index, or it is damaged, or of another model.
+    The index is named by the digest of a version, the beginning of one, or a git revision; for a
+    union one per part, joined with ``+``. A version that is not here is brought back from DVC's
+    cache or remote, and one of another model is switched on with that. Unnamed, the one in place is
+    taken, which must be of the model of params.yaml. Raises ``IndexMismatchError`` if there is no
+    such index, or it is damaged, or of another model.
     """
     parts = check_cards(paths, corpus_id)
     command = f"cog switch --corpus {corpus_id}" + ("" if index is None else f" --index {index}")
@@ -126,12 +113,8 @@ def switch_corpus(
 def rollback_corpus(paths: ProjectPaths, *, say: Say | None = None) -> Change:
     """Go back to what was active before the last switch, after the checks of a switch.
 
-    An index that was replaced since is brought back.
-
-    :param paths: The project.
-    :param say: Told of downloads, and who is waited for; None for silence.
-    :returns: What changed.
-    :raises NothingActiveError: If there is nothing to go back to.
+    An index that was replaced since is brought back. Raises ``NothingActiveError`` if there is
+    nothing to go back to.
     """
     target = next(iter(load_previous(paths)), None)
     digests = split_active(target) if target is not None else {}
@@ -146,10 +129,8 @@ def rollback_corpus(paths: ProjectPaths, *, say: Say | None = None) -> Change:
 def get_kept(paths: ProjectPaths, corpus_id: str) -> Keep | None:
     """Say which versions of a corpus stay when they are replaced.
 
-    :param paths: The project.
-    :param corpus_id: The corpus.
-    :returns: What is active, what a rollback goes back to, and ``index.keep_versions`` others; None
-        if active.yaml cannot be read, so that all must stay.
+    What is active, what a rollback goes back to, and ``index.keep_versions`` others; None if
+    active.yaml cannot be read, so that all must stay.
     """
     num_last = load_params(paths.params).index.keep_versions
     try:
@@ -162,11 +143,7 @@ def get_kept(paths: ProjectPaths, corpus_id: str) -> Keep | None:
 
 
 def get_status(paths: ProjectPaths) -> Status:
-    """Say what is active, and whether it is intact.
-
-    :param paths: The project.
-    :returns: The status; problems are part of it.
-    """
+    """Say what is active, and whether it is intact."""
     active = None
     try:
         active = load_active(paths)
@@ -180,12 +157,9 @@ def get_status(paths: ProjectPaths) -> Status:
 
 
 def choose_corpus(paths: ProjectPaths, corpus_id: str | None) -> tuple[str, Active | None]:
-    """Say which corpus is meant.
+    """Say which corpus is meant: the one named, or what is active, which is given too then.
 
-    :param paths: The project.
-    :param corpus_id: A corpus id, or several joined with ``+``; None for what is active.
-    :returns: The corpus id, and what is active if that was asked for.
-    :raises NothingActiveError: If no id was given and nothing is switched on.
+    Raises ``NothingActiveError`` if none is named and nothing is switched on.
     """
     if corpus_id is not None:
         return JOIN.join(check_cards(paths, corpus_id)), None

@@ -17,13 +17,10 @@ MAX_NAMED = 3  # folders that a message names
 
 
 def get_active_model(paths: ProjectPaths, params: Params, active: Active) -> Path:
-    """Find the model that something was switched on with.
+    """Find the folder of the model that something was switched on with.
 
-    :param paths: The project.
-    :param params: params.yaml; its model is looked at where the recorded folder has another one.
-    :param active: What is, or was, switched on.
-    :returns: The folder.
-    :raises IndexMismatchError: If no folder holds that model any more.
+    The model of params.yaml is looked at where the recorded folder has another one. Raises
+    ``IndexMismatchError`` if no folder holds that model any more.
     """
     names = [active.model_folder or params.model, params.model]
     return paths.model(find_model(paths, names, active.model, corpus_id=active.corpus))
@@ -32,15 +29,9 @@ def get_active_model(paths: ProjectPaths, params: Params, active: Active) -> Pat
 def find_model(
     paths: ProjectPaths, names: Iterable[str], fingerprint: str, *, corpus_id: str
 ) -> str:
-    """Find the folder whose model has a fingerprint.
+    """Find the folder whose model has a fingerprint; in ``models/`` if none of those named has it.
 
-    :param paths: The project.
-    :param names: Folders to look at first, in order, relative to the project; then come those in
-        ``models/``.
-    :param fingerprint: The fingerprint.
-    :param corpus_id: What needs the model, for messages.
-    :returns: The first that has it.
-    :raises IndexMismatchError: If none has.
+    Raises ``IndexMismatchError`` if none has.
     """
     found = {}
     others = [path.relative_to(paths.root).as_posix() for path in sorted(paths.models.glob("*/"))]

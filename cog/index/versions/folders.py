@@ -73,12 +73,7 @@ def hold_writing(locks: Path, corpus_id: str, *, say: Say | None) -> Iterator[No
 
 
 def find_parts(corpus_paths: CorpusPaths, vectors_key: str) -> Path | None:
-    """Find the tables of a build that did not finish; of several, the largest.
-
-    :param corpus_paths: The corpus.
-    :param vectors_key: What its vectors must depend on, but for their chunks.
-    :returns: Their folder; None if there is none.
-    """
+    """Find the tables of a build of a vectors key that did not finish; of several, the largest."""
     folders = sorted(corpus_paths.index.glob(f".{vectors_key}{KEPT}*/{TABLES}"))
     return max(folders, key=get_folder_bytes, default=None)
 
@@ -86,10 +81,7 @@ def find_parts(corpus_paths: CorpusPaths, vectors_key: str) -> Path | None:
 def place_version(building: Path, digest: str, *, into: Path) -> Path:
     """Rename a finished build to a version folder; it is not served before the manifest says so.
 
-    :param building: The folder of the build.
-    :param digest: Digest of the index.
-    :param into: Where version folders lie, on the same disk.
-    :returns: The version folder, named by the digest (and a number where that name is taken).
+    It is named by the digest, and a number where that name is taken; ``into`` is on the same disk.
     """
     target = into / digest[:DIGITS]
     number = 1
@@ -105,11 +97,8 @@ def place_version(building: Path, digest: str, *, into: Path) -> Path:
 def remove_leftovers(corpus_paths: CorpusPaths, *, keep: Collection[str], locks: Path) -> None:
     """Remove killed builds and versions no longer served, but for those that a reader holds.
 
-    Only the holder of the writer lock may call this.
-
-    :param corpus_paths: The corpus.
-    :param keep: Names of folders that stay: the one that the manifest names, at least.
-    :param locks: Folder of lock files.
+    Only the holder of the writer lock may call this; the folder that the manifest names is among
+    those to keep.
     """
     clear_leftovers(corpus_paths.root)
     if not corpus_paths.index.is_dir():
@@ -127,12 +116,7 @@ def remove_leftovers(corpus_paths: CorpusPaths, *, keep: Collection[str], locks:
 
 
 def remove_version(folder: Path, *, locks: Path, corpus_id: str) -> None:
-    """Remove a version folder, unless a reader holds it.
-
-    :param folder: The folder; it may be missing.
-    :param locks: Folder of lock files.
-    :param corpus_id: The corpus.
-    """
+    """Remove a version folder, if there is one and no reader holds it."""
     if folder.is_dir():
         with try_locks(reader_lock(locks, corpus_id, folder.name)) as is_free:
             if is_free:
@@ -140,11 +124,7 @@ def remove_version(folder: Path, *, locks: Path, corpus_id: str) -> None:
 
 
 def iter_kept(corpus_paths: CorpusPaths) -> Iterator[tuple[CorpusPaths, Manifest]]:
-    """Read the manifests of kept versions; those that cannot be read are passed over.
-
-    :param corpus_paths: The corpus.
-    :yields: Where a version lies, and what it states, those that were built last first.
-    """
+    """Read the manifests of kept versions, the last built first; unreadable ones are left out."""
     found = []
     for folder in sorted(corpus_paths.versions.glob("[!.]*")):
         place = corpus_paths.version(folder.name)
@@ -156,12 +136,7 @@ def iter_kept(corpus_paths: CorpusPaths) -> Iterator[tuple[CorpusPaths, Manifest
 
 
 def find_version(corpus_paths: CorpusPaths, digest: str) -> CorpusPaths | None:
-    """Find where a version of an index lies on this machine.
-
-    :param corpus_paths: The corpus.
-    :param digest: Digest of the index.
-    :returns: Paths at which it can be opened; None if it is not here.
-    """
+    """Find where a version of an index lies on this machine."""
     for place in (corpus_paths, corpus_paths.version(digest[:DIGITS])):
         try:
             if load_manifest(place).digest == digest:
@@ -172,13 +147,9 @@ def find_version(corpus_paths: CorpusPaths, digest: str) -> CorpusPaths | None:
 
 
 def keep_version(corpus_paths: CorpusPaths, keep: Keep | None, *, successor: str) -> None:
-    """Keep the index that is about to be replaced, if it is one of those to keep.
+    """Keep the index that is about to be replaced, if it is one of those to keep (None: all).
 
-    Files are linked, not copied, where the disk can: they are never written to again.
-
-    :param corpus_paths: The corpus; the caller holds its versions lock.
-    :param keep: Which versions stay; None for all.
-    :param successor: Digest of the index that replaces it.
+    The caller holds the versions lock.
     """
     try:
         manifest = load_manifest(corpus_paths)
@@ -194,9 +165,8 @@ def keep_version(corpus_paths: CorpusPaths, keep: Keep | None, *, successor: str
 def add_version(corpus_paths: CorpusPaths, manifest: Manifest, source: Path) -> None:
     """Put a version beside the corpus's own, unless a whole copy is there.
 
-    :param corpus_paths: The corpus; the caller holds its versions lock.
-    :param manifest: What the version states.
-    :param source: Its folder of tables; where there is none they lie in an object store.
+    The caller holds the versions lock. Files are linked, not copied, where the disk can: they are
+    never written to again. Where ``source`` is no folder, the tables lie in an object store.
     """
     target = corpus_paths.version(manifest.digest[:DIGITS])
     if _is_whole(target, manifest.digest):
@@ -210,12 +180,7 @@ def add_version(corpus_paths: CorpusPaths, manifest: Manifest, source: Path) -> 
 
 
 def find_unneeded(corpus_paths: CorpusPaths, keep: Keep) -> list[Path]:
-    """Find kept versions that nothing needs any more, and what killed processes left beside them.
-
-    :param corpus_paths: The corpus.
-    :param keep: Which versions stay.
-    :returns: Folders in alphabetical order.
-    """
+    """Find kept versions that nothing needs any more, and what killed processes left there."""
     if not corpus_paths.versions.is_dir():
         return []
     digests = [manifest.digest for _, manifest in iter_kept(corpus_paths)]
@@ -226,11 +191,9 @@ def find_unneeded(corpus_paths: CorpusPaths, keep: Keep) -> list[Path]:
 
 
 def prune_versions(corpus_paths: CorpusPaths, keep: Keep | None, *, locks: Path) -> None:
-    """Remove kept versions that nothing needs any more.
+    """Remove kept versions that nothing needs any more, and no reader holds (None: all stay).
 
-    :param corpus_paths: The corpus; the caller holds its versions lock.
-    :param keep: Which versions stay; None for all.
-    :param locks: Folder of lock files; what a reader holds stays too.
+    The caller holds the versions lock.
     """
     for path in find_unneeded(corpus_paths, keep) if keep is not None else ():
         with try_locks(*list_reader_locks(corpus_paths, path, locks=locks)) as is_free:

@@ -19,11 +19,7 @@ DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 def save_manifest(path: Path, manifest: Manifest) -> None:
-    """Put a manifest in place atomically: after this the index it states is the one that is served.
-
-    :param path: Where to.
-    :param manifest: What to write.
-    """
+    """Put a manifest in place atomically: from then on the index it states is served."""
     text = json.dumps(manifest.to_json(), indent=2, ensure_ascii=False)
     write_text_atomically(path, text + "\n")
 
@@ -31,12 +27,9 @@ def save_manifest(path: Path, manifest: Manifest) -> None:
 def load_manifest(corpus_paths: CorpusPaths, *, oldest: int = FORMAT_VERSION) -> Manifest:
     """Read a corpus's manifest.
 
-    :param corpus_paths: The corpus.
-    :param oldest: The oldest format that is taken; an older one than that of today can be opened
-        for nothing but its vectors.
-    :returns: The manifest.
-    :raises IndexNotBuiltError: If there is none.
-    :raises IndexMismatchError: If it is damaged, or of another format.
+    One of an older format than that of today can be opened for nothing but its vectors. Raises
+    ``IndexNotBuiltError`` if there is none, ``IndexMismatchError`` if it is damaged or of a format
+    that is not taken.
     """
     corpus_id = corpus_paths.root.name
     try:
@@ -70,14 +63,10 @@ def load_manifest(corpus_paths: CorpusPaths, *, oldest: int = FORMAT_VERSION) ->
 
 
 def get_index_uri(corpus_paths: CorpusPaths) -> str:
-    """Where the index of a corpus lies if it is not on this machine.
+    """Where the index of a corpus lies if it is not on this machine; empty if nowhere.
 
     The variable ``COG_INDEX_URI`` goes before ``index.uri`` of the card: it is set for one machine
-    or one command, the card holds for everyone.
-
-    :param corpus_paths: The corpus.
-    :returns: The address without a slash at its end; empty if there is none.
-    :raises IndexingError: If the variable is no ``s3://`` address.
+    or one command, the card holds for everyone. It is refused if it is no ``s3://`` address.
     """
     uri = os.environ.get("COG_INDEX_URI", "").rstrip("/")
     if uri and not is_index_uri(uri):
@@ -101,12 +90,8 @@ def check_index(
 ) -> Manifest:
     """Check quickly that a corpus's index is there, whole by size, and of a model and documents.
 
-    :param corpus_paths: The corpus.
-    :param model_fingerprint: The model it must have been built with; None for any.
-    :param documents_digest: The documents it must have been built from; None for any.
-    :returns: Its manifest.
-    :raises IndexNotBuiltError: If there is no index.
-    :raises IndexMismatchError: If it is damaged, or belongs to something else.
+    Raises ``IndexNotBuiltError`` if there is none, ``IndexMismatchError`` if it is damaged or
+    belongs to something else.
     """
     manifest = load_manifest(corpus_paths)
     corpus_id = corpus_paths.root.name
@@ -136,14 +121,7 @@ def check_index(
 
 
 def mismatch(corpus_id: str, wanted: str, found: str, *, force: bool = False) -> IndexMismatchError:
-    """The error that refuses an index.
-
-    :param corpus_id: The corpus.
-    :param wanted: What the index must have.
-    :param found: What it has.
-    :param force: Whether only a forced build mends it.
-    :returns: The error.
-    """
+    """The error that refuses an index; ``force`` where only a forced build mends it."""
     return IndexMismatchError(
         f"corpus {corpus_id} needs {wanted}",
         found=found,

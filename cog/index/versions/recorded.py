@@ -40,12 +40,7 @@ class Recorded:
 
 
 def iter_recorded(paths: ProjectPaths, corpus_id: str) -> Iterator[Recorded]:
-    """Find the versions of a corpus that DVC knows, the newest first, each once.
-
-    :param paths: The project.
-    :param corpus_id: The corpus.
-    :yields: Versions.
-    """
+    """Find the versions of a corpus that DVC knows, the newest first, each once."""
     seen: set[str] = set()
     for each in _iter_all(paths, corpus_id):
         if each.manifest_md5 not in seen:
@@ -69,13 +64,7 @@ def _iter_all(paths: ProjectPaths, corpus_id: str) -> Iterator[Recorded]:
 
 
 def find_revision(paths: ProjectPaths, corpus_id: str, revision: str) -> Recorded | None:
-    """Find the version of a corpus at a git revision.
-
-    :param paths: The project.
-    :param corpus_id: The corpus.
-    :param revision: A commit, branch or tag.
-    :returns: The version; None if there is no such revision, or no index at it.
-    """
+    """Find the version of a corpus at a commit, branch or tag."""
     commit = run_git(paths, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}")
     if not commit or revision.startswith("-"):
         return None
@@ -89,12 +78,7 @@ def find_revision(paths: ProjectPaths, corpus_id: str, revision: str) -> Recorde
 
 
 def load_recorded_manifest(paths: ProjectPaths, version: Recorded) -> dict[str, Any] | None:
-    """Read what a version states about itself, if DVC's cache holds that here.
-
-    :param paths: The project.
-    :param version: The version.
-    :returns: The manifest as it is written, of whatever format; None if it is not in the cache.
-    """
+    """Read what a version of any format states about itself, if DVC's cache holds that here."""
     try:
         content = json.loads(_get_cached(paths, version.manifest_md5).read_bytes())
     except (OSError, ValueError):
@@ -103,12 +87,7 @@ def load_recorded_manifest(paths: ProjectPaths, version: Recorded) -> dict[str, 
 
 
 def is_cached(paths: ProjectPaths, version: Recorded) -> bool:
-    """Whether DVC's cache holds a whole version here.
-
-    :param paths: The project.
-    :param version: The version.
-    :returns: True if no remote is needed to bring it back.
-    """
+    """Whether DVC's cache holds a whole version here, so that no remote is needed."""
     files = _list_cached(paths, version.index_md5)
     return (
         files is not None
@@ -118,11 +97,7 @@ def is_cached(paths: ProjectPaths, version: Recorded) -> bool:
 
 
 def record_version(paths: ProjectPaths, corpus_id: str) -> None:
-    """Note the version in place before it is replaced, if dvc.lock names it: no one else would.
-
-    :param paths: The project.
-    :param corpus_id: The corpus.
-    """
+    """Note the version in place before it is replaced, if dvc.lock names it: no one else would."""
     corpus = paths.corpus(corpus_id)
     outs = load_outs(paths.dvc_lock)
     name, index = (p.relative_to(paths.root).as_posix() for p in (corpus.manifest, corpus.index))
@@ -137,13 +112,7 @@ def record_version(paths: ProjectPaths, corpus_id: str) -> None:
 
 
 def fetch_version(paths: ProjectPaths, corpus_id: str, version: Recorded) -> None:
-    """Bring all of a version from DVC's remote to its cache.
-
-    :param paths: The project.
-    :param corpus_id: The corpus.
-    :param version: The version.
-    :raises IndexMismatchError: If the remote does not give it.
-    """
+    """Bring all of a version from DVC's remote to its cache."""
     _pull(paths, corpus_id, [version.manifest_md5, version.index_md5])
     files = _list_cached(paths, version.index_md5) or {}
     _pull(paths, corpus_id, [path.parent.name + path.name for path in files.values()])
@@ -152,12 +121,7 @@ def fetch_version(paths: ProjectPaths, corpus_id: str, version: Recorded) -> Non
 
 
 def copy_cached(paths: ProjectPaths, version: Recorded, place: CorpusPaths) -> None:
-    """Copy a version that DVC's cache holds.
-
-    :param paths: The project.
-    :param version: The version.
-    :param place: Where to.
-    """
+    """Copy a version that DVC's cache holds."""
     place.root.mkdir(parents=True)
     shutil.copyfile(_get_cached(paths, version.manifest_md5), place.manifest)
     folder = load_manifest(place).folder
@@ -168,14 +132,7 @@ def copy_cached(paths: ProjectPaths, version: Recorded, place: CorpusPaths) -> N
 
 
 def fetch_manifest(paths: ProjectPaths, corpus_id: str, version: Recorded) -> dict[str, Any]:
-    """Read what a version states about itself, from DVC's remote.
-
-    :param paths: The project.
-    :param corpus_id: The corpus.
-    :param version: The version.
-    :returns: The manifest as it is written.
-    :raises IndexMismatchError: If the remote does not give it.
-    """
+    """Read what a version states about itself, from DVC's remote."""
     _pull(paths, corpus_id, [version.manifest_md5])
     return load_recorded_manifest(paths, version) or {}
 

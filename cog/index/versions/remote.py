@@ -42,12 +42,7 @@ Result = TypeVar("Result")
 
 
 def require_uri(corpus_paths: CorpusPaths) -> str:
-    """The address of the index of a corpus, which must be set.
-
-    :param corpus_paths: The corpus.
-    :returns: The address, without a slash at its end.
-    :raises IndexingError: If it is not set, or is no ``s3://`` address.
-    """
+    """The address of the index of a corpus, which must be set."""
     uri = get_index_uri(corpus_paths)
     if not uri:
         corpus_id = corpus_paths.root.name
@@ -61,10 +56,7 @@ def require_uri(corpus_paths: CorpusPaths) -> str:
 
 
 def get_storage_options() -> dict[str, str]:
-    """How LanceDB reaches the store, from the variables that every S3 client reads.
-
-    :returns: Options.
-    """
+    """How LanceDB reaches the store, from the variables that every S3 client reads."""
     options = {
         "aws_region": _get_region(),
         "connect_timeout": "5s",
@@ -82,13 +74,7 @@ def get_storage_options() -> dict[str, str]:
 
 
 def push_index(paths: ProjectPaths, corpus_id: str, *, progress: Progress) -> Manifest:
-    """Copy the index of a corpus to the object store, unless the store has it.
-
-    :param paths: The project.
-    :param corpus_id: The corpus.
-    :param progress: Told of bytes.
-    :returns: What was copied.
-    """
+    """Copy the index of a corpus to the object store, unless the store has it."""
     corpus = paths.corpus(corpus_id)
     store = _ObjectStore(require_uri(corpus), corpus_id, progress)
     manifest = check_index(corpus, model_fingerprint=None, documents_digest=None)
@@ -134,11 +120,7 @@ def pull_index(
 ) -> Manifest:
     """Take the manifest of a corpus from the object store, and its tables if asked.
 
-    :param paths: The project.
-    :param corpus_id: The corpus.
-    :param has_tables: Whether tables are copied here; else they are read where they lie.
-    :param progress: Told of bytes.
-    :returns: What is in place now.
+    Without tables they are read where they lie.
     """
     corpus = paths.corpus(corpus_id)
     store = _ObjectStore(require_uri(corpus), corpus_id, progress)
@@ -193,13 +175,7 @@ def _find_own(corpus: CorpusPaths, digest: str) -> Manifest | None:
 
 
 def fetch_files(manifest: Manifest, uri: str, start: str) -> Path:
-    """Bring files that are no tables here, once: they are mapped into memory.
-
-    :param manifest: The index.
-    :param uri: Its address.
-    :param start: How the names of the files begin.
-    :returns: The folder that holds them, in the cache.
-    """
+    """Bring files that are no tables to the cache, by how their names begin; they are mapped."""
     folder = get_cache_folder() / "indexes" / manifest.digest
     store = _ObjectStore(uri, manifest.corpus, None)
     for name, entry in manifest.files.items():
@@ -290,13 +266,7 @@ class _ObjectStore:
 
 
 def unreachable(corpus_id: str, uri: str, error: BaseException) -> IndexingError:
-    """The error of a store that does not answer.
-
-    :param corpus_id: The corpus.
-    :param uri: Its address.
-    :param error: What its client said.
-    :returns: The error, in one line.
-    """
+    """The error of a store that does not answer."""
     detail = str(error).splitlines()[0] if str(error) else type(error).__name__
     return IndexingError(
         f"the index of {corpus_id} must be within reach at {uri}",
@@ -308,13 +278,7 @@ def unreachable(corpus_id: str, uri: str, error: BaseException) -> IndexingError
 
 @contextlib.contextmanager
 def stating_distance(corpus_id: str, uri: str) -> Iterator[None]:
-    """Turn what a client raises into one stated failure.
-
-    :param corpus_id: The corpus.
-    :param uri: Its address.
-    :yields: While the store is used.
-    :raises IndexingError: If it does not answer.
-    """
+    """Turn what a client raises into one stated failure."""
     try:
         yield
     except (KeyboardInterrupt, SystemExit, GeneratorExit, MemoryError, IndexingError):

@@ -77,9 +77,7 @@ class Version:
 def list_versions(paths: ProjectPaths, corpus_id: str) -> list[Version]:
     """List the built versions of a corpus.
 
-    :param paths: The project.
-    :param corpus_id: The corpus.
-    :returns: Versions: the one in place, those kept, then those that DVC knows, newest first.
+    The one in place comes first, then those kept, then those that DVC knows, newest first.
     """
     found: dict[str, Version] = {}
     for where, manifest in _iter_local(paths.corpus(corpus_id)):
@@ -111,15 +109,10 @@ def hold_versions(
 ) -> Iterator[list[CorpusPaths]]:
     """Keep the versions of corpora as they are while the block runs, one of each on this machine.
 
-    One that is not here is brought back from DVC's cache or its remote, before anything is held:
-    nobody waits for a download.
-
-    :param paths: The project.
-    :param names: The version of each corpus: a digest, the beginning of one, or a git revision;
-        None for the one in place, built or not.
-    :param say: Told of downloads, and who is waited for; None for silence.
-    :yields: Where the versions lie, in the order of the names.
-    :raises IndexMismatchError: If there is no such version, or more than one.
+    A version is named by a digest, the beginning of one, or a git revision; None for the one in
+    place, built or not. One that is not here is brought back from DVC's cache or its remote, before
+    anything is held: nobody waits for a download. Yields where they lie, in the order of the names.
+    Raises ``IndexMismatchError`` if there is no such version, or more than one.
     """
     while True:
         digests = {

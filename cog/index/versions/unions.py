@@ -21,12 +21,7 @@ DigestOf = Callable[[CorpusPaths], str | None]
 
 
 def split_union(corpus_id: str) -> tuple[str, ...]:
-    """The corpora that an id names.
-
-    :param corpus_id: A corpus id, or several joined with ``+``.
-    :returns: Their ids in the order given; one for a plain corpus id.
-    :raises RegistryError: If one is named twice, or is no corpus id.
-    """
+    """The corpora that an id names, in its order; one that is named twice is refused."""
     parts = tuple(check_corpus_id(part) for part in corpus_id.split(JOIN))
     repeated = [part for part, count in Counter(parts).items() if count > 1]
     if repeated:
@@ -40,12 +35,7 @@ def split_union(corpus_id: str) -> tuple[str, ...]:
 
 
 def split_active(active: Active) -> dict[str, str]:
-    """The corpora that are switched on, and the index of each.
-
-    :param active: What is active.
-    :returns: Digests by corpus id; one for a plain corpus.
-    :raises RegistryError: If there are not as many digests as corpora.
-    """
+    """The digest of the index that is switched on, by corpus."""
     parts, digests = split_union(active.corpus), active.index.split(JOIN)
     if len(parts) != len(digests):
         raise RegistryError(
@@ -58,12 +48,7 @@ def split_active(active: Active) -> dict[str, str]:
 
 
 def check_cards(paths: ProjectPaths, corpus_id: str) -> tuple[str, ...]:
-    """The corpora that an id names, each of which must have a card.
-
-    :param paths: The project.
-    :param corpus_id: A corpus id, or several joined with ``+``.
-    :returns: Their ids in the order given.
-    """
+    """The corpora that an id names, in its order, each of which must have a card."""
     return tuple(load_card(paths, part).id for part in split_union(corpus_id))
 
 
@@ -74,15 +59,7 @@ def check_indexes(
     model_fingerprint: str | None,
     documents_digest_of: DigestOf | None = None,
 ) -> list[Manifest]:
-    """Check quickly that the index of a corpus, or of every part of a union, can be used.
-
-    :param paths: The project.
-    :param corpus_id: A corpus id, or several joined with ``+``.
-    :param model_fingerprint: The model they must have been built with; None for any.
-    :param documents_digest_of: Tells the documents each must have been built from; None for any.
-    :returns: The manifest of every part.
-    :raises IndexMismatchError: If the parts of a union do not fit together.
-    """
+    """Check quickly that the index of a corpus, or of every part of a union, can be used."""
     manifests = []
     for part in split_union(corpus_id):
         corpus_paths = paths.corpus(part)
@@ -98,11 +75,7 @@ def check_indexes(
 
 
 def check_fit(manifests: Sequence[Manifest]) -> None:
-    """Refuse indexes that cannot be searched as one.
-
-    :param manifests: Their manifests, at least one.
-    :raises IndexMismatchError: If they are of different models or store vectors differently.
-    """
+    """Refuse indexes that differ in model or in how vectors are stored: no search is for both."""
     first = manifests[0]
     for other in manifests[1:]:
         for what, wanted, found in (
@@ -121,10 +94,5 @@ def check_fit(manifests: Sequence[Manifest]) -> None:
 
 
 def shorten_digest(digest: str, num_digits: int) -> str:
-    """The first digits of a digest, of each part for a union.
-
-    :param digest: The digest.
-    :param num_digits: How many.
-    :returns: The short form.
-    """
+    """The first digits of a digest, of each part for a union."""
     return JOIN.join(part[:num_digits] for part in digest.split(JOIN))
