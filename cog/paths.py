@@ -93,11 +93,6 @@ class CorpusPaths:
         return self.root / "datastore"
 
     @property
-    def knn_tuning(self) -> Path:
-        """Settings of kNN-LM that were chosen for the datastore."""
-        return self.root / "datastore-tuning.json"
-
-    @property
     def segments(self) -> Path:
         """How much of the documents other documents hold too; what ``cog segment`` writes."""
         return self.root / "segments.json"
@@ -106,6 +101,10 @@ class CorpusPaths:
     def tuning(self) -> Path:
         """Decoding settings that were chosen for the index."""
         return self.root / "tuning.json"
+
+    def get_baseline_tuning(self, system: str) -> Path:
+        """Settings of a baseline that were chosen for the corpus."""
+        return self.root / f"tuning-{system}.json"
 
     @property
     def generations(self) -> Path:

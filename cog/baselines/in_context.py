@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from cog.baselines.system import NEAREST_LAST
 from cog.baselines.token_loop import TokenLoop
 from cog.baselines.transformer import describe_tokens
 from cog.decoding.request import Request
@@ -26,9 +27,13 @@ class InContextGenerator:
 
     :param model: The model, whose retriever finds them.
     :param index: The open index they come from; ``top_k_documents`` says how many.
+    :param placement: ``nearest-last``, next to the prompt, or ``nearest-first``.
     """
 
-    def __init__(self, model: CogModel, index: PhraseIndex) -> None:
+    def __init__(
+        self, model: CogModel, index: PhraseIndex, *, placement: str = NEAREST_LAST
+    ) -> None:
+        self._placement = placement
         self.model = model
         self._loop = TokenLoop(model)
         self._index = index
@@ -67,7 +72,7 @@ class InContextGenerator:
         return self._loop.score_tokens(self.place(request), token_ids)
 
     def place(self, request: Request) -> Request:
-        """Put the nearest chunks before a prompt, the nearest one next to it.
+        """Put the nearest chunks before a prompt.
 
         :param request: The request; a prefix that becomes too long is read from its end.
         :returns: The request with the longer prefix.
@@ -77,8 +82,10 @@ class InContextGenerator:
             return request
         vectors = self.model.retriever.encode_texts([request.prefix])
         found = self._index.search_chunks(vectors, top_k=top_k)[0]
-        chunks = [*reversed(self._read(found)), request.prefix]
-        return replace(request, prefix=BETWEEN.join(chunks))
+        chunks = self._read(found)
+        if self._placement == NEAREST_LAST:
+            chunks.reverse()
+        return replace(request, prefix=BETWEEN.join([*chunks, request.prefix]))
 
     def _read(self, chunk_ids: NDArray[np.int64]) -> list[str]:
         gathered = self._index.gather_chunks(chunk_ids)

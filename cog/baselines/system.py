@@ -3,8 +3,9 @@
 import hashlib
 import json
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any
+from typing import Annotated, Any
 
+from cog.reading import Count, OneOf, PositiveFactor, Share
 from cog.records import DECODER_VERSION, OFF, Decoding
 
 COG = "cog"
@@ -48,6 +49,7 @@ SYSTEMS = (COG, *BASELINES, *VARIANTS, *ABLATIONS)
 SMOKE_STEPS = 1000  # a model that was trained for fewer shows that the code runs, and nothing else
 IN_CONTEXT_CHUNKS = 4  # before the prompt, unless asked otherwise
 PROTOCOL_SETTINGS = ("seed", "max_new_tokens")  # of a decoding; they belong to the measurement
+NEAREST_LAST, NEAREST_FIRST = "nearest-last", "nearest-first"  # chunks before a prompt
 _CHOICE = ("method", "top_p", "temperature")
 _VOCABULARY = (*_CHOICE, "top_k_documents", "verify", "verify_threshold", "no_repeat_ngram")
 # settings that the likelihood of a reference depends on, since nothing is drawn or verified
@@ -62,6 +64,19 @@ _LIKELIHOOD = (
     "first_token_weight",
     "context_weight",
 )
+
+
+@dataclass(frozen=True, slots=True)
+class BaselineOptions:
+    """Settings of baselines beyond those of decoding, as they are tuned; None for the usual one.
+
+    Those of kNN-LM are of section ``datastore``; ``placement`` is that of in-context retrieval.
+    """
+
+    top_k: Count | None = None
+    weight: Share | None = None
+    distance_scale: PositiveFactor | None = None
+    placement: Annotated[str, OneOf((NEAREST_LAST, NEAREST_FIRST))] | None = None
 
 
 @dataclass(frozen=True, slots=True)

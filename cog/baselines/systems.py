@@ -2,10 +2,12 @@
 
 import operator
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from cog.baselines.in_context import InContextGenerator
@@ -19,6 +21,7 @@ from cog.baselines.system import (
     COPYING,
     IN_CONTEXT,
     KNN_LM,
+    NEAREST_LAST,
     PHRASES,
     PROMPT_PHRASES,
     RETRO,
@@ -46,6 +49,7 @@ from cog.paths import ProjectPaths
 from cog.records import Decoding, Generation
 
 _KINDS: dict[str, MakeGenerator] = {PHRASES: PhrasesGenerator, UNSUMMED: UnsummedGenerator}
+NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
 _STEPS = re.compile(r"^\W*steps\W+([\d,]+)", re.IGNORECASE | re.MULTILINE)  # in a model's card
 
 
@@ -87,6 +91,7 @@ def identify_system(
     name: str,
     decoding: Decoding,
     device: str,
+    options: Mapping[str, Any] = NO_OPTIONS,
 ) -> System:
     """Check that what a system needs is there, and say what it is; no model is loaded.
 
@@ -96,6 +101,7 @@ def identify_system(
     :param name: ``cog``, a baseline or a variant.
     :param decoding: How it writes.
     :param device: ``cpu``, ``cuda`` or ``auto``.
+    :param options: Settings of a baseline that were tuned, in the place of the usual ones.
     :returns: The system.
     :raises IndexNotBuiltError: If its index or datastore is not built.
     :raises IndexMismatchError: If that belongs to another model or other documents.
@@ -119,13 +125,15 @@ def identify_system(
     if name == KNN_LM:
         datastore = join_manifests(load_manifests(paths, corpus_id, model=model))
         return System(
-            options=describe_search(params.datastore, datastore),
+            options=describe_search(replace(params.datastore, **options), datastore),
             index=datastore.digest,
             documents=datastore.documents_digest,
             model=model,
             num_index_words=datastore.num_entries,
             **common,
         )
+    if options.get("placement", NEAREST_LAST) != NEAREST_LAST:
+        common["options"] = dict(options)
     return _identify_with_index(paths, model, common)
 
 
@@ -155,7 +163,13 @@ def _identify_with_index(paths: ProjectPaths, model: str, common: dict[str, Any]
 
 @contextmanager
 def open_system(
-    paths: ProjectPaths, params: Params, *, corpus_id: str, name: str, device: str
+    paths: ProjectPaths,
+    params: Params,
+    *,
+    corpus_id: str,
+    name: str,
+    device: str,
+    options: Mapping[str, Any] = NO_OPTIONS,
 ) -> Iterator[TextGenerator]:
     """Load what a system needs for as long as the block runs."""
     precision = params.generate.precision
@@ -172,12 +186,14 @@ def open_system(
         folder = get_tuned_folder(paths, params, corpus_id)
     model = load_model(folder, device=device, precision=precision, keeps_modules=name == RETRO)
     if name == KNN_LM:
-        yield open_knn_lm(paths, corpus_id, model=model, settings=params.datastore)
+        yield open_knn_lm(
+            paths, corpus_id, model=model, settings=replace(params.datastore, **options)
+        )
         return
     if name in (RETRO, IN_CONTEXT):
         with open_retro_index(paths, params, corpus_id) as index:
             if name == IN_CONTEXT:
-                yield InContextGenerator(model, index)
+                yield InContextGenerator(model, index, **options)
                 return
             adapter = load_adapter(get_adapter_folder(paths, corpus_id), model=model.fingerprint)
             yield RetroGenerator(model, index, adapter=adapter)

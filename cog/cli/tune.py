@@ -1,4 +1,4 @@
-"""``cog tune``: a corpus goes in, the settings that suit its index or datastore best are kept."""
+"""``cog tune``: a system and a corpus go in, the settings that suit them best are kept."""
 
 import json
 from dataclasses import asdict
@@ -6,25 +6,24 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cog.baselines.system import COG, KNN_LM
+from cog.baselines.system import BASELINES, COG
 from cog.cli.main import get_project
 from cog.cli.numbers import make_type
 from cog.cli.options import device_option, json_option
+from cog.evaluation.tune_settings import BUDGET
 from cog.params import load_params
 from cog.records import Decoding
 from cog.registry import load_card
 
 if TYPE_CHECKING:
     from cog.evaluation.tune import Tuned
-    from cog.evaluation.tune_knn import KnnTuned
-    from cog.paths import CorpusPaths
 
 
 @click.command("tune")
 @click.option("--corpus", "corpus_id", required=True, metavar="ID", help="The corpus.")
 @click.option(
     "--system",
-    type=click.Choice([COG, KNN_LM]),
+    type=click.Choice([COG, *BASELINES]),
     default=COG,
     show_default=True,
     help="What is tuned.",
@@ -38,10 +37,14 @@ if TYPE_CHECKING:
     help="Number of prompts, at most.",
 )
 @click.option(
-    "--decoding",
-    type=make_type(Decoding, "method"),
-    help="How a choice is taken; with cog only.",
+    "--trials",
+    "budget",
+    type=click.IntRange(1),
+    default=BUDGET,
+    show_default=True,
+    help="Number of settings tried, at most; of every system as many, to be fair.",
 )
+@click.option("--decoding", type=make_type(Decoding, "method"), help="How a choice is taken.")
 @click.option("--reset", "is_reset", is_flag=True, help="Forget what was chosen before.")
 @device_option
 @json_option
@@ -53,6 +56,7 @@ def command(
     corpus_id: str,
     system: str,
     num_prompts: int,
+    budget: int,
     decoding: str | None,
     is_reset: bool,
     device: str,
@@ -60,86 +64,58 @@ def command(
 ) -> None:
     """Choose the settings of a system on held-out prompts.
 
-    Of cog: verification, phrase bias and temperature; of knn-lm: number of neighbours, distance
-    scale and weight. What is chosen lies beside the index, or datastore, and is what `cog generate`
-    and `cog evaluate` begin with from then on. No evaluation takes the prompts that are used here.
+    Of cog: verification, phrase bias and more; of knn-lm: neighbours, distance scale and weight; of
+    in-context: chunks and where they stand; with nucleus decoding, of every system also temperature
+    and top_p. What is chosen is kept for the corpus, and is what `cog evaluate` begins with from
+    then on (of cog: `cog generate` too). No evaluation takes the prompts that are used here.
     """
     paths = get_project(ctx)
     params = load_params(paths.params)
     chosen = load_card(paths, corpus_id).id
-    if system == KNN_LM and decoding is not None:
-        raise click.UsageError("--decoding goes with --system cog: nothing is written for knn-lm")
     if is_reset:
-        _reset(paths.corpus(chosen), system, as_json=as_json)
+        from cog.decoding.tuning import remove_tuning
+
+        was_there = remove_tuning(paths.corpus(chosen), system)
+        if as_json:
+            click.echo(json.dumps({"corpus": chosen, "removed": was_there}))
+        else:
+            click.echo("params.yaml holds again" if was_there else "nothing was tuned")
         return
-    from cog.evaluation.tune import Tuned, tune
-    from cog.evaluation.tune_knn import KnnTuned, tune_knn_lm
+    from cog.evaluation.tune import tune
     from cog.progress import show_progress
 
-    unit = "prompts" if system == KNN_LM else "texts"
-    with show_progress(f"tune {chosen}", total=None, unit=unit) as progress:
-        found: Tuned | KnnTuned
-        if system == KNN_LM:
-            found = tune_knn_lm(
-                paths, params, chosen, num_prompts=num_prompts, device=device, progress=progress
-            )
-        else:
-            found = tune(
-                paths,
-                params,
-                chosen,
-                num_prompts=num_prompts,
-                method=decoding or params.generate.decoding.method,
-                device=device,
-                progress=progress,
-            )
+    with show_progress(f"tune {chosen}", total=None, unit="texts") as progress:
+        found = tune(
+            paths,
+            params,
+            chosen,
+            system=system,
+            num_prompts=num_prompts,
+            method=decoding or params.generate.decoding.method,
+            device=device,
+            progress=progress,
+            budget=budget,
+        )
     if as_json:
         click.echo(json.dumps(asdict(found.tuning), ensure_ascii=False))
-    elif isinstance(found, KnnTuned):
-        _write_knn_lm(found)
     else:
         _write(found)
 
 
-def _reset(corpus_paths: "CorpusPaths", system: str, *, as_json: bool) -> None:
-    from cog.baselines.knn_tuned import remove_knn_tuning
-    from cog.decoding.tuning import remove_tuning
-
-    remove = remove_knn_tuning if system == KNN_LM else remove_tuning
-    was_there = remove(corpus_paths)
-    if as_json:
-        click.echo(json.dumps({"corpus": corpus_paths.root.name, "removed": was_there}))
-    else:
-        click.echo("params.yaml holds again" if was_there else "nothing was tuned")
-
-
-def _write_knn_lm(found: "KnnTuned") -> None:
-    from cog.baselines.knn_tuned import describe_settings
-
-    for trial in sorted(found.trials, key=lambda trial: trial.perplexity):
-        click.echo(f"{trial.perplexity:9.3f}  {describe_settings(trial.values)}")
-    if found.before is not None:
-        before = found.before
-        click.echo(f"{before.perplexity:9.3f}  params.yaml: {describe_settings(before.values)}")
-    click.echo(f"{found.perplexity_alone:9.3f}  the model alone")
-    record = found.tuning.record
-    click.echo(
-        f"perplexity of {record['num_tokens']} tokens that follow {record['num_prompts']} prompts"
-    )
-    if found.best.perplexity >= found.perplexity_alone:
-        click.echo("cog: no setting predicts better than the model alone", err=True)
-    click.echo(f"kept for this datastore: {describe_settings(found.tuning.values)}")
-
-
 def _write(found: "Tuned") -> None:
     from cog.decoding.tuning import describe_values
-    from cog.evaluation.tune import describe_trial
 
-    ordered = sorted(found.trials, key=lambda trial: -trial.rating)
-    for trial in ordered:
-        click.echo(describe_trial(trial))
-    reference = found.reference
+    tuning, record = found.tuning, found.tuning.record
+    for trial in sorted(found.trials, key=lambda trial: (trial.is_by_texts, -trial.rating)):
+        click.echo(str(trial))
+    if record["reference"]:
+        told = ", ".join(f"{name} {value:.1f}" for name, value in record["reference"].items())
+        click.echo(f"reference: {told}")
     click.echo(
-        f"reference: diversity {reference.diversity:.1f}, perplexity {reference.perplexity:.1f}"
+        f"{len(found.trials)} trials of {record['budget']} that every system has, on "
+        f"{record['num_prompts']} prompts for tuning"
     )
-    click.echo(f"kept for this index: {describe_values(found.tuning.values)}")
+    if found.is_useless:
+        click.echo("cog: no setting predicts better than the model alone", err=True)
+    what = "this index" if tuning.index else "this model"
+    click.echo(f"kept for {what}: {describe_values(tuning.values | tuning.options)}")

@@ -1,9 +1,10 @@
-"""Tuned settings at rest: what was chosen for an index goes in, later texts begin with it.
+"""Tuned settings at rest: what was chosen for a system goes in, later texts begin with it.
 
 Neither torch nor a store is loaded here.
 """
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Annotated, Any
 
 from cog.decoding.tuning_file import load_choice, remove_choice, save_choice
@@ -13,6 +14,7 @@ from cog.paths import CorpusPaths
 from cog.reading import OneOf, Text, Via, read_field
 from cog.records import ABSOLUTE, ENTROPY, METHODS, OFF, RELATIVE, Active, Decoding
 
+COG = "cog"  # the system that commands mean unless another is named
 USUAL_THRESHOLDS = {OFF: 0.0, ABSOLUTE: 0.0003, RELATIVE: 0.001, ENTROPY: 0.0003}
 
 
@@ -22,22 +24,62 @@ def _read_values(values: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """What was chosen for an index.
+    """What was chosen for a system.
 
     :param values: The settings that were tuned, by name; fields of :class:`Decoding`.
-    :param index: Digest of the index.
+    :param index: Digest of what is copied from or searched; empty for nothing.
     :param model: Fingerprint of the model.
     :param method: ``greedy`` or ``nucleus``: how choices were taken.
     :param created_at: When, ISO 8601 in UTC.
-    :param record: How they were chosen, as plain values: prompts, reference and trials.
+    :param record: How they were chosen, as plain values: prompts, trials and their limit.
+    :param options: Settings beyond those of decoding, such as those of kNN-LM.
+    :param system: The system.
     """
 
     values: Annotated[dict[str, Any], Via(dict[str, Any], _read_values)]
-    index: Text
+    index: str
     model: Text
     method: Annotated[str, OneOf(METHODS)]
     created_at: str
     record: dict[str, Any]
+    options: dict[str, Any] = field(default_factory=dict)
+    system: str = COG
+
+    def apply(
+        self, settings: Decoding, *, corpus_id: str, index: str, model: str, method: str
+    ) -> tuple[Decoding, dict[str, Any], str]:
+        """Put what was chosen in the place of other settings, if it is of what is run now.
+
+        :param settings: The others.
+        :param corpus_id: The corpus, for the message.
+        :param index: What is copied from or searched now.
+        :param model: What writes now.
+        :param method: How choices are taken now.
+        :returns: Settings, options, and one line on what was done.
+        """
+        misfit = self.find_misfit(index=index, model=model, method=method)
+        if misfit:
+            command = get_command(corpus_id, self.system)
+            return (
+                settings,
+                {},
+                f"what was tuned for {corpus_id} is of {misfit}: left out "
+                f"({command} does it again, with --reset forgets it)",
+            )
+        chosen = describe_values(self.values | self.options)
+        what = "this index" if self.index else "this model"
+        return replace(settings, **self.values), self.options, f"as tuned for {what}: {chosen}"
+
+    def find_misfit(self, *, index: str, model: str, method: str) -> str:
+        """What it is of that is not asked for; empty if it fits."""
+        for what, tuned, found in (
+            ("index", self.index[:12], index[:12]),
+            ("model", _shorten(self.model), _shorten(model)),
+            ("decoding", self.method, method),
+        ):
+            if tuned != found:
+                return f"{what} {tuned}, not {found}"
+        return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,18 +126,31 @@ def describe_values(values: dict[str, Any]) -> str:
 
 def save_tuning(corpus_paths: CorpusPaths, tuning: Tuning) -> None:
     """Keep what was chosen, beside the index."""
-    save_choice(corpus_paths.tuning, asdict(tuning))
+    save_choice(_get_path(corpus_paths, tuning.system), asdict(tuning))
 
 
-def load_tuning(corpus_paths: CorpusPaths) -> Tuning | None:
+def load_tuning(corpus_paths: CorpusPaths, system: str = COG) -> Tuning | None:
     """Read what was chosen; None if nothing was."""
-    reset = f"cog tune --corpus {corpus_paths.root.name} --reset"
-    return load_choice(corpus_paths.tuning, Tuning, reset=reset)
+    reset = f"{get_command(corpus_paths.root.name, system)} --reset"
+    return load_choice(_get_path(corpus_paths, system), Tuning, reset=reset)
 
 
-def remove_tuning(corpus_paths: CorpusPaths) -> bool:
+def remove_tuning(corpus_paths: CorpusPaths, system: str = COG) -> bool:
     """Forget what was chosen; tells whether there was anything."""
-    return remove_choice(corpus_paths.tuning)
+    return remove_choice(_get_path(corpus_paths, system))
+
+
+def _get_path(corpus_paths: CorpusPaths, system: str) -> Path:
+    return corpus_paths.tuning if system == COG else corpus_paths.get_baseline_tuning(system)
+
+
+def get_command(corpus_id: str, system: str) -> str:
+    """What is run to tune a system."""
+    return f"cog tune --corpus {corpus_id}" + ("" if system == COG else f" --system {system}")
+
+
+def _shorten(model: str) -> str:
+    return " ".join(digest[:12] for digest in model.split())  # an adapter's stands behind it
 
 
 def load_tuning_state(corpus_paths: CorpusPaths, *, index: str, model: str) -> TuningState | None:
@@ -109,7 +164,7 @@ def load_tuning_state(corpus_paths: CorpusPaths, *, index: str, model: str) -> T
         return TuningState(None, str(error))
     if tuning is None:
         return None
-    misfit = _find_misfit(tuning, index=index, model=model, method=tuning.method)
+    misfit = tuning.find_misfit(index=index, model=model, method=tuning.method)
     return TuningState(tuning, f"it is of {misfit}" if misfit else "")
 
 
@@ -131,29 +186,12 @@ def apply_tuning(
     tuning = load_tuning(corpus_paths)
     if tuning is None:
         return settings, ""
-    corpus_id = corpus_paths.root.name
     if active is None:
         manifest = load_manifest(corpus_paths)
         index, model = manifest.digest, manifest.model
     else:
         index, model = active.index, active.model
-    misfit = _find_misfit(tuning, index=index, model=model, method=method)
-    if misfit:
-        return settings, (
-            f"what was tuned for {corpus_id} is of {misfit}: left out "
-            f"(cog tune --corpus {corpus_id} does it again, with --reset forgets it)"
-        )
-    word = f"as tuned for this index: {describe_values(tuning.values)}"
-    return replace(settings, **tuning.values), word
-
-
-def _find_misfit(tuning: Tuning, *, index: str, model: str, method: str) -> str:
-    # what a tuning is of that is not asked for; empty if it fits
-    for what, tuned, found in (
-        ("index", tuning.index[:12], index[:12]),
-        ("model", tuning.model[:12], model[:12]),
-        ("decoding", tuning.method, method),
-    ):
-        if tuned != found:
-            return f"{what} {tuned}, not {found}"
-    return ""
+    settings, _, word = tuning.apply(
+        settings, corpus_id=corpus_paths.root.name, index=index, model=model, method=method
+    )
+    return settings, word

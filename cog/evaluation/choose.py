@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from cog.baselines.system import (
     COG,
+    COPYING,
     IN_CONTEXT,
     IN_CONTEXT_CHUNKS,
     resolve_system,
@@ -170,10 +171,10 @@ class _Side:
 
     def _list_usual(self) -> list[Decoding]:
         usual = [get_usual_decoding(self.params, self.name)]
-        if resolve_system(self.name, usual[0])[0] == COG:
-            tuning = load_tuning(self.paths.corpus(self.corpus_id))
-            if tuning is not None:
-                usual.insert(0, replace(usual[0], **tuning.values))
+        name = resolve_system(self.name, usual[0])[0]
+        tuning = load_tuning(self.paths.corpus(self.corpus_id), COG if name in COPYING else name)
+        if tuning is not None:
+            usual.insert(0, replace(usual[0], **tuning.values))
         return usual
 
     def _has_settings(self, result: EvaluationResult) -> bool:

@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from cog.baselines.knn_tuned import apply_knn_tuning
-from cog.baselines.system import COG, COPYING, KNN_LM, SYSTEMS, resolve_system
-from cog.decoding.settings import METHOD, choose_settings
-from cog.errors import EvaluationError
+from cog.baselines.system import COG, COPYING, SYSTEMS, BaselineOptions, resolve_system
+from cog.baselines.systems import NO_OPTIONS, identify_system
+from cog.decoding.settings import METHOD, choose_settings, override_settings
+from cog.decoding.tuning import get_command, load_tuning
+from cog.errors import EvaluationError, GenerationError
 from cog.evaluation.choose import Wish, choose_results, get_usual_decoding
 from cog.evaluation.compare import Comparison, compare_results
 from cog.evaluation.protocol import DEFAULT, GROUPS, PAPER_DECODING, make_protocol
@@ -22,7 +23,8 @@ from cog.index.versions.unions import check_cards
 from cog.params import Params
 from cog.paths import ProjectPaths
 from cog.progress import Progress
-from cog.reading import FieldError
+from cog.reading import FieldError, read_record
+from cog.records import Decoding
 from cog.registry import load_card
 
 
@@ -87,8 +89,8 @@ def evaluate_wanted(
             found=wanted.system,
             about=wanted.system,
         )
-    params = _choose_params(paths, params, wanted, progress)
-    plan = make_plan(params, wanted)
+    params, options = _choose_params(paths, params, wanted, progress)
+    plan = replace(make_plan(params, wanted), options=options)
     if experiment is not None:
         choose_uri(paths)  # refused before anything is written
     result = evaluate(paths, params, plan, progress)
@@ -143,24 +145,39 @@ def make_plan(params: Params, wanted: Wanted) -> Plan:
 
 def _choose_params(
     paths: ProjectPaths, params: Params, wanted: Wanted, progress: Progress
-) -> Params:
-    corpus = paths.corpus(wanted.corpus_id)
+) -> tuple[Params, Mapping[str, Any]]:
+    # with the system's settings: what is given, else what was tuned for it, else params.yaml
     if (wanted.protocol or params.evaluate.protocol) != DEFAULT:
         # the published protocols fix what a text is decoded with
         for name in wanted.settings:
             if name != METHOD:
                 raise FieldError(name, wanted=f"goes with protocol {DEFAULT} only")
-        return params
+        return params, NO_OPTIONS
     usual = get_usual_decoding(params, wanted.system)
-    is_tuned = resolve_system(wanted.system, usual)[0] in COPYING  # what was tuned is CoG's alone
-    decoding, word = choose_settings(
-        usual, corpus, wanted.settings, is_untuned=wanted.is_untuned or not is_tuned
+    options: Mapping[str, Any] = NO_OPTIONS
+    if resolve_system(wanted.system, usual)[0] in COPYING:
+        decoding, word = choose_settings(
+            usual, paths.corpus(wanted.corpus_id), wanted.settings, is_untuned=wanted.is_untuned
+        )
+    else:
+        decoding, options, word = _tune_baseline(paths, params, wanted, usual)
+        decoding = override_settings(decoding, wanted.settings)
+    if word:
+        progress.say(word)
+    return replace(params, generate=replace(params.generate, decoding=decoding)), options
+
+
+def _tune_baseline(
+    paths: ProjectPaths, params: Params, wanted: Wanted, usual: Decoding
+) -> tuple[Decoding, Mapping[str, Any], str]:
+    corpus_id, name = wanted.corpus_id, wanted.system
+    tuning = None if wanted.is_untuned else load_tuning(paths.corpus(corpus_id), name)
+    if tuning is None:
+        return usual, NO_OPTIONS, ""
+    reset = f"{get_command(corpus_id, name)} --reset"
+    read_record(BaselineOptions, tuning.options, error=GenerationError, run=reset)
+    now = identify_system(
+        paths, params, corpus_id=corpus_id, name=name, decoding=usual, device=wanted.device
     )
-    params = replace(params, generate=replace(params.generate, decoding=decoding))
-    words = [word]
-    if wanted.system == KNN_LM and not wanted.is_untuned:
-        datastore, word = apply_knn_tuning(params.datastore, corpus)
-        params, words = replace(params, datastore=datastore), [*words, word]
-    for each in filter(None, words):
-        progress.say(each)
-    return params
+    method = wanted.settings.get(METHOD, usual.method)
+    return tuning.apply(usual, corpus_id=corpus_id, index=now.index, model=now.model, method=method)

@@ -1,7 +1,7 @@
 """An evaluation made ready: a plan goes in, its prompts, system and models come out, checked."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -39,6 +39,7 @@ class Plan:
     :param allow_few_texts: Whether MAUVE is computed on fewer than 50 texts.
     :param allow_contamination: Whether references may be in the index.
     :param device: ``cpu``, ``cuda`` or ``auto``.
+    :param options: Settings of a baseline that were tuned.
     """
 
     corpus_id: str
@@ -50,6 +51,7 @@ class Plan:
     allow_few_texts: bool
     allow_contamination: bool
     device: str
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -124,6 +126,7 @@ class Evaluation:
                     corpus_id=plan.corpus_id,
                     name=plan.system,
                     device=plan.device,
+                    options=plan.options,
                 )
             )
             now = identify(self.paths, self.params, plan).index
@@ -157,6 +160,7 @@ def identify(paths: ProjectPaths, params: Params, plan: Plan) -> System:
         name=plan.system,
         decoding=plan.decoding,
         device=plan.device,
+        options=plan.options,
     )
 
 

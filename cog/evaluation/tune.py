@@ -1,57 +1,45 @@
-"""Tuning: a corpus goes in, the decoding settings that suit its index best are kept beside it."""
+"""Tuning: a system and a corpus go in, the settings that suit them best are kept beside the index.
 
-from dataclasses import asdict, dataclass, replace
+Every system gets the same number of trials, on the same held-out prompts, which no evaluation
+takes.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
+from math import log, log2
 from typing import Any
 
-from cog.baselines.system import COG, take_used
+from cog.baselines.manifest import load_manifests
+from cog.baselines.system import COG, KNN_LM, NEAREST_LAST
 from cog.corpus.documents import load_prompts
-from cog.decoding.tuning import Tuning, describe_values, save_tuning
+from cog.decoding.tuning import Tuning, describe_values, get_command, save_tuning
 from cog.errors import EvaluationError
+from cog.evaluation.choose import get_usual_decoding
 from cog.evaluation.metrics.perplexity import GENERATED
 from cog.evaluation.metrics.repetition import combine_diversity, score_texts
-from cog.evaluation.protocol import COPIES, QUALITY, make_protocol
-from cog.evaluation.records import Score
+from cog.evaluation.protocol import COPIES, LIKELIHOOD, QUALITY, make_protocol
 from cog.evaluation.runner import choose_groups, score_seeds, write_seeds
-from cog.evaluation.session import Evaluation, Plan, prepare
-from cog.evaluation.tune_objective import Scores, rate
+from cog.evaluation.session import Evaluation, Plan, identify, prepare
+from cog.evaluation.tune_settings import BUDGET, Phase, Values, list_phases
 from cog.evaluation.tune_split import TUNING, check_tuning_prompts
 from cog.params import Params
 from cog.paths import ProjectPaths
 from cog.progress import Progress
-from cog.records import ABSOLUTE, ENTROPY, OFF, RELATIVE
+from cog.records import Decoding
 
-GROUPS = (QUALITY, "repetition", "perplexity", COPIES)
-Values = dict[str, Any]
-
-
-def _each(name: str, *values: float) -> tuple[Values, ...]:
-    return tuple({name: value} for value in values)
-
-
-# what is tried in turn, each with the best of those before
-SEARCH: tuple[tuple[Values, ...], ...] = (
-    _each("phrase_bias", 3.0, 4.0, 5.0, 6.0),
-    _each("relevance_weight", 10.0, 20.0, 30.0),
-    _each("relevance_level", 0.55, 0.6, 0.65),
-    _each("top_k_documents", 64, 128, 256),
-    _each("min_bits", 20.0, 30.0, 40.0),
-    _each("span_ratio", 0.0003, 0.001, 0.003),
-    (
-        {"verify": OFF, "verify_threshold": 0.0},
-        *(
-            {"verify": rule, "verify_threshold": threshold}
-            for rule, thresholds in (
-                (ABSOLUTE, (0.0001, 0.0002, 0.0003)),
-                (RELATIVE, (0.001,)),
-                (ENTROPY, (0.001,)),
-            )
-            for threshold in thresholds
-        ),
-    ),
-)
-TEMPERATURES = _each("temperature", 0.8, 0.9, 1.1)
-TUNED = tuple(dict.fromkeys(name for each in (*SEARCH, TEMPERATURES) for name in each[0]))
+PERPLEXITY_WEIGHT = 1.0  # per unit of the logarithm
+DIVERSITY_WEIGHT = 2.0  # per 100 points
+STEP_WEIGHT = 0.1  # per doubling
+SCORES = {  # of a trial's texts: what they are called here and in an evaluation
+    "mauve": "quality/mauve",
+    "diversity": "repetition/diversity",
+    "perplexity": "perplexity/generated",
+    "tokens_per_step": "copies/tokens-per-step",
+    "copied": "copies/tokens",
+}
+_DECODING = {each.name for each in fields(Decoding)}
+Scores = dict[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +47,8 @@ class Trial:
     """One try.
 
     :param values: The settings.
-    :param scores: What was measured.
+    :param scores: What was measured: of texts by the names of ``SCORES``, or ``per_word``, the
+        perplexity of the references per word.
     :param rating: How good that is; larger is better.
     """
 
@@ -67,9 +56,26 @@ class Trial:
     scores: Scores
     rating: float
 
+    @property
+    def is_by_texts(self) -> bool:
+        """Whether texts were rated."""
+        return "diversity" in self.scores
+
     def to_json(self) -> dict[str, Any]:
         """The trial as plain values."""
-        return {**self.values, **asdict(self.scores), "rating": self.rating}
+        return {**self.values, **self.scores, "rating": self.rating}
+
+    def __str__(self) -> str:
+        told = {
+            "mauve": "MAUVE {:.3f}",
+            "diversity": "diversity {:.1f}",
+            "perplexity": "perplexity {:.1f}",
+            "tokens_per_step": "{:.2f} tokens a step",
+            "copied": "{:.0%} copied",
+            "per_word": "references {:.2f} per word",
+        }
+        measured = [told[name].format(value) for name, value in self.scores.items()]
+        return f"{self.rating:7.3f}  {describe_values(dict(self.values))}: {', '.join(measured)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,15 +83,16 @@ class Tuned:
     """A finished search.
 
     :param tuning: What was chosen, as it is kept.
-    :param best: The trial that was chosen.
     :param trials: All trials, in order.
-    :param reference: Scores of the references.
     """
 
     tuning: Tuning
-    best: Trial
     trials: tuple[Trial, ...]
-    reference: Scores
+
+    @property
+    def is_useless(self) -> bool:
+        """Whether no neighbours predict better than none."""
+        return self.tuning.options.get("weight") == 0.0
 
 
 def tune(
@@ -93,65 +100,70 @@ def tune(
     params: Params,
     corpus_id: str,
     *,
+    system: str = COG,
     num_prompts: int,
     method: str,
     device: str,
     progress: Progress,
+    budget: int = BUDGET,
 ) -> Tuned:
-    """Choose the settings of ``SEARCH`` on held-out prompts that no evaluation takes.
+    """Choose the settings of a system; what was chosen lies beside the index.
 
-    Each in turn, with the best of those before. Texts and what was measured on them are kept, so a
-    search that was stopped goes on.
-
-    :param paths: The project.
-    :param params: Its parameters.
-    :param corpus_id: The corpus.
-    :param num_prompts: Number of prompts, at most.
-    :param method: ``greedy`` or ``nucleus``.
-    :param device: ``cpu``, ``cuda`` or ``auto``.
-    :param progress: Told of texts and of every trial.
-    :returns: The search; what was chosen lies beside the index.
+    Each in turn with the best of those before, round after round while trials are left (``budget``)
+    and a round finds something better. Texts and what was measured on them are kept, so a search
+    that was stopped goes on. Raises ``EvaluationError`` if nothing can be chosen, or there are too
+    few prompts.
     """
+    phases = list_phases(system, method)
+    if not phases:
+        raise EvaluationError(
+            f"{system} must have a setting that can be chosen",
+            found=f"none that {method} decoding uses",
+            run=f"{get_command(corpus_id, system)} --decoding nucleus",
+            about=system,
+        )
     check_tuning_prompts(load_prompts(paths.corpus(corpus_id).prompts), corpus_id)
-    run = prepare(
-        paths, params, _plan(params, corpus_id, num_prompts, method, device=device), progress
-    )
-    run.plan = replace(run.plan, groups=choose_groups(run))
-    search_space = SEARCH if method == "greedy" else (*SEARCH, TEMPERATURES)
-    progress.expect((1 + sum(map(len, search_space))) * len(run.selection.prompts))
+    plan = _plan(params, corpus_id, num_prompts, method, system=system, device=device)
+    run = prepare(paths, params, plan, progress)
+    system_now = run.system
+    search = _Search(run, budget=budget)
+    values = search.begin(phases)
     with run.stack:
-        search = _Search(run)
-        best = search.best_of([{name: getattr(params.generate.decoding, name) for name in TUNED}])
-        for changes in search_space:  # greedy takes the best choice at any temperature
-            best = search.best_of([best.values, *(best.values | change for change in changes)])
+        for number, phase in enumerate(phases):
+            later = sum(1 + sum(map(len, each.steps)) for each in phases[number + 1 :])
+            values = search.run(phase, values, num_left=later)
     tuning = Tuning(
-        values=best.values,
-        index=run.system.index,
-        model=run.system.model,
+        values={name: value for name, value in values.items() if name in _DECODING},
+        options={name: value for name, value in values.items() if name not in _DECODING},
+        system=system,
+        index=system_now.index,
+        model=system_now.model,
         method=method,
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
         record={
             "num_prompts": len(run.selection.prompts),
+            "budget": budget,
             "protocol": run.plan.protocol.to_json(),
-            "system": run.system.to_json(),
-            "reference": asdict(search.reference),
+            "system": system_now.to_json(),
+            "reference": search.reference,
             "trials": [trial.to_json() for trial in search.trials],
         },
     )
     save_tuning(paths.corpus(corpus_id), tuning)
-    return Tuned(tuning, best, tuple(search.trials), search.reference)
+    return Tuned(tuning, tuple(search.trials))
 
 
-def _plan(params: Params, corpus_id: str, num_prompts: int, method: str, *, device: str) -> Plan:
+def _plan(
+    params: Params, corpus_id: str, num_prompts: int, method: str, *, system: str, device: str
+) -> Plan:
     rules = make_protocol("default", params.evaluate)
-    protocol = replace(rules, part=TUNING, num_prompts=num_prompts)
     return Plan(
         corpus_id=corpus_id,
         prompt_corpus_id=corpus_id,
-        system=COG,
-        decoding=replace(params.generate.decoding, method=method),
-        protocol=protocol,
-        groups=GROUPS,
+        system=system,
+        decoding=replace(get_usual_decoding(params, system), method=method),
+        protocol=replace(rules, part=TUNING, num_prompts=num_prompts),
+        groups=(),
         allow_few_texts=False,
         allow_contamination=False,
         device=device,
@@ -159,47 +171,108 @@ def _plan(params: Params, corpus_id: str, num_prompts: int, method: str, *, devi
 
 
 class _Search:
-    # trials on the same prompts, one generator for all
+    # trials on the same prompts, one generator for all that differ in decoding alone
 
-    def __init__(self, run: Evaluation) -> None:
+    def __init__(self, run: Evaluation, *, budget: int) -> None:
         self._run = run
-        self.reference = _score_references(run)
+        self._budget = budget
+        self._phase = Phase(())
+        self._most_entries = self._count_entries()
+        self.reference: Scores = {}
         self.trials: list[Trial] = []
 
-    def best_of(self, wanted: list[Values]) -> Trial:
-        return max((self._try(values) for values in wanted), key=lambda trial: trial.rating)
+    def begin(self, phases: tuple[Phase, ...]) -> Values:
+        """What params.yaml says of all that is chosen."""
+        names = [name for phase in phases for step in phase.steps for name in step[0]]
+        usual: dict[str, Any] = {"placement": NEAREST_LAST}
+        if self._most_entries:
+            own = self._run.params.datastore
+            usual = {name: getattr(own, name) for name in names if name not in _DECODING}
+            usual["top_k"] = min(usual["top_k"], self._most_entries)
+        decoding = self._run.plan.decoding
+        return {name: usual.get(name, getattr(decoding, name, None)) for name in names}
+
+    def run(self, phase: Phase, values: Values, *, num_left: int) -> Values:
+        """Find the best values of a phase; so many trials are left to those after it."""
+        self._phase = phase
+        if phase.is_by_texts:
+            self.reference = _score_references(self._run)
+        best = first = self._try(values)
+        last: Trial | None = None
+        tried = [first]
+        while best is not last:  # the last round found something
+            last = best
+            for step in phase.steps:
+                for values in [{**best.values, **change} for change in self._iter_fitting(step)]:
+                    if len(self.trials) >= max(1, self._budget - num_left):
+                        return max(tried, key=_rating).values
+                    if all(each.values != values for each in tried):
+                        tried.append(self._try(values))
+                best = max(tried, key=_rating)
+        return best.values
 
     def _try(self, values: Values) -> Trial:
-        for trial in self.trials:
-            if trial.values == values:
-                return trial
         base = self._run
-        decoding = replace(base.plan.decoding, **values)
-        trial_run = replace(
-            base,
-            plan=replace(base.plan, decoding=decoding),
-            system=replace(base.system, decoding=take_used(COG, decoding)),
-            seconds={},
-        )
-        scores = _read_scores(score_seeds(trial_run, write_seeds(trial_run)))
-        base.generator = trial_run.generator
-        plain = self.trials[0].scores if self.trials else scores
-        trial = Trial(values, scores, rate(scores, reference=self.reference, plain=plain))
+        decoding = {name: value for name, value in values.items() if name in _DECODING}
+        options = {name: value for name, value in values.items() if name not in _DECODING}
+        plan = replace(base.plan, decoding=replace(base.plan.decoding, **decoding), options=options)
+        if options != base.plan.options:  # what writes is opened with them
+            base.stack.close()
+            base.generator = None
+        groups = (QUALITY, "repetition", "perplexity", *([COPIES] * (plan.system == COG)))
+        base.plan = replace(plan, groups=groups if self._phase.is_by_texts else (LIKELIHOOD,))
+        base.system = identify(base.paths, base.params, plan)
+        base.plan = replace(base.plan, groups=choose_groups(base))
+        seeds = write_seeds(base) if self._phase.is_by_texts else ()
+        found = {score.name: score.mean for score in score_seeds(base, seeds)}
+        if self._phase.is_by_texts:
+            scores = {name: found[whole] for name, whole in SCORES.items() if whole in found}
+            plain = next((each.scores for each in self.trials if each.is_by_texts), scores)
+            rating = rate(scores, reference=self.reference, plain=plain)
+        else:
+            scores = {"per_word": found["likelihood/per-word"]}
+            rating = -log(scores["per_word"])
+        trial = Trial(values, scores, rating)
         self.trials.append(trial)
-        base.progress.say(f"{describe_trial(trial)}")
+        base.progress.say(str(trial))
         return trial
 
+    def _iter_fitting(self, step: tuple[Values, ...]) -> Iterator[Values]:
+        for values in step:
+            if values.get("top_k", 0) <= self._most_entries:
+                yield values
 
-def describe_trial(trial: Trial) -> str:
-    """One line on a trial."""
-    scores = trial.scores
-    mauve = "" if scores.mauve is None else f"MAUVE {scores.mauve:.3f}, "
-    return (
-        f"{trial.rating:7.3f}  {describe_values(trial.values)}: {mauve}"
-        f"diversity {scores.diversity:.1f}, perplexity {scores.perplexity:.1f}, "
-        f"{scores.tokens_per_step:.2f} tokens a step, "
-        f"{100 * scores.copied:.0f} % copied"
-    )
+    def _count_entries(self) -> int:
+        run = self._run
+        if run.system.name != KNN_LM:
+            return 0
+        model = run.system.model
+        found = load_manifests(run.paths, run.plan.corpus_id, model=model)
+        return sum(each.num_entries for each in found)
+
+
+def _rating(trial: Trial) -> float:
+    return trial.rating
+
+
+def rate(scores: Scores, *, reference: Scores, plain: Scores) -> float:
+    """Rate texts: MAUVE, less their distance from the references, plus how much a step writes.
+
+    ``mauve - |ln(perplexity / reference's)| - 2 |diversity - reference's| / 100 +
+    0.1 log2(tokens a step / plain's)``; MAUVE and steps count only where they were measured.
+    Seconds count nowhere: they are of a machine and its other work, and a choice must not hang on
+    them.
+
+    :param scores: Of the trial.
+    :param reference: Of the references.
+    :param plain: Of the first trial of texts.
+    :returns: The rating.
+    """
+    closeness = PERPLEXITY_WEIGHT * abs(log(scores["perplexity"] / reference["perplexity"]))
+    closeness += DIVERSITY_WEIGHT * abs(scores["diversity"] - reference["diversity"]) / 100.0
+    step = "tokens_per_step"
+    steps = STEP_WEIGHT * log2(scores.get(step, 1.0) / plain.get(step, 1.0))
+    return scores.get("mauve", 0.0) - closeness + steps
 
 
 def _score_references(run: Evaluation) -> Scores:
@@ -214,15 +287,4 @@ def _score_references(run: Evaluation) -> Scores:
             found=str(perplexity),
             about=run.plan.corpus_id,
         )
-    return Scores(None, diversity, perplexity, 0.0, 0.0)
-
-
-def _read_scores(scores: list[Score]) -> Scores:
-    found = {score.name: score.mean for score in scores}
-    return Scores(
-        mauve=found.get("quality/mauve"),
-        diversity=found["repetition/diversity"],
-        perplexity=found["perplexity/generated"],
-        tokens_per_step=found["copies/tokens-per-step"],
-        copied=found["copies/tokens"],
-    )
+    return {"diversity": diversity, "perplexity": perplexity}

@@ -18,9 +18,8 @@ from cog.decoding.tuning import (
     save_tuning,
 )
 from cog.errors import EvaluationError, GenerationError
-from cog.evaluation import tune as tuning_module
-from cog.evaluation.tune import TUNED, Tuned, tune
-from cog.evaluation.tune_objective import Scores, rate
+from cog.evaluation import tune_settings
+from cog.evaluation.tune import Tuned, rate, tune
 from cog.evaluation.tune_split import EVALUATION, TUNING, take_part
 from cog.index.project import build_corpus_index
 from cog.params import Params
@@ -39,6 +38,8 @@ SEARCH = (
     ),
     ({"relevance_weight": 5.0},),
 )
+DRAW = (({"temperature": 0.7},),)
+TUNED = ("phrase_bias", "verify", "verify_threshold", "relevance_weight", "temperature")
 
 
 def prompts_of(num_documents: int) -> list[Prompt]:
@@ -61,18 +62,17 @@ def test_few_documents_are_all_left_to_evaluation() -> None:
 
 
 def test_rating_is_its_formula() -> None:
-    reference = Scores(None, 90.0, 16.0, 0.0, 0.0)
-    plain = Scores(0.9, 88.0, 50.0, 3.0, 0.9)
+    reference = {"diversity": 90.0, "perplexity": 16.0}
+    plain = {"mauve": 0.9, "diversity": 88.0, "perplexity": 50.0, "tokens_per_step": 3.0}
     assert rate(plain, reference=reference, plain=plain) == pytest.approx(0.9 - log(50 / 16) - 0.04)
-    same = Scores(0.9, 90.0, 16.0, 1.5, 0.6)
+    same = {"mauve": 0.9, **reference, "tokens_per_step": 1.5}
     assert rate(same, reference=reference, plain=plain) == pytest.approx(0.9 - 0.1)
-    dull = replace(same, perplexity=8.0)  # too likely is as far off as too unlikely
-    wild = replace(same, perplexity=32.0)
+    dull = same | {"perplexity": 8.0}  # too likely is as far off as too unlikely
+    wild = same | {"perplexity": 32.0}
     assert rate(dull, reference=reference, plain=plain) == pytest.approx(
         rate(wild, reference=reference, plain=plain)
     )
-    unknown = replace(same, mauve=None)
-    assert rate(unknown, reference=reference, plain=plain) == pytest.approx(-0.1)
+    assert rate(reference, reference=reference, plain=reference) == 0.0  # nothing else measured
 
 
 @pytest.fixture(scope="module")
@@ -90,12 +90,12 @@ def town(built_town: ProjectPaths, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     """A copy that the test may change, and a short list of tries."""
     shutil.copytree(built_town.root, tmp_path / "town")
     monkeypatch.setattr("cog.evaluation.tune_split.MIN_DOCUMENTS", 4)
-    monkeypatch.setattr(tuning_module, "SEARCH", SEARCH)
-    monkeypatch.setattr(tuning_module, "TEMPERATURES", ({"temperature": 0.7},))
+    monkeypatch.setitem(tune_settings._PHASES, "cog", (tune_settings.Phase(SEARCH),))
+    monkeypatch.setattr(tune_settings, "_DRAW", DRAW)
     return ProjectPaths(tmp_path / "town")
 
 
-def search(paths: ProjectPaths, params: Params, method: str = "nucleus") -> Tuned:
+def search(paths: ProjectPaths, params: Params, method: str = "nucleus", budget: int = 30) -> Tuned:
     return tune(
         paths,
         params,
@@ -104,6 +104,7 @@ def search(paths: ProjectPaths, params: Params, method: str = "nucleus") -> Tune
         method=method,
         device="cpu",
         progress=SilentProgress(),
+        budget=budget,
     )
 
 
@@ -111,28 +112,31 @@ def test_best_trial_is_kept_and_is_the_default_from_then_on(
     town: ProjectPaths, params: Params
 ) -> None:
     found = search(town, params)
-    # each in turn with the best of those before, the settings of params.yaml first
+    # each in turn with the best of those before, the settings of params.yaml first; rounds go on
+    # until one finds nothing better, and nothing is tried twice
     first, *others = found.trials
     decoding = params.generate.decoding
     assert first.values == {name: getattr(decoding, name) for name in TUNED}
-    best, changes = first, [*SEARCH, ({"temperature": 0.7},)]
-    assert len(others) == sum(map(len, changes)) == 5
-    for some in changes:
+    best = first
+    for some in (*SEARCH, *DRAW):
         tried, others = others[: len(some)], others[len(some) :]
         assert [each.values for each in tried] == [best.values | change for change in some]
         best = max([best, *tried], key=lambda trial: trial.rating)
-    assert best == found.best
-    assert found.best.rating == max(trial.rating for trial in found.trials)
+    values = [tuple(trial.values.items()) for trial in found.trials]
+    assert len(set(values)) == len(values)
+    best = max(found.trials, key=lambda trial: trial.rating)
+    assert found.tuning.values == best.values
     corpus_paths = town.corpus("village")
     kept = load_tuning(corpus_paths)
     assert kept is not None
-    assert kept.values == found.best.values
+    assert kept.values == best.values
     assert (kept.index, kept.method) == (found.tuning.index, "nucleus")
-    assert len(kept.record["trials"]) == 6
+    assert len(kept.record["trials"]) == len(found.trials)
+    assert kept.record["budget"] == 30
     settings, word = apply_tuning(
         params.generate.decoding, corpus_paths, method="nucleus", active=None
     )
-    assert settings == replace(decoding, **found.best.values)
+    assert settings == replace(decoding, **best.values)
     assert "as tuned for this index" in word
     evaluated = {p.prompt_id for p in take_part(load_prompts(corpus_paths.prompts), EVALUATION)}
     texts = corpus_paths.evaluations.glob("*/seed-0.jsonl")
@@ -145,6 +149,13 @@ def test_best_trial_is_kept_and_is_the_default_from_then_on(
     assert tuned
     assert tuned.isdisjoint(evaluated)
     assert not list(corpus_paths.evaluations.glob("cog_*.json"))  # cog compare sees no trial
+
+
+def test_no_more_is_tried_than_the_budget(town: ProjectPaths, params: Params) -> None:
+    found = search(town, params, budget=3)
+    assert len(found.trials) == 3
+    best = max(found.trials, key=lambda trial: trial.rating)
+    assert found.tuning.values == best.values
 
 
 def test_stopped_search_goes_on(
