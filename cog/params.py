@@ -4,7 +4,6 @@ What the file does not name is as here.
 """
 
 from dataclasses import asdict, dataclass, field, fields, make_dataclass
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,7 +22,7 @@ from cog.reading import (
     read_record,
 )
 from cog.records import AUTO, PRECISIONS, Decoding, check_threshold
-from cog.yaml_file import YamlError, find_line, parse_yaml, read_text
+from cog.yaml_file import open_yaml
 
 # How texts are written unless params.yaml says otherwise. The record's own defaults are the
 # paper's, and what a text was written with before there was a setting.
@@ -325,21 +324,14 @@ class Params:
 
 def load_params(path: Path) -> Params:
     """Read params.yaml, every value checked."""
+    run = f"mend that line, or git checkout HEAD {path.name}"
     try:
-        text = read_text(path)
-        content = parse_yaml(text)
+        file = open_yaml(path, name=path.name, error=ParamsError, run=run)
     except FileNotFoundError:
         raise ParamsError(f"{path.name} is needed", found="no such file", about=str(path)) from None
-    except YamlError as error:
-        raise ParamsError(
-            f"{path.name} must be YAML",
-            found=str(error),
-            run=f"mend that line, or git checkout HEAD {path.name}",
-            about=str(path),
-        ) from None
-    _refuse_moved(content, path.name)
+    _refuse_moved(file.content, path.name)
     return read_record(
-        Params, content, error=ParamsError, file=path.name, find_line=partial(find_line, text)
+        Params, file.content, error=ParamsError, file=path.name, find_line=file.find_line
     )
 
 

@@ -41,6 +41,16 @@ def _fits(names: list[str], patterns: list[str]) -> bool:
     return is_first and _fits(names[1:], patterns[1:])
 
 
+class _Below:
+    """A path below the root of the record that it is an attribute of."""
+
+    def __init__(self, *names: str) -> None:
+        self._names = names
+
+    def __get__(self, paths: "CorpusPaths | ProjectPaths", _: type) -> Path:
+        return paths.root.joinpath(*self._names)
+
+
 @dataclass(frozen=True, slots=True)
 class CorpusPaths:
     """The files of one built corpus.
@@ -52,94 +62,27 @@ class CorpusPaths:
     root: Path
     project: Path | None = None
 
-    @property
-    def raw(self) -> Path:
-        """Bytes as received, one file per source file."""
-        return self.root / "raw"
-
-    @property
-    def documents(self) -> Path:
-        """Normalised, filtered, de-duplicated documents; the report is in the schema metadata."""
-        return self.root / "documents.parquet"
-
-    @property
-    def prompts(self) -> Path:
-        """Held-out prompts with their references."""
-        return self.root / "prompts.parquet"
-
-    @property
-    def index(self) -> Path:
-        """Folder of index versions, each a LanceDB database in a folder named by its digest."""
-        return self.root / "index"
-
-    @property
-    def versions(self) -> Path:
-        """Folder of versions that were replaced but are still switched on, or may be again."""
-        return self.root / "versions"
-
-    @property
-    def recorded(self) -> Path:
-        """Versions that DVC's cache holds and dvc.lock no longer names, one JSON object a line."""
-        return self.root / "versions.jsonl"
-
-    @property
-    def manifest(self) -> Path:
-        """The manifest; replacing it is what puts a new index version in place."""
-        return self.root / "manifest.json"
-
-    @property
-    def datastore(self) -> Path:
-        """The datastore of kNN-LM: hidden states and next tokens."""
-        return self.root / "datastore"
-
-    @property
-    def segments(self) -> Path:
-        """How much of the documents other documents hold too; what ``cog segment`` writes."""
-        return self.root / "segments.json"
-
-    @property
-    def tuning(self) -> Path:
-        """Decoding settings that were chosen for the index."""
-        return self.root / "tuning.json"
+    raw = _Below("raw")  # bytes as received, one file per source file
+    documents = _Below("documents.parquet")  # as prepared; the report is in its metadata
+    prompts = _Below("prompts.parquet")  # held out, with their references
+    index = _Below("index")  # versions, each a LanceDB database in a folder named by its digest
+    manifest = _Below("manifest.json")  # replacing it puts a new index version in place
+    versions = _Below("versions")  # replaced, but still switched on, or may be again
+    recorded = _Below("versions.jsonl")  # those in DVC's cache that dvc.lock no longer names
+    generations = _Below("generations.jsonl")  # of the held-out prompts, one JSON object a line
+    evaluation = _Below("evaluation.json")  # the pipeline's: scores, protocol and texts
+    metrics = _Below("metrics.json")  # its scores by name, as `dvc metrics` reads them
+    scores = _Below("scores.json")  # they as rows, with intervals, as `dvc plots` reads them
+    evaluations = _Below("evaluations")  # all, and the texts they rest on; safe to delete
+    tuning = _Below("tuning.json")  # decoding settings that were chosen for the index
+    datastore = _Below("datastore")  # of kNN-LM: hidden states and next tokens
+    segments = _Below("segments.json")  # how much of the documents other documents hold too
+    model = _Below("model")  # trained on the documents
+    retro = _Below("retro")  # an adapter of RETRO that was fitted on the documents
 
     def get_baseline_tuning(self, system: str) -> Path:
         """Settings of a baseline that were chosen for the corpus."""
         return self.root / f"tuning-{system}.json"
-
-    @property
-    def generations(self) -> Path:
-        """Generations of the held-out prompts, one JSON object a line."""
-        return self.root / "generations.jsonl"
-
-    @property
-    def evaluation(self) -> Path:
-        """The evaluation that the pipeline made: scores, protocol and texts."""
-        return self.root / "evaluation.json"
-
-    @property
-    def metrics(self) -> Path:
-        """The scores of that evaluation by name, as ``dvc metrics`` reads them."""
-        return self.root / "metrics.json"
-
-    @property
-    def scores(self) -> Path:
-        """They as rows, with their intervals, as ``dvc plots`` reads them."""
-        return self.root / "scores.json"
-
-    @property
-    def model(self) -> Path:
-        """A model trained on the documents."""
-        return self.root / "model"
-
-    @property
-    def retro(self) -> Path:
-        """An adapter of RETRO that was fitted on the documents."""
-        return self.root / "retro"
-
-    @property
-    def evaluations(self) -> Path:
-        """Folder of all evaluations, and of the texts they rest on; safe to delete."""
-        return self.root / "evaluations"
 
     def version(self, name: str) -> "CorpusPaths":
         """A version that was replaced; it lies as the corpus does."""
@@ -155,86 +98,27 @@ class ProjectPaths:
 
     root: Path
 
-    @property
-    def params(self) -> Path:
-        """The pipeline's parameters."""
-        return self.root / PARAMS_FILE
-
-    @property
-    def cards(self) -> Path:
-        """Folder of corpus cards."""
-        return self.root / REGISTRY_FOLDER / CARDS_FOLDER
-
-    @property
-    def pipeline_file(self) -> Path:
-        """What the pipeline builds, and with which versions; written by machine."""
-        return self.root / REGISTRY_FOLDER / "pipeline.yaml"
-
-    @property
-    def active(self) -> Path:
-        """What is switched on, and what was before."""
-        return self.root / REGISTRY_FOLDER / "active.yaml"
-
-    @property
-    def fetched(self) -> Path:
-        """Checksums of files from the web, as they were fetched first."""
-        return self.root / REGISTRY_FOLDER / "fetched.yaml"
-
-    @property
-    def history(self) -> Path:
-        """What was switched on when, by whom; lines are only ever added."""
-        return self.root / REGISTRY_FOLDER / "history.jsonl"
-
-    @property
-    def corpora(self) -> Path:
-        """Folder of built corpora."""
-        return self.root / "corpora"
-
-    @property
-    def models(self) -> Path:
-        """Folder of model folders."""
-        return self.root / MODELS_FOLDER
-
-    @property
-    def pipeline(self) -> Path:
-        """The stages that DVC runs."""
-        return self.root / "dvc.yaml"
-
-    @property
-    def dvc_lock(self) -> Path:
-        """What DVC's stages read and wrote, by checksum."""
-        return self.root / "dvc.lock"
-
-    @property
-    def studies(self) -> Path:
-        """Folder of blind studies: sheets, keys and answers."""
-        return self.root / "studies"
-
-    @property
-    def workflows(self) -> Path:
-        """Folder of the pipelines beside the main one, each in a folder of its own."""
-        return self.root / "workflows"
+    params = _Below(PARAMS_FILE)
+    cards = _Below(REGISTRY_FOLDER, CARDS_FOLDER)
+    pipeline_file = _Below(REGISTRY_FOLDER, "pipeline.yaml")  # what DVC builds; by machine
+    active = _Below(REGISTRY_FOLDER, "active.yaml")  # what is switched on, and what was before
+    fetched = _Below(REGISTRY_FOLDER, "fetched.yaml")  # checksums of files from the web
+    history = _Below(REGISTRY_FOLDER, "history.jsonl")  # of switches; lines are only ever added
+    corpora = _Below("corpora")
+    models = _Below(MODELS_FOLDER)
+    pipeline = _Below("dvc.yaml")  # the stages that DVC runs
+    dvc_lock = _Below("dvc.lock")  # what they read and wrote, by checksum
+    workflows = _Below("workflows")  # pipelines beside the main one, each in its folder
+    studies = _Below("studies")  # blind ones: sheets, keys and answers
+    locks = _Below(".cog", "locks")  # never versioned; safe to delete when nothing runs
+    runs_database = _Below("mlflow.db")
+    run_artifacts = _Below("mlartifacts")
 
     def iter_dvc_locks(self) -> Iterator[Path]:
         """Find the locks of all pipelines, that of the main one first."""
         for path in (self.dvc_lock, *sorted(self.workflows.glob("*/dvc.lock"))):
             if path.is_file():
                 yield path
-
-    @property
-    def locks(self) -> Path:
-        """Lock files; never versioned, safe to delete when nothing runs."""
-        return self.root / ".cog" / "locks"
-
-    @property
-    def runs_database(self) -> Path:
-        """MLflow's database."""
-        return self.root / "mlflow.db"
-
-    @property
-    def run_artifacts(self) -> Path:
-        """Folder of MLflow's artifacts."""
-        return self.root / "mlartifacts"
 
     def card(self, corpus_id: str) -> Path:
         """``registry/cards/<corpus-id>.yaml``."""

@@ -5,14 +5,13 @@ Paths and corpus ids go in; entries are added, found or removed. Callers keep ot
 
 import json
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 
 from cog.atomic import write_text_atomically
 from cog.cards import Card, check_corpus_id
 from cog.errors import ProjectError
 from cog.paths import ProjectPaths, get_shipped
 from cog.reading import Count, read_record
-from cog.yaml_file import YamlError, find_line, parse_yaml
+from cog.yaml_file import open_yaml
 
 UNWATCHED = ".dvcignore"  # there in every project, and never changed
 LAYOUT = 1  # of the files of a project; a higher one is of a later cog
@@ -72,9 +71,9 @@ class PipelineFile:
 def load_pipeline(paths: ProjectPaths) -> PipelineFile:
     """Read the file; it is refused if it is of a later cog, or not as it is written here."""
     name = paths.pipeline_file.relative_to(paths.root).as_posix()
+    run = f"git checkout HEAD {name}, or rm {name} and {UPGRADE}"
     try:
-        text = paths.pipeline_file.read_text(encoding="utf-8")
-        content = parse_yaml(text)
+        file = open_yaml(paths.pipeline_file, name=name, error=ProjectError, run=run)
     except FileNotFoundError:
         raise ProjectError(
             f"a cog project needs {name}",
@@ -82,14 +81,7 @@ def load_pipeline(paths: ProjectPaths) -> PipelineFile:
             run=UPGRADE,
             about=name,
         ) from None
-    except (YamlError, UnicodeDecodeError) as error:
-        raise ProjectError(
-            f"{name} must be YAML",
-            found=str(error),
-            run=f"git checkout HEAD {name}, or rm {name} and {UPGRADE}",
-            about=name,
-        ) from None
-    layout = content.get("layout") if isinstance(content, dict) else None
+    layout = file.content.get("layout") if isinstance(file.content, dict) else None
     if isinstance(layout, int) and layout > LAYOUT:
         raise ProjectError(
             f"the project must be of layout {LAYOUT} or an earlier one",
@@ -98,7 +90,7 @@ def load_pipeline(paths: ProjectPaths) -> PipelineFile:
             about=name,
         )
     return read_record(
-        PipelineFile, content, error=ProjectError, file=name, find_line=partial(find_line, text)
+        PipelineFile, file.content, error=ProjectError, file=name, find_line=file.find_line
     )
 
 

@@ -3,7 +3,6 @@
 import contextlib
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,7 +17,7 @@ from cog.paths import ProjectPaths
 from cog.reading import read_record
 from cog.records import Active
 from cog.switch_log import log_change
-from cog.yaml_file import YamlError, find_line, parse_yaml, read_text
+from cog.yaml_file import open_yaml, parse_yaml
 
 MAX_PREVIOUS = 100
 ACTIVE_HEADER = "# What is switched on. Written by `cog switch` and `cog rollback`, newest first.\n"
@@ -47,13 +46,8 @@ def load_card(paths: ProjectPaths, corpus_id: str) -> Card:
             run="cog corpus list",
             about=corpus_id,
         )
-    try:
-        text = read_text(path)
-        content = parse_yaml(text)
-    except YamlError as error:
-        wanted = f"{path.name} must be YAML"
-        raise InvalidCardError(wanted, found=str(error), about=path.name) from None
-    card = parse_card(content, path.name, find_line=partial(find_line, text))
+    file = open_yaml(path, name=path.name, error=InvalidCardError)
+    card = parse_card(file.content, path.name, find_line=file.find_line)
     if card.id != corpus_id:
         raise InvalidCardError(
             f"{path.name}: id must be the name of the file", found=card.id, about="id"
@@ -213,13 +207,10 @@ def load_fetched(paths: ProjectPaths) -> dict[str, str]:
         return {}
     name = str(path.relative_to(paths.root))
     run = f"git checkout HEAD {name}, or rm {name} and fetch again"
-    try:
-        content = parse_yaml(read_text(path))
-    except YamlError as error:
-        wanted = f"{name} must be as `cog corpus fetch` writes it"
-        raise RegistryError(wanted, found=str(error), run=run, about=name) from None
+    wanted = "must be as `cog corpus fetch` writes it"
+    content = open_yaml(path, name=name, error=RegistryError, wanted=wanted, run=run).content
     found = read_record(_Fetched, {"files": content or {}}, error=RegistryError, file=name, run=run)
-    return dict(found.files)
+    return found.files
 
 
 def record_fetched(paths: ProjectPaths, files: dict[str, str]) -> None:
@@ -243,21 +234,12 @@ def _load_history(paths: ProjectPaths) -> tuple[Active | None, list[Active]]:
         return None, []
     name = str(paths.active.relative_to(paths.root))
     run = f"git checkout HEAD {name}, or rm {name} and cog switch --corpus ID"
-    try:
-        text = read_text(paths.active)
-        content = parse_yaml(text)
-    except YamlError as error:
-        wanted = f"{name} must be as `cog switch` writes it"
-        raise RegistryError(wanted, found=str(error), run=run, about=name) from None
-    if content is None:
+    wanted = "must be as `cog switch` writes it"
+    file = open_yaml(paths.active, name=name, error=RegistryError, wanted=wanted, run=run)
+    if file.content is None:
         return None, []
     history = read_record(
-        _History,
-        content,
-        error=RegistryError,
-        file=name,
-        find_line=partial(find_line, text),
-        run=run,
+        _History, file.content, error=RegistryError, file=name, find_line=file.find_line, run=run
     )
     return history.active, list(history.previous)
 

@@ -3,11 +3,11 @@
 import getpass
 import json
 import os
-import subprocess
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from typing import Any
 
+from cog.git import run_git
 from cog.paths import ProjectPaths
 from cog.records import Active
 
@@ -90,15 +90,7 @@ def log_change(paths: ProjectPaths, old: Active | None, new: Active, *, command:
 
 
 def _get_user(paths: ProjectPaths) -> str:
-    words = ["git", "-C", str(paths.root), "config", "--get"]
-    try:
-        done = [
-            subprocess.run([*words, f"user.{key}"], capture_output=True, check=False, timeout=5)
-            for key in ("name", "email")
-        ]
-        name, email = (each.stdout.decode("utf-8", "replace").strip() for each in done)
-    except (OSError, subprocess.SubprocessError):
-        name = email = ""
+    name, email = (run_git(paths.root, "config", f"user.{key}") for key in ("name", "email"))
     if name or email:
         return f"{name} <{email}>".strip() if email else name
     try:

@@ -4,10 +4,13 @@ Every YAML file is read here: cards, params.yaml, models' configs and dvc.lock m
 """
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
+
+from cog.errors import CogError
 
 MAX_REPEATED = 100_000  # values that aliases stand for; nine lines of them can mean billions
 
@@ -21,17 +24,45 @@ class YamlError(Exception):
     """A text is not YAML, or not such as is read; the message says where and why."""
 
 
+@dataclass(frozen=True, slots=True)
+class YamlFile:
+    """What a file holds, and the text that says so."""
+
+    content: Any
+    text: str
+
+    def find_line(self, keys: tuple[str, ...]) -> int | None:
+        """Find the line of a value, from 1, or of the nearest mapping around a missing one."""
+        node, line = yaml.compose(self.text, Loader=_SafeLoader), None
+        for key in keys:
+            pair = _find_pair(node, key)
+            if pair is None:
+                break
+            line, node = pair[0].start_mark.line + 1, pair[1]
+        return line
+
+
 def load_yaml(path: Path) -> Any:  # noqa: ANN401
     """Read a file of plain values.
 
     Raises ``YamlError`` if it is not UTF-8 or not YAML, a key stands twice, or aliases stand for
     more than ``MAX_REPEATED`` values.
     """
-    return parse_yaml(read_text(path))
+    return parse_yaml(_read_text(path))
 
 
-def read_text(path: Path) -> str:
-    """Read a file as ``load_yaml`` does, for those who need its lines too."""
+def open_yaml(
+    path: Path, *, name: str, error: type[CogError], wanted: str = "must be YAML", run: str = ""
+) -> YamlFile:
+    """Read a file as ``load_yaml`` does; what is no YAML is refused by a stated failure."""
+    try:
+        text = _read_text(path)
+        return YamlFile(parse_yaml(text), text)
+    except YamlError as problem:
+        raise error(f"{name} {wanted}", found=str(problem), run=run, about=name) from None
+
+
+def _read_text(path: Path) -> str:
     try:
         return path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -53,17 +84,6 @@ def parse_yaml(text: str) -> Any:  # noqa: ANN401
     except (ArithmeticError, AttributeError, LookupError, RecursionError, ValueError) as error:
         # What PyYAML's constructors raise at 2026-13-45, `!!int ""` or a thousand brackets.
         raise YamlError(f"a value that YAML cannot build ({error})") from None
-
-
-def find_line(text: str, keys: tuple[str, ...]) -> int | None:
-    """Find the line of a value, from 1, or of the nearest mapping around a missing one."""
-    node, line = yaml.compose(text, Loader=_SafeLoader), None
-    for key in keys:
-        pair = _find_pair(node, key)
-        if pair is None:
-            break
-        line, node = pair[0].start_mark.line + 1, pair[1]
-    return line
 
 
 def _find_pair(node: yaml.Node | None, key: str) -> tuple[yaml.Node, yaml.Node] | None:

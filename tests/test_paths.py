@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from cog.errors import ProjectError
-from cog.paths import CorpusPaths, ProjectPaths, find_project, get_cache_folder
+from cog.paths import CorpusPaths, ProjectPaths, _Below, find_project, get_cache_folder
 
 
 def make_project(root: Path) -> Path:
@@ -44,7 +44,7 @@ def test_paths_of_a_project(tmp_path: Path) -> None:
 
 def test_paths_of_a_corpus_are_all_below_it(tmp_path: Path) -> None:
     corpus = ProjectPaths(tmp_path).corpus("law-mt")
-    names = [name for name, kind in vars(CorpusPaths).items() if isinstance(kind, property)]
+    names = [name for name, kind in vars(CorpusPaths).items() if isinstance(kind, _Below)]
     assert len(names) > 8
     found = {getattr(corpus, name) for name in names}
     assert len(found) == len(names)  # no name stands for two things

@@ -3,11 +3,11 @@
 import configparser
 import contextlib
 import json
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cog.git import run_git
 from cog.paths import CorpusPaths, ProjectPaths
 
 if TYPE_CHECKING:
@@ -62,24 +62,15 @@ def find_cached_files(paths: ProjectPaths, corpus_id: str) -> list[Path]:
 def find_revision(paths: ProjectPaths, file: Path) -> str:
     """The newest git revision, of whatever branch, that touched a file; empty if there is none."""
     name = file.relative_to(paths.root).as_posix()
-    return run_git(paths, "log", "--all", "--max-count=1", "--format=%h", "--", name).strip()
+    return run_git(paths.root, "log", "--all", "--max-count=1", "--format=%h", "--", name)
 
 
 def _list_revisions(paths: ProjectPaths) -> list[str]:
     # what DVC reads is the same at all others; `--full-history` follows both sides of a merge
     files = ("*dvc.lock", "*dvc.yaml", "*.dvc", "*params.yaml")
-    return run_git(paths, "log", "--all", "--full-history", "--format=%H", "--", *files).split()
-
-
-def run_git(paths: ProjectPaths, *words: str) -> str:
-    """What a git command prints; empty if there is no git, no checkout, or it fails."""
-    try:
-        done = subprocess.run(
-            ["git", "-C", str(paths.root), *words], capture_output=True, text=True, check=False
-        )
-    except OSError:
-        return ""
-    return done.stdout if done.returncode == 0 else ""
+    return run_git(
+        paths.root, "log", "--all", "--full-history", "--format=%H", "--", *files
+    ).split()
 
 
 def _list_objects(out: "Output") -> Iterator[Path]:

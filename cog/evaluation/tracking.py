@@ -7,7 +7,6 @@ import hashlib
 import json
 import logging
 import os
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,6 +28,7 @@ from cog.evaluation.logged import (
 )
 from cog.evaluation.records import EvaluationResult
 from cog.extras import require
+from cog.git import run_git
 from cog.locks import hold_lock
 from cog.paths import ProjectPaths
 from cog.progress import Progress
@@ -367,21 +367,11 @@ def _stated(uri: str) -> Iterator[None]:
 
 def _revisions(paths: ProjectPaths) -> dict[str, str]:
     tags = {"cog.version": __version__}
-    commit = _ask_git(paths, "rev-parse", "HEAD")
+    commit = run_git(paths.root, "rev-parse", "HEAD")
     if commit:
-        is_clean = not _ask_git(paths, "status", "--porcelain", "--untracked-files=no")
+        is_clean = not run_git(paths.root, "status", "--porcelain", "--untracked-files=no")
         tags["git_revision"] = commit if is_clean else f"{commit}-dirty"
     lock = paths.root / "dvc.lock"
     if lock.is_file():
         tags["dvc_revision"] = hashlib.sha256(lock.read_bytes()).hexdigest()
     return tags
-
-
-def _ask_git(paths: ProjectPaths, *words: str) -> str:
-    try:
-        done = subprocess.run(
-            ["git", *words], cwd=paths.root, capture_output=True, text=True, check=False
-        )
-    except OSError:
-        return ""
-    return done.stdout.strip() if done.returncode == 0 else ""

@@ -4,7 +4,6 @@
 """
 
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 
 import yaml
@@ -12,7 +11,7 @@ import yaml
 from cog.errors import CheckpointError
 from cog.profiles import Base
 from cog.reading import Count, Natural, read_record
-from cog.yaml_file import YamlError, find_line, parse_yaml
+from cog.yaml_file import open_yaml
 
 CONFIG_FILE = "config.yaml"
 FORMAT_VERSION = 1
@@ -63,8 +62,7 @@ def load_config(folder: Path) -> ModelConfig:
     """
     path = folder / CONFIG_FILE
     try:
-        text = path.read_text(encoding="utf-8")
-        content = parse_yaml(text)
+        file = open_yaml(path, name=CONFIG_FILE, error=CheckpointError)
     except FileNotFoundError:
         raise CheckpointError(
             f"the model folder {folder.name} must hold {CONFIG_FILE}",
@@ -72,10 +70,7 @@ def load_config(folder: Path) -> ModelConfig:
             run="set `model:` in params.yaml to a model folder",
             about=str(folder),
         ) from None
-    except (YamlError, UnicodeDecodeError) as error:
-        raise CheckpointError(
-            f"{CONFIG_FILE} must be YAML", found=str(error), about=str(path)
-        ) from error
+    content = file.content
     version = content.get("format_version") if isinstance(content, dict) else FORMAT_VERSION
     if version != FORMAT_VERSION:
         raise CheckpointError(
@@ -89,7 +84,7 @@ def load_config(folder: Path) -> ModelConfig:
         content,
         error=CheckpointError,
         file=f"{folder.name}/{CONFIG_FILE}",
-        find_line=partial(find_line, text),
+        find_line=file.find_line,
     )
 
 

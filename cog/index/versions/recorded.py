@@ -14,9 +14,10 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from cog.corpus.dvc_cache import get_dvc_cache, run_git
+from cog.corpus.dvc_cache import get_dvc_cache
 from cog.dvc_lock import load_outs, read_outs
 from cog.errors import IndexMismatchError
+from cog.git import run_git
 from cog.index.versions.manifest import load_manifest
 from cog.paths import CorpusPaths, ProjectPaths, is_below
 
@@ -43,38 +44,39 @@ def iter_recorded(paths: ProjectPaths, corpus_id: str) -> Iterator[Recorded]:
     """Find the versions of a corpus that DVC knows, the newest first, each once."""
     seen: set[str] = set()
     for each in _iter_all(paths, corpus_id):
-        if each.manifest_md5 not in seen:
+        if each is not None and each.manifest_md5 not in seen:
             seen.add(each.manifest_md5)
             yield each
 
 
-def _iter_all(paths: ProjectPaths, corpus_id: str) -> Iterator[Recorded]:
-    names = [
-        path.relative_to(paths.root).as_posix()
-        for path in (paths.corpus(corpus_id).manifest, paths.corpus(corpus_id).index)
-    ]
+def _iter_all(paths: ProjectPaths, corpus_id: str) -> Iterator[Recorded | None]:
     for revision, time in _list_revisions(paths):
-        outs = read_outs(run_git(paths, "show", f"{revision}:./{paths.dvc_lock.name}"))
-        if all(name in outs for name in names):
-            yield Recorded(revision, time, outs[names[0]], outs[names[1]])
-    outs = load_outs(paths.dvc_lock)
-    if all(name in outs for name in names):
-        yield Recorded("", "", outs[names[0]], outs[names[1]])
+        yield _read_version(paths, corpus_id, _show_outs(paths, revision), revision, time)
+    yield _read_version(paths, corpus_id, load_outs(paths.dvc_lock))
     yield from reversed(_load_lines(paths.corpus(corpus_id)))
 
 
 def find_revision(paths: ProjectPaths, corpus_id: str, revision: str) -> Recorded | None:
     """Find the version of a corpus at a commit, branch or tag."""
-    commit = run_git(paths, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}")
+    commit = run_git(paths.root, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}")
     if not commit or revision.startswith("-"):
         return None
-    outs = read_outs(run_git(paths, "show", f"{commit.strip()}:./{paths.dvc_lock.name}"))
+    time = run_git(paths.root, "show", "-s", "--format=%cI", commit)
+    return _read_version(paths, corpus_id, _show_outs(paths, commit), commit, time)
+
+
+def _show_outs(paths: ProjectPaths, commit: str) -> dict[str, str]:
+    return read_outs(run_git(paths.root, "show", f"{commit}:./{paths.dvc_lock.name}"))
+
+
+def _read_version(
+    paths: ProjectPaths, corpus_id: str, outs: dict[str, str], revision: str = "", time: str = ""
+) -> Recorded | None:
     corpus = paths.corpus(corpus_id)
-    name, index = (p.relative_to(paths.root).as_posix() for p in (corpus.manifest, corpus.index))
-    if name not in outs or index not in outs:
+    names = [path.relative_to(paths.root).as_posix() for path in (corpus.manifest, corpus.index)]
+    if not all(name in outs for name in names):
         return None
-    time = run_git(paths, "show", "-s", "--format=%cI", commit.strip()).strip()
-    return Recorded(commit.strip(), time, outs[name], outs[index])
+    return Recorded(revision, time, outs[names[0]], outs[names[1]])
 
 
 def load_recorded_manifest(paths: ProjectPaths, version: Recorded) -> dict[str, Any] | None:
@@ -99,13 +101,10 @@ def is_cached(paths: ProjectPaths, version: Recorded) -> bool:
 def record_version(paths: ProjectPaths, corpus_id: str) -> None:
     """Note the version in place before it is replaced, if dvc.lock names it: no one else would."""
     corpus = paths.corpus(corpus_id)
-    outs = load_outs(paths.dvc_lock)
-    name, index = (p.relative_to(paths.root).as_posix() for p in (corpus.manifest, corpus.index))
-    if name not in outs or index not in outs or not corpus.manifest.is_file():
+    version = _read_version(paths, corpus_id, load_outs(paths.dvc_lock))
+    if version is None or not corpus.manifest.is_file() or version in _load_lines(corpus):
         return
-    version = Recorded("", "", outs[name], outs[index])
-    is_known = version in _load_lines(corpus)
-    if is_known or hashlib.md5(corpus.manifest.read_bytes()).hexdigest() != version.manifest_md5:
+    if hashlib.md5(corpus.manifest.read_bytes()).hexdigest() != version.manifest_md5:
         return
     with corpus.recorded.open("a", encoding="utf-8") as file:
         file.write(json.dumps(asdict(version)) + "\n")
@@ -174,7 +173,7 @@ def _list_cached(paths: ProjectPaths, md5: str) -> dict[str, Path] | None:
 
 def _list_revisions(paths: ProjectPaths) -> list[tuple[str, str]]:
     words = ("log", "--all", f"--max-count={MAX_REVISIONS}", "--format=%H %cI", "--")
-    text = run_git(paths, *words, paths.dvc_lock.name)
+    text = run_git(paths.root, *words, paths.dvc_lock.name)
     return [(line.split()[0], line.split()[1]) for line in text.splitlines() if " " in line]
 
 
