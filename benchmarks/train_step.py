@@ -18,7 +18,8 @@ from cog.corpus.text_files import digest_text_files, iter_text_documents
 from cog.params import load_params
 from cog.progress import SilentProgress
 from cog.records import Document
-from cog.training.batches import NumberedBatch, iter_batches
+from cog.training.batch import Batch
+from cog.training.batches import iter_batches
 from cog.training.building import TrainingText
 from cog.training.initial_model import OpenedModel, find_bases, open_model
 from cog.training.peak_flops import get_peak_flops
@@ -98,7 +99,7 @@ def measure_steps(
     bases = find_bases(recipe, None, out=folder / "model", text=text, seed=0, is_new=True)
     data = prepare_data(
         text,
-        bases.reader,
+        bases,
         recipe.loop,
         folder=folder,
         device=device.type,
@@ -122,7 +123,7 @@ def measure_steps(
 
 
 def take_steps(
-    opened: OpenedModel, recipe: Recipe, batches: Iterator[NumberedBatch], watch: Stopwatch
+    opened: OpenedModel, recipe: Recipe, batches: Iterator[Batch], watch: Stopwatch
 ) -> tuple[int, float]:
     """Take a step on each batch.
 
@@ -137,8 +138,8 @@ def take_steps(
     optimizer = torch.optim.AdamW(model.parameter_groups(recipe.model.rates))
     num_tokens, operations = 0, 0.0
     watch.start()
-    for numbered in batches:
-        tensors = to_tensors(numbered.batch, recipe.model.losses, device)
+    for batch in batches:
+        tensors = to_tensors(batch, recipe.model.losses, device)
         watch.stop("data")
         with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
             losses = model(tensors)
@@ -149,10 +150,10 @@ def take_steps(
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         watch.stop("optimiser")
-        say(f"batch {numbered.number}: loss {losses.total.item():.3f}")
+        say(f"batch {batch.number}: loss {losses.total.item():.3f}")
         if watch.is_counting:
-            num_tokens += numbered.batch.num_tokens
-            operations += opened.count_operations(numbered)
+            num_tokens += batch.num_tokens
+            operations += opened.count_operations(batch)
         watch.is_counting = True
         watch.start()
     return num_tokens, operations

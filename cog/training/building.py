@@ -6,7 +6,7 @@ A build that is killed leaves nothing that could be taken for a whole one.
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
@@ -112,41 +112,31 @@ def _iter_examples(
     source = iter(documents)
     tasks = iter(lambda: list(islice(source, DOCUMENTS_PER_TASK)), [])
     for made in iter_in_workers(
-        _make_maker, (settings,), tasks, num_workers=num_workers, ahead=2 * num_workers
+        ExampleMaker, settings, tasks, num_workers=num_workers, ahead=2 * num_workers
     ):
         yield from made
 
 
-def _make_maker(
-    settings: ExampleSettings,
-) -> Callable[[list[Document]], list[tuple[DocumentName, list[Example]]]]:
-    maker = ExampleMaker(settings)
-
-    def make(documents: list[Document]) -> list[tuple[DocumentName, list[Example]]]:
-        return [
-            (DocumentName(each.document_id, each.title, each.source), maker.make(each.text))
-            for each in documents
-        ]
-
-    return make
-
-
 class ExampleMaker:
-    """Turns the text of a document into examples."""
+    """Turns documents into examples."""
 
     def __init__(self, settings: ExampleSettings) -> None:
         self._settings = settings
         self._splitter = WordSplitter.from_folder(settings.prefix_base)
         self._tokenizer = load_tokenizer(settings.phrase_base)
 
-    def make(self, text: str) -> list[Example]:
-        """Cut a text into chunks and tokenise them.
+    def __call__(self, documents: list[Document]) -> list[tuple[DocumentName, list[Example]]]:
+        """Cut documents into chunks and tokenise them."""
+        return [
+            (DocumentName(each.document_id, each.title, each.source), self._make(each.text))
+            for each in documents
+        ]
 
-        Chunks of one word are left out: they have nothing to learn from.
-        """
+    def _make(self, text: str) -> list[Example]:
         blocks = chunk_document(
             text, document_ordinal=0, splitter=self._splitter, limits=self._settings
         )
+        # chunks of one word have nothing to learn from
         chunks = [chunk for block in blocks for chunk in block.chunks if chunk.num_words > 1]
         return self._encode(chunks) if chunks else []
 
@@ -161,15 +151,7 @@ class ExampleMaker:
             num_pieces = int(batch.mask[row].sum())
             examples.append(
                 Example(
-                    words=ChunkWords(
-                        document=0,
-                        token_ids=words.token_ids,
-                        word_tokens=words.word_tokens,
-                        word_hashes=words.word_hashes,
-                        word_flags=flags.astype(np.uint8),
-                        text=words.text,
-                        word_bytes=words.word_bytes,
-                    ),
+                    words=replace(words, word_flags=flags.astype(np.uint8)),
                     piece_ids=batch.ids[row, :num_pieces].numpy().astype(np.int32),
                     start_pieces=first.astype(np.int16),
                     end_pieces=last.astype(np.int16),

@@ -17,11 +17,10 @@ from cog.model.load import hush_transformers, load_bidirectional, load_causal
 from cog.model.random_base import make_random_base
 from cog.model.weights import Weights, load_weights
 from cog.profiles import Base, HubBase, RandomBase
-from cog.training.batches import NumberedBatch, PhraseLengths
-from cog.training.building import ExampleSettings, TrainingText
+from cog.training.batch import Batch
+from cog.training.building import TrainingText
 from cog.training.model import TrainableModel
 from cog.training.output import write_model
-from cog.training.preparing import TextReader
 from cog.training.recipe import Recipe
 from cog.training.vectors import check_pieces
 
@@ -40,8 +39,8 @@ class Bases:
     config: ModelConfig
     prefix: Path
     phrase: Path
+    retriever: Path
     weights: Weights
-    reader: TextReader
 
 
 def find_bases(
@@ -76,24 +75,7 @@ def find_bases(
     folders = {
         role: get_base_folder(getattr(config, f"{role}_base"), model_folder=out) for role in ROLES
     }
-    return Bases(
-        config=replace(config, name=out.name),
-        prefix=folders["prefix"],
-        phrase=folders["phrase"],
-        weights=weights,
-        reader=TextReader(
-            examples=ExampleSettings(
-                prefix_base=folders["prefix"],
-                phrase_base=folders["phrase"],
-                max_chunk_tokens=config.max_chunk_tokens,
-                min_chunk_tokens=config.min_chunk_tokens,
-                max_pieces=config.max_pieces,
-            ),
-            retriever_base=folders["retriever"],
-            begin_token_id=config.begin_token_id,
-            lengths=PhraseLengths(config.min_phrase_words, config.max_phrase_words),
-        ),
-    )
+    return Bases(replace(config, name=out.name), **folders, weights=weights)
 
 
 def _make_config(recipe: Recipe, out: Path, *, text: TrainingText, seed: int) -> ModelConfig:
@@ -165,14 +147,13 @@ class OpenedModel:
     config: ModelConfig
     architecture: dict[str, Any]
 
-    def count_operations(self, numbered: NumberedBatch) -> float:
+    def count_operations(self, batch: Batch) -> float:
         """Count the floating point operations of a step on a batch.
 
         Two per weight and position forward, two backward for what comes before, two more where the
         weight itself is trained (Kaplan et al. 2020, section 2.1); attention's own products and
         those of spans are left out, so the share of the peak is a little too low.
         """
-        batch = numbered.batch
         positions = {
             "lm": batch.token_ids.size,
             "bert": batch.piece_ids.size,

@@ -144,7 +144,7 @@ def train(job: TrainJob, *, progress: Progress, log: LogMetrics | None) -> Train
 def _prepare_data(job: TrainJob, bases: Bases, *, device: str, progress: Progress) -> TrainingData:
     return prepare_data(
         job.text,
-        bases.reader,
+        bases,
         job.recipe.loop,
         folder=get_cache_folder() / "examples",
         device=device,

@@ -13,7 +13,7 @@ from cog.model.phrase_encoder import Head, untrained_names
 from cog.model.weights import Weights, load_part, select_weights, split_lora
 from cog.profiles import LossProfile, ModelProfile, RateProfile
 from cog.training.lora import LoraLinear, add_lora, load_lora, lora_weights
-from cog.training.losses.phrase import joint_losses, phrase_mass, weighted_mean
+from cog.training.losses.phrase import joint_losses, weighted_mean
 from cog.training.losses.spans import score_spans
 from cog.training.losses.vocabulary import score_vocabulary, token_losses
 from cog.training.tensors import BatchTensors
@@ -31,15 +31,12 @@ class Losses:
     :param segment: Log-probability of the next segment under one softmax over the vocabulary and
         every span of the batch, nothing left out, whatever the model learns by; per query. None
         unless the batch is measured. *Shape:* ``()``
-    :param phrase_mass: Probability that a phrase is chosen, per query; None as above. *Shape:*
-        ``()``
     """
 
     total: Tensor
     token: Tensor
     phrase: Tensor
     segment: Tensor | None = None
-    phrase_mass: Tensor | None = None
 
 
 class TrainableModel(nn.Module):
@@ -162,7 +159,7 @@ class TrainableModel(nn.Module):
         phrase = weighted_mean(per_query, weights)
         losses = self.losses
         total = losses.token_weight * token + losses.phrase_weight * phrase
-        return Losses(total, token, phrase, *_measure(batch, at_queries, halves, vectors))
+        return Losses(total, token, phrase, _measure(batch, at_queries, halves, vectors))
 
     def _encode(self, batch: BatchTensors, states: Tensor) -> tuple[Pair, Pair]:
         # halves of the queries (num_queries, dim / 2), vectors of words (num_words, dim / 2)
@@ -221,14 +218,12 @@ def find_blocks(network: nn.Module) -> Iterable[nn.Module]:
 
 
 @torch.no_grad()
-def _measure(
-    batch: BatchTensors, at_queries: Pair, halves: Pair, vectors: Pair
-) -> tuple[Tensor | None, Tensor | None]:
+def _measure(batch: BatchTensors, at_queries: Pair, halves: Pair, vectors: Pair) -> Tensor | None:
     if batch.measured is None:
-        return None, None
+        return None
     spans = score_spans(halves, vectors, batch.measured)
     losses = joint_losses(*at_queries, spans, batch.is_phrase, is_gold_neutral=False)
-    return -losses.mean(), phrase_mass(*at_queries, spans[0]).mean()
+    return -losses.mean()
 
 
 def _set_dropout(network: nn.Module, share: float) -> None:

@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 from torch import Tensor, nn
 
-from cog.training.batches import NumberedBatch
+from cog.training.batch import Batch
 from cog.training.model import Losses, TrainableModel
 from cog.training.recipe import Recipe
 from cog.training.tensors import to_tensors
@@ -85,17 +85,17 @@ class CopyObjective:
         """Group what is trained by learning rate."""
         return self._model.parameter_groups(self._recipe.model.rates)
 
-    def compute_losses(self, network: nn.Module, batch: NumberedBatch) -> Mapping[str, Tensor]:
+    def compute_losses(self, network: nn.Module, batch: Batch) -> Mapping[str, Tensor]:
         """Compute the losses of a batch.
 
         The network is the model as ``accelerate`` wraps it. Losses have the same names every time;
         ``loss`` is minimised.
         """
-        losses: Losses = network(to_tensors(batch.batch, self._recipe.model.losses, self._device))
+        losses: Losses = network(to_tensors(batch, self._recipe.model.losses, self._device))
         return {TOTAL: losses.total, "token_loss": losses.token, "phrase_loss": losses.phrase}
 
-    def describe(self, batches: Sequence[NumberedBatch]) -> Mapping[str, float]:
+    def describe(self, batches: Sequence[Batch]) -> Mapping[str, float]:
         """Say how many of the choices are phrases."""
-        num_queries = sum(each.batch.num_queries for each in batches)
-        num_phrases = sum(int(each.batch.is_phrase.sum()) for each in batches)
+        num_queries = sum(batch.num_queries for batch in batches)
+        num_phrases = sum(int(batch.labels.is_phrase.sum()) for batch in batches)
         return {"phrase_share": num_phrases / max(1, num_queries)}

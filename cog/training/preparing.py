@@ -8,18 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cog.errors import TrainingError
+from cog.model.config import ModelConfig
 from cog.profiles import LoopProfile
 from cog.progress import Progress
-from cog.training.batches import (
-    BatchRules,
-    BatchSource,
-    NumberedBatch,
-    PhraseLengths,
-    iter_batches,
-)
+from cog.training.batch import Batch
+from cog.training.batches import BatchSource, iter_batches
 from cog.training.building import ExampleSettings, TrainingText, build_examples
 from cog.training.examples import ExampleStore
+from cog.training.initial_model import Bases
 from cog.training.sampler import SamplerSettings, split_documents
+from cog.training.segmentation.records import BatchRules
 from cog.training.vectors import encode_vectors
 
 MIN_HELD_OUT = 2  # what is copied comes from another document
@@ -49,19 +47,6 @@ class _LineProgress:
 
 
 @dataclass(frozen=True, slots=True)
-class TextReader:
-    """How a model reads text; part of what it is.
-
-    :param begin_token_id: Token put before every chunk; None for none.
-    """
-
-    examples: ExampleSettings
-    retriever_base: Path
-    begin_token_id: int | None
-    lengths: PhraseLengths
-
-
-@dataclass(frozen=True, slots=True)
 class TrainingData:
     """What a run learns from.
 
@@ -73,17 +58,17 @@ class TrainingData:
     held_out: BatchSource | None
     num_documents: int
 
-    def name_documents(self, numbered: NumberedBatch) -> str:
+    def name_documents(self, batch: Batch) -> str:
         """Name the documents of a batch."""
         names = self.store.load_names()
-        chosen = [str(names[number]) for number in numbered.documents.tolist()]
+        chosen = [str(names[number]) for number in batch.documents.tolist()]
         rest = len(chosen) - NUM_NAMED
         return ", ".join(chosen[:NUM_NAMED]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def prepare_data(
     text: TrainingText,
-    reader: TextReader,
+    bases: Bases,
     loop: LoopProfile,
     *,
     folder: Path,
@@ -96,9 +81,17 @@ def prepare_data(
 
     With 0 workers this process tokenises.
     """
+    config = bases.config
+    settings = ExampleSettings(
+        prefix_base=bases.prefix,
+        phrase_base=bases.phrase,
+        max_chunk_tokens=config.max_chunk_tokens,
+        min_chunk_tokens=config.min_chunk_tokens,
+        max_pieces=config.max_pieces,
+    )
     store = build_examples(
         text,
-        settings=reader.examples,
+        settings=settings,
         folder=folder,
         num_workers=num_workers,
         progress=_LineProgress(progress, "documents tokenised"),
@@ -114,12 +107,14 @@ def prepare_data(
     if loop.seeds_per_batch < loop.chunks_per_batch:
         vectors_path = encode_vectors(
             store,
-            base=reader.retriever_base,
-            max_pieces=reader.examples.max_pieces,
+            base=bases.retriever,
+            max_pieces=config.max_pieces,
             device=device,
             progress=_LineProgress(progress, "chunks encoded for retrieval"),
         )
-    train = _make_source(store, reader, loop, chunks=chunks, vectors_path=vectors_path, seed=seed)
+    train = _make_source(
+        store, bases.config, loop, chunks=chunks, vectors_path=vectors_path, seed=seed
+    )
     # the choices that write the text, each once: what is measured is the text, not a sample of it
     measured = replace(
         train.rules, min_prefix_tokens=0, inner_share=1.0, inner_of_copies=False, common_weight=1.0
@@ -155,7 +150,7 @@ def _count_held_out(num_used: int, loop: LoopProfile, progress: Progress) -> int
 
 def _make_source(
     store: ExampleStore,
-    reader: TextReader,
+    config: ModelConfig,
     loop: LoopProfile,
     *,
     chunks: NDArray[np.int64],
@@ -173,8 +168,9 @@ def _make_source(
             seed=seed,
         ),
         rules=BatchRules(
-            begin_token_id=reader.begin_token_id,
-            lengths=reader.lengths,
+            begin_token_id=config.begin_token_id,
+            min_phrase_words=config.min_phrase_words,
+            max_phrase_words=config.max_phrase_words,
             min_prefix_tokens=loop.min_prefix_tokens,
             context_tokens=loop.context_tokens,
             inner_share=loop.inner_share,
@@ -186,9 +182,9 @@ def _make_source(
 
 def check_phrases(data: TrainingData) -> None:
     """Refuse text in which nothing is said twice."""
-    for numbered in iter_batches(data.train, range(NUM_LOOKED_AT), num_workers=0):
-        if numbered.batch.is_phrase.any():
-            return
+    batches = iter_batches(data.train, range(NUM_LOOKED_AT), num_workers=0)
+    if any(batch.labels.is_phrase.any() for batch in batches):
+        return
     raise TrainingError(
         "learning to copy needs phrases that occur in two documents",
         found=f"none in {NUM_LOOKED_AT} batches of {len(data.train.chunks)} chunks",

@@ -11,6 +11,7 @@ from torch import Tensor
 from cog.profiles import LossProfile
 from cog.training.batch import Batch
 from cog.training.losses.spans import SpanLabels
+from cog.training.segmentation.records import BatchLabels
 
 # how models that learnt by different losses are compared
 MEASURED = LossProfile(
@@ -70,10 +71,9 @@ def to_tensors(
             return tensor.pin_memory().to(device, non_blocking=True)
         return tensor.to(device)
 
+    labels = batch.labels
     target_rows, targets, query_targets = _find_targets(batch)
-    pieces = batch.word_chunks * batch.piece_ids.shape[1]
-    first = _first_positives(batch)
-    word_chunks, query_chunks = move(batch.word_chunks), move(batch.query_chunks)
+    pieces = labels.word_chunks * batch.piece_ids.shape[1]
     return BatchTensors(
         token_ids=move(batch.token_ids),
         target_rows=move(target_rows),
@@ -83,12 +83,10 @@ def to_tensors(
         start_rows=move(pieces + batch.start_pieces),
         end_rows=move(pieces + batch.end_pieces),
         query_targets=move(query_targets),
-        is_phrase=move(batch.is_phrase),
-        weights=move(batch.weights),
-        spans=_span_labels(batch, losses, first, move, (word_chunks, query_chunks)),
-        measured=_span_labels(batch, MEASURED, first, move, (word_chunks, query_chunks))
-        if is_measured
-        else None,
+        is_phrase=move(labels.is_phrase),
+        weights=move(labels.weights),
+        spans=_span_labels(labels, losses, move),
+        measured=_span_labels(labels, MEASURED, move) if is_measured else None,
     )
 
 
@@ -96,44 +94,41 @@ def _find_targets(
     batch: Batch,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     # flat positions that predict a token, the tokens, and which of them the queries are
+    labels = batch.labels
     followed = np.zeros_like(batch.token_mask)
     columns = np.arange(1, batch.token_ids.shape[1])
     is_target = columns >= batch.target_starts[:, None]
     followed[:, :-1] = batch.token_mask[:, 1:] & is_target
     target_rows = np.flatnonzero(followed)
-    query_rows = batch.query_chunks * batch.token_ids.shape[1] + batch.query_positions
+    query_rows = labels.query_chunks * batch.token_ids.shape[1] + labels.query_positions
     if not followed.reshape(-1)[query_rows].all():
         raise ValueError("a query stands where no token follows")
     targets = batch.token_ids.reshape(-1)[target_rows + 1]
     query_targets = np.searchsorted(target_rows, query_rows)
-    if not np.array_equal(targets[query_targets], batch.gold_tokens):
+    if not np.array_equal(targets[query_targets], labels.gold_tokens):
         raise ValueError("gold_tokens must be the tokens that follow")
     return target_rows, targets, query_targets
 
 
 def _span_labels(
-    batch: Batch,
-    losses: LossProfile,
-    first: NDArray[np.int64],
-    move: Callable[[NDArray[np.generic]], Tensor],
-    words_and_queries: tuple[Tensor, Tensor],
+    labels: BatchLabels, losses: LossProfile, move: Callable[[NDArray[np.generic]], Tensor]
 ) -> SpanLabels:
+    first = labels.positive_spans[labels.positive_offsets[:-1][labels.is_phrase]]
+    offsets, spans = labels.positive_offsets, labels.positive_spans
     # with candidates of one chunk only, occurrences elsewhere cannot count as right
-    offsets, spans = batch.positive_offsets, batch.positive_spans
-    source = losses.candidates == "source"
-    if source or losses.positives == "first":
-        offsets = np.concatenate([[0], np.cumsum(batch.is_phrase)])
-        spans = first[batch.is_phrase]
-    neutral_offsets, neutral_spans = batch.neutral_offsets, batch.neutral_spans
+    is_source = losses.candidates == "source"
+    if is_source or losses.positives == "first":
+        offsets, spans = np.append(0, np.cumsum(labels.is_phrase)), first
+    neutral_offsets, neutral_spans = labels.neutral_offsets, labels.neutral_spans
     if losses.neutrals == "wrong":
         neutral_offsets, neutral_spans = np.zeros_like(neutral_offsets), neutral_spans[:0]
-    chunks = np.full(batch.num_queries, -1)
-    chunks[batch.is_phrase] = batch.word_chunks[first[batch.is_phrase] // batch.span_mask.shape[1]]
+    source_chunks = np.full(len(labels.query_chunks), -1)
+    source_chunks[labels.is_phrase] = labels.word_chunks[first // labels.span_mask.shape[1]]
     return SpanLabels(
-        span_mask=move(batch.span_mask),
-        word_chunks=words_and_queries[0],
-        query_chunks=words_and_queries[1],
-        source_chunks=move(chunks) if source else None,
+        span_mask=move(labels.span_mask),
+        word_chunks=move(labels.word_chunks),
+        query_chunks=move(labels.query_chunks),
+        source_chunks=move(source_chunks) if is_source else None,
         positive_queries=move(_owners(offsets)),
         positive_spans=move(spans),
         positive_offsets=offsets.tolist(),
@@ -141,13 +136,6 @@ def _span_labels(
         neutral_spans=move(neutral_spans),
         neutral_offsets=neutral_offsets.tolist(),
     )
-
-
-def _first_positives(batch: Batch) -> NDArray[np.int64]:
-    # flat id of the first occurrence of the right phrase; -1 where the label is a token
-    first = np.full(batch.num_queries, -1, dtype=np.int64)
-    first[batch.is_phrase] = batch.positive_spans[batch.positive_offsets[:-1][batch.is_phrase]]
-    return first
 
 
 def _owners(offsets: NDArray[np.int64]) -> NDArray[np.int64]:

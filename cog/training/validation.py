@@ -12,7 +12,7 @@ from torch import nn
 
 from cog.profiles import LossProfile
 from cog.training.batch import Batch
-from cog.training.batches import BatchSource, NumberedBatch, iter_batches
+from cog.training.batches import BatchSource, iter_batches
 from cog.training.tensors import to_tensors
 
 
@@ -24,7 +24,7 @@ def count_written(batch: Batch) -> int:
     """
     ends = batch.token_mask.sum(1)
     firsts = ends - 1  # column of the first query of each chunk
-    np.minimum.at(firsts, batch.query_chunks, batch.query_positions)
+    np.minimum.at(firsts, batch.labels.query_chunks, batch.labels.query_positions)
     return int((ends - 1 - firsts).sum())
 
 
@@ -46,7 +46,7 @@ def make_validation(
 @torch.no_grad()
 def measure(
     model: nn.Module,
-    batches: Sequence[NumberedBatch],
+    batches: Sequence[Batch],
     *,
     losses: LossProfile,
     device: torch.device,
@@ -64,8 +64,7 @@ def measure(
     model.eval()
     sums = torch.zeros(3, dtype=torch.float64)
     num_tokens = num_written = num_queries = num_phrases = 0
-    for numbered in batches:
-        batch = numbered.batch
+    for batch in batches:
         batch_losses = model(to_tensors(batch, losses, device, is_measured=True))
         sums[0] += float(batch_losses.token) * batch.num_tokens
         sums[1] += float(batch_losses.phrase) * batch.num_queries
@@ -74,7 +73,7 @@ def measure(
         num_tokens += batch.num_tokens
         num_written += count_written(batch)
         num_queries += batch.num_queries
-        num_phrases += int(batch.is_phrase.sum())
+        num_phrases += int(batch.labels.is_phrase.sum())
     token, phrase, segments = sums.tolist()
     measured = {"token_loss": token / max(1, num_tokens)}
     if getattr(model, "bert", None) is None:  # never copies: its segments are its tokens

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from cog.errors import TrainingError
 
+Settings = TypeVar("Settings")
 Argument = TypeVar("Argument")
 Result = TypeVar("Result")
 
@@ -24,32 +25,29 @@ THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"
 
 
 def iter_in_workers(
-    make: Callable[..., Callable[[Argument], Result]],
-    make_arguments: tuple[Any, ...],
+    make: Callable[[Settings], Callable[[Argument], Result]],
+    settings: Settings,
     arguments: Iterable[Argument],
     *,
     num_workers: int,
     ahead: int,
 ) -> Generator[Result, None, None]:
-    """Apply a function to arguments, in this process or in others.
+    """Apply a function to arguments, in this process (0 workers) or in others.
 
-    :param make: Makes the function, once in each process; found by name in a worker.
-    :param make_arguments: Its arguments.
-    :param arguments: Taken one at a time, as results are asked for.
-    :param num_workers: Number of processes; 0 for this one.
-    :param ahead: Number of results that may be under way or waiting, at most.
-    :yields: Results in the order of the arguments.
-    :raises TrainingError: If a worker dies, as when memory runs out.
+    ``make`` makes it from the settings, once in each process, where it is found by name. Arguments
+    are taken one at a time, as results are asked for, and results come in their order; at most
+    ``ahead`` are under way or waiting. A worker that dies, as when memory runs out, is a
+    ``TrainingError``.
     """
     if num_workers == 0:
-        yield from map(make(*make_arguments), arguments)
+        yield from map(make(settings), arguments)
         return
     with _single_threaded():
         executor = ProcessPoolExecutor(
             num_workers,
             mp_context=get_context("spawn"),
             initializer=_begin,
-            initargs=(make, make_arguments),
+            initargs=(make, settings),
         )
     waiting: deque[Future[Result]] = deque()
     source = iter(arguments)
@@ -93,12 +91,12 @@ def _single_threaded() -> Iterator[None]:
 _FUNCTIONS: list[Callable[[Any], Any]] = []  # of a worker process: the one it was started for
 
 
-def _begin(make: Callable[..., Callable[[Any], Any]], arguments: tuple[Any, ...]) -> None:
+def _begin(make: Callable[[Settings], Callable[[Any], Any]], settings: Settings) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when to end
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     threading.Thread(target=_follow_parent, daemon=True).start()
-    _FUNCTIONS.append(make(*arguments))
+    _FUNCTIONS.append(make(settings))
 
 
 def _apply(argument: Any) -> Any:  # noqa: ANN401

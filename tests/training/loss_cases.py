@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from cog.profiles import LossProfile
-from cog.training.batch import Batch, check_batch
+from cog.training.batch import Batch
+from cog.training.segmentation.records import BatchLabels
 
 BAND = 3
 WORDS = (5, 4, 6)  # of three chunks
@@ -45,15 +46,8 @@ def make_batch(seed: int = 0) -> Batch:
 
     positives = [flat((5, 0), (10, 0)), [], flat((0, 2)), [], flat((3, 0), (5, 1), (6, 0))]
     neutrals = [flat((5, 1), (10, 1)), [], flat((0, 0), (0, 1)), flat((9, 0)), []]
-    batch = Batch(
-        token_ids=token_ids,
-        token_mask=token_mask,
-        target_starts=np.ones(3, dtype=np.int64),
-        piece_ids=random.integers(0, 9, (3, 8)),
-        piece_mask=np.ones((3, 8), dtype=bool),
+    labels = BatchLabels(
         word_chunks=word_chunks,
-        start_pieces=random.integers(0, 8, num_words),
-        end_pieces=random.integers(0, 8, num_words),
         span_mask=span_mask,
         query_chunks=query_chunks,
         query_positions=query_positions,
@@ -65,8 +59,18 @@ def make_batch(seed: int = 0) -> Batch:
         neutral_spans=np.array([i for each in neutrals for i in each]),
         weights=np.array([1.0, 1.0, 0.5, 1.0, 0.25], dtype=np.float32),
     )
-    check_batch(batch)
-    return batch
+    return Batch(
+        number=0,
+        documents=np.arange(3),
+        token_ids=token_ids,
+        token_mask=token_mask,
+        target_starts=np.ones(3, dtype=np.int64),
+        piece_ids=random.integers(0, 9, (3, 8)),
+        piece_mask=np.ones((3, 8), dtype=bool),
+        start_pieces=random.integers(0, 8, num_words),
+        end_pieces=random.integers(0, 8, num_words),
+        labels=labels,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +103,14 @@ def plain_joint(batch: Batch, vectors: Vectors, profile: LossProfile) -> list[fl
     """The joint loss, one query and one span at a time, with every phrase's vector built."""
     losses = []
     for i in range(batch.num_queries):
-        positives, neutrals = _labels(batch, i)
+        labels = batch.labels
+        a, b = labels.positive_offsets[i : i + 2]
+        positives = labels.positive_spans[a:b].tolist()
         if profile.positives == "first" or profile.candidates == "source":
             positives = positives[:1]
-        source = batch.word_chunks[positives[0] // BAND] if positives else None
+        source = labels.word_chunks[positives[0] // BAND] if positives else None
         total, right = 0.0, 0.0
-        for flat in _candidates(batch, i, neutrals, profile, source):
+        for flat in _candidates(labels, i, profile, source):
             word, k = divmod(flat, BAND)
             phrase = torch.cat([vectors.start[word], vectors.end[word + k + 1]])
             score = math.exp(float(vectors.queries[i] @ phrase))
@@ -112,7 +118,7 @@ def plain_joint(batch: Batch, vectors: Vectors, profile: LossProfile) -> list[fl
             right += score if flat in positives else 0.0
         for token in range(11):
             score = math.exp(float(vectors.states[i] @ vectors.tokens[token]))
-            is_gold = token == batch.gold_tokens[i]
+            is_gold = token == labels.gold_tokens[i]
             if is_gold and not positives:
                 right += score
             if not (is_gold and positives and profile.neutrals == "left-out"):
@@ -122,21 +128,17 @@ def plain_joint(batch: Batch, vectors: Vectors, profile: LossProfile) -> list[fl
 
 
 def _candidates(
-    batch: Batch, i: int, neutrals: list[int], profile: LossProfile, source: int | None
+    labels: BatchLabels, i: int, profile: LossProfile, source: int | None
 ) -> Iterator[int]:
-    for flat in range(batch.span_mask.size):
+    a, b = labels.neutral_offsets[i : i + 2]
+    neutrals = labels.neutral_spans[a:b].tolist()
+    for flat in range(labels.span_mask.size):
         word, k = divmod(flat, BAND)
-        chunk = batch.word_chunks[word]
-        if not batch.span_mask[word, k] or chunk == batch.query_chunks[i]:
+        chunk = labels.word_chunks[word]
+        if not labels.span_mask[word, k] or chunk == labels.query_chunks[i]:
             continue
         if profile.neutrals == "left-out" and flat in neutrals:
             continue
         if profile.candidates == "source" and source not in (None, chunk):
             continue
         yield flat
-
-
-def _labels(batch: Batch, i: int) -> tuple[list[int], list[int]]:
-    a, b = batch.positive_offsets[i : i + 2]
-    c, d = batch.neutral_offsets[i : i + 2]
-    return batch.positive_spans[a:b].tolist(), batch.neutral_spans[c:d].tolist()

@@ -1,135 +1,148 @@
+"""Batches that are made of examples, read back token by token and word by word."""
+
 import subprocess
 import sys
-from dataclasses import fields, replace
+from dataclasses import astuple, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from cog.training.batch import Batch, check_batch
-from cog.training.batches import BatchRules, BatchSource, PhraseLengths, iter_batches
+from cog.training.batch import Batch
+from cog.training.batches import BatchSource, iter_batches
 from cog.training.examples import ExampleStore
 from cog.training.sampler import SamplerSettings
+from cog.training.segmentation.records import BatchRules
 from cog.training.tensors import to_tensors
 from cog.training.validation import count_written
 from tests.training.making import make_store
 from tests.training.trained import CPU, make_trainable
 
+RULES = BatchRules(
+    begin_token_id=0,
+    min_phrase_words=2,
+    max_phrase_words=8,
+    min_prefix_tokens=1,
+    context_tokens=0,
+    inner_share=0.5,
+    inner_of_copies=True,
+    common_weight=0.5,
+)
+BAND = 7  # phrases of 2 to 8 words
 
-def make_source(
-    store: ExampleStore, *, begin: int | None = 0, size: int = 12, context: int = 0
-) -> BatchSource:
+
+@pytest.fixture(scope="module")
+def store(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> ExampleStore:
+    return make_store(tiny_model, tmp_path_factory.mktemp("examples"))
+
+
+def make_source(store: ExampleStore, **rules: object) -> BatchSource:
     return BatchSource(
         folder=store.folder,
         chunks=np.arange(store.num_chunks),
         vectors_path=None,
-        sampler=SamplerSettings(num_chunks=size, num_seeds=size, max_of_document=4, seed=1),
-        rules=BatchRules(begin, PhraseLengths(2, 8), 1, context, 0.5, True, 0.5),
+        sampler=SamplerSettings(num_chunks=12, num_seeds=12, max_of_document=4, seed=1),
+        rules=replace(RULES, **rules),  # type: ignore[arg-type]
     )
+
+
+def make_batch(store: ExampleStore, **rules: object) -> Batch:
+    return next(iter_batches(make_source(store, **rules), range(1), num_workers=0))
+
+
+def find_chunks(store: ExampleStore, batch: Batch, *, num_begin: int = 1) -> list[int]:
+    """The chunks that a batch without text before them is made of."""
+    numbers = {tuple(store.get(c).words.token_ids): c for c in range(store.num_chunks)}
+    rows = zip(batch.token_ids, batch.token_mask, strict=True)
+    return [numbers[tuple(row[mask][num_begin:])] for row, mask in rows]
+
+
+def find_span(batch: Batch, flat: int) -> tuple[int, int, int]:
+    """Row, first word in its chunk and number of words of a span."""
+    word, k = divmod(flat, BAND)
+    row = int(batch.labels.word_chunks[word])
+    return row, word - int(np.searchsorted(batch.labels.word_chunks, row)), k + 2
 
 
 def is_equal(left: Batch, right: Batch) -> bool:
-    return all(
-        np.array_equal(getattr(left, field.name), getattr(right, field.name))
-        for field in fields(Batch)
-    )
+    sides = zip(flatten(left), flatten(right), strict=True)
+    return all(np.array_equal(a, b) for a, b in sides)
 
 
-def test_batches_are_whole_and_every_label_is_the_text_that_follows(
-    tiny_model: Path, tmp_path: Path
-) -> None:
-    store = make_store(tiny_model, tmp_path)
-    source = make_source(store)
+def flatten(batch: Batch) -> tuple[np.ndarray, ...]:
+    *own, labels = astuple(batch)
+    return *own, *labels
+
+
+def test_batches_are_whole_and_every_label_is_the_text_that_follows(store: ExampleStore) -> None:
     num_phrases = 0
-    for made in iter_batches(source, range(3), num_workers=0):
-        batch = made.batch
-        check_batch(batch)
-        assert len(made.documents) > 1
-        firsts = np.searchsorted(batch.word_chunks, np.arange(batch.num_chunks))
-        words = [
-            tuple(row[mask][1:])
-            for row, mask in zip(batch.token_ids, batch.token_mask, strict=True)
-        ]
-        by_tokens = {tuple(store.get(c).words.token_ids): c for c in range(store.num_chunks)}
-        for query in np.flatnonzero(batch.is_phrase):
+    for batch in iter_batches(make_source(store), range(3), num_workers=0):
+        labels = batch.labels
+        assert len(batch.documents) > 1
+        examples = [store.get(chunk) for chunk in find_chunks(store, batch)]
+        for name in ("piece_ids", "start_pieces", "end_pieces"):
+            wanted = np.concatenate([getattr(each, name) for each in examples])
+            found = getattr(batch, name)
+            np.testing.assert_array_equal(
+                found[batch.piece_mask] if name == "piece_ids" else found, wanted
+            )
+        for query in np.flatnonzero(labels.is_phrase):
             num_phrases += 1
-            row, position = batch.query_chunks[query], batch.query_positions[query]
-            own = store.get(by_tokens[words[row]]).words
-            rest = own.text[own.word_bytes[np.searchsorted(own.word_tokens, position)] :]
-            spans = batch.positive_spans[
-                batch.positive_offsets[query] : batch.positive_offsets[query + 1]
-            ]
-            for span in spans:
-                word, k = divmod(int(span), 7)
-                chunk = batch.word_chunks[word]
-                other = store.get(by_tokens[words[chunk]]).words
+            own = examples[labels.query_chunks[query]].words
+            first = np.searchsorted(own.word_tokens, labels.query_positions[query])
+            rest = own.text[own.word_bytes[first] :]
+            a, b = labels.positive_offsets[query : query + 2]
+            for flat in labels.positive_spans[a:b].tolist():
+                row, word, num_words = find_span(batch, flat)
+                other = examples[row].words
                 assert other.document != own.document
-                assert rest.startswith(other.phrase_text(word - firsts[chunk], k + 2))
+                begin, end = other.word_bytes[[word, word + num_words]]
+                assert rest.startswith(other.text[begin:end])
     assert num_phrases > 30
 
 
-def test_number_of_workers_does_not_change_batches(tiny_model: Path, tmp_path: Path) -> None:
-    source = make_source(make_store(tiny_model, tmp_path))
+def test_number_of_workers_does_not_change_batches(store: ExampleStore) -> None:
+    source = make_source(store)
     here = list(iter_batches(source, range(4), num_workers=0))
     there = list(iter_batches(source, range(4), num_workers=2))
     assert [each.number for each in there] == [0, 1, 2, 3]
-    assert all(is_equal(a.batch, b.batch) for a, b in zip(here, there, strict=True))
-    assert not is_equal(here[0].batch, here[1].batch)
-
-
-def test_without_a_begin_token_the_first_column_is_text(tiny_model: Path, tmp_path: Path) -> None:
-    store = make_store(tiny_model, tmp_path)
-    made = next(iter_batches(make_source(store, begin=None), range(1), num_workers=0))
-    check_batch(made.batch)
-    lengths = {len(store.get(chunk).words.token_ids) for chunk in range(store.num_chunks)}
-    assert set(made.batch.token_mask.sum(1).tolist()) <= lengths
+    assert all(is_equal(a, b) for a, b in zip(here, there, strict=True))
+    assert not np.array_equal(here[0].token_ids, here[1].token_ids)
 
 
 @pytest.mark.parametrize("begin", [0, None])
 def test_prefixes_begin_with_the_text_before_the_chunk(
-    tiny_model: Path, tmp_path: Path, begin: int | None
+    store: ExampleStore, begin: int | None
 ) -> None:
-    store = make_store(tiny_model, tmp_path)
     num_begin = 0 if begin is None else 1
-    made = [
-        next(iter_batches(make_source(store, begin=begin, context=n), range(1), num_workers=0))
-        for n in (0, 20, 1000)
-    ]
-    plain = made[0].batch
-    by_tokens = {tuple(store.get(c).words.token_ids): c for c in range(store.num_chunks)}
-    rows = [
-        tuple(row[mask][num_begin:])
-        for row, mask in zip(plain.token_ids, plain.token_mask, strict=True)
-    ]
-    chunks = [by_tokens[row] for row in rows]
+    plain = make_batch(store, begin_token_id=begin)
+    chunks = find_chunks(store, plain, num_begin=num_begin)
     assert len({int(store.documents[chunk]) for chunk in chunks}) < len(chunks)
-    for max_tokens, numbered in ((20, made[1]), (1000, made[2])):
-        batch = numbered.batch
-        check_batch(batch)
+    for max_tokens in (20, 1000):
+        batch = make_batch(store, begin_token_id=begin, context_tokens=max_tokens)
         num_before = 0
         for place, chunk in enumerate(chunks):
+            own = store.get(chunk).words.token_ids.tolist()
             earlier = [c for c in range(chunk) if store.documents[c] == store.documents[chunk]]
             text = [token for c in earlier for token in store.get(c).words.token_ids.tolist()]
             row = batch.token_ids[place][batch.token_mask[place]].tolist()
-            wanted = [*text[-max_tokens:], *rows[place]]
-            assert row[num_begin:] == wanted
+            assert row[num_begin:] == [*text[-max_tokens:], *own]
             num_before += min(len(text), max_tokens)
             is_bare = begin is None and not text
-            assert batch.target_starts[place] == len(row) - len(rows[place]) + is_bare
+            assert batch.target_starts[place] == len(row) - len(own) + is_bare
         assert num_before > 0
-        at = (batch.query_chunks, batch.query_positions)
-        assert np.array_equal(batch.token_ids[at[0], at[1] + 1], plain.gold_tokens)
-        unchanged = {f.name for f in fields(Batch)} - {
-            *("token_ids", "token_mask", "target_starts", "query_positions")
-        }
-        assert all(np.array_equal(getattr(batch, n), getattr(plain, n)) for n in unchanged)
+        rows, columns = batch.labels.query_chunks, batch.labels.query_positions
+        assert np.array_equal(batch.token_ids[rows, columns + 1], plain.labels.gold_tokens)
+        same = ("token_ids", "token_mask", "target_starts")
+        labels = replace(batch.labels, query_positions=plain.labels.query_positions)
+        again = replace(batch, labels=labels, **{name: getattr(plain, name) for name in same})
+        assert is_equal(again, plain)
         assert begin is None or batch.num_tokens == plain.num_tokens
 
 
-def test_text_before_a_chunk_is_read_and_not_learnt(tiny_model: Path, tmp_path: Path) -> None:
-    source = make_source(make_store(tiny_model, tmp_path), context=20)
-    batch = next(iter_batches(source, range(1), num_workers=0)).batch
+def test_text_before_a_chunk_is_read_and_not_learnt(tiny_model: Path, store: ExampleStore) -> None:
+    batch = make_batch(store, context_tokens=20)
     model = make_trainable(tiny_model, prefix_lora_rank=2).eval()
     total = 0.0
     with torch.no_grad():
@@ -148,34 +161,20 @@ def test_text_before_a_chunk_is_read_and_not_learnt(tiny_model: Path, tmp_path: 
     [(0, 0, True), (0, 20, True), (None, 0, True), (None, 20, False)],
 )
 def test_tokens_that_choices_write_are_counted(
-    tiny_model: Path, tmp_path: Path, begin: int | None, context: int, is_whole: bool
+    store: ExampleStore, begin: int | None, context: int, is_whole: bool
 ) -> None:
-    store = make_store(tiny_model, tmp_path)
-    batches = []
-    for max_tokens in (0, context):
-        source = make_source(store, begin=begin, context=max_tokens)
-        rules = replace(source.rules, min_prefix_tokens=0, inner_share=1.0, inner_of_copies=False)
-        made = next(iter_batches(replace(source, rules=rules), range(1), num_workers=0))
-        batches.append(made.batch)
-    plain, batch = batches
-    by_tokens = {tuple(store.get(c).words.token_ids): c for c in range(store.num_chunks)}
-    num_begin = 0 if begin is None else 1
-    rows = [
-        tuple(row[mask][num_begin:])
-        for row, mask in zip(plain.token_ids, plain.token_mask, strict=True)
-    ]
-    firsts = np.searchsorted(batch.word_chunks, np.arange(batch.num_chunks))
-    num_written = 0
-    for query in range(batch.num_queries):
-        if not batch.is_phrase[query]:
-            num_written += 1
-            continue
-        word, k = divmod(int(batch.positive_spans[batch.positive_offsets[query]]), 7)
-        chunk = batch.word_chunks[word]
-        bounds = store.get(by_tokens[rows[chunk]]).words.word_tokens
-        first = word - firsts[chunk]
-        num_written += int(bounds[first + k + 2] - bounds[first])
-    assert batch.is_phrase.any()
+    rules = {"begin_token_id": begin, "min_prefix_tokens": 0}
+    rules |= {"inner_share": 1.0, "inner_of_copies": False}
+    plain = make_batch(store, **rules)
+    batch = make_batch(store, context_tokens=context, **rules)
+    chunks = find_chunks(store, plain, num_begin=0 if begin is None else 1)
+    num_written = int((~batch.labels.is_phrase).sum())
+    for query in np.flatnonzero(batch.labels.is_phrase):
+        first_positive = batch.labels.positive_offsets[query]
+        row, word, num_words = find_span(batch, int(batch.labels.positive_spans[first_positive]))
+        bounds = store.get(chunks[row]).words.word_tokens
+        num_written += int(bounds[word + num_words] - bounds[word])
+    assert batch.labels.is_phrase.any()
     assert count_written(batch) == num_written
     assert (num_written == batch.num_tokens) is is_whole
 

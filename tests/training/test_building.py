@@ -36,10 +36,10 @@ def test_examples_are_the_chunks_that_an_index_has(tiny_model: Path, tmp_path: P
         assert example.words.text.decode() == chunk.text == store.get_text(row).decode()
         np.testing.assert_array_equal(example.words.token_ids, chunk.token_ids)
         np.testing.assert_array_equal(example.words.word_tokens, chunk.word_tokens)
-        assert (
-            example.words.phrase_text(0, 2).decode()
-            == chunk.text[: chunk.word_chars[2] - chunk.word_chars[0]]
-        )
+        bounds = example.words.word_bytes
+        assert (bounds[0], bounds[-1]) == (0, len(example.words.text))
+        first_words = example.words.text[: bounds[2]].decode()
+        assert first_words == chunk.text[: chunk.word_chars[2] - chunk.word_chars[0]]
     assert store.load_names()[4] == DocumentName("d4", "Title 4", "t:4")
 
 

@@ -13,7 +13,8 @@ from cog.index.records import GatheredChunks
 from cog.model.load import CogModel, IndexModel, load_index_model, load_model
 from cog.paths import get_cache_folder
 from cog.progress import SilentProgress
-from cog.training.batches import NumberedBatch, iter_batches
+from cog.training.batch import Batch
+from cog.training.batches import iter_batches
 from cog.training.building import TrainingText
 from cog.training.examples import Example, ExampleStore
 from cog.training.initial_model import find_bases
@@ -26,14 +27,14 @@ CPU = torch.device("cpu")
 TEXT = TrainingText(lambda: iter_village(24, num_sentences=1), "village-24-1")  # a chunk each
 
 
-def load_validation(job: TrainJob) -> tuple[ExampleStore, list[NumberedBatch]]:
+def load_validation(job: TrainJob) -> tuple[ExampleStore, list[Batch]]:
     """The batches that a run measures its model on, made again."""
     bases = find_bases(
         job.recipe, job.source, out=job.out, text=job.text, seed=job.seed, is_new=False
     )
     data = prepare_data(
         job.text,
-        bases.reader,
+        bases,
         job.recipe.loop,
         folder=get_cache_folder() / "examples",
         device="cpu",
@@ -77,10 +78,10 @@ def gather(model: IndexModel, examples: list[Example]) -> GatheredChunks:
 
 @torch.no_grad()
 def measure_loaded(
-    model: CogModel, index: IndexModel, store: ExampleStore, numbered: NumberedBatch
+    model: CogModel, index: IndexModel, store: ExampleStore, batch: Batch
 ) -> dict[str, float]:
     """The figures of validation, from the loaded folder and the functions of decoding."""
-    batch, config = numbered.batch, model.config
+    config = model.config
     by_tokens = {tuple(e.words.token_ids): e for e in map(store.get, range(store.num_chunks))}
     rows = [batch.token_ids[i][batch.token_mask[i]][1:] for i in range(batch.num_chunks)]
     examples = [by_tokens[tuple(row)] for row in rows]
@@ -98,17 +99,17 @@ def measure_loaded(
         )
         begins, ends = phrases.begin_words.numpy(), phrases.end_words.numpy()
         start, end = encoder.phrase_queries(states)
-        for query in np.flatnonzero(batch.query_chunks == chunk):
-            at = int(batch.query_positions[query])
+        for query in np.flatnonzero(batch.labels.query_chunks == chunk):
+            at = int(batch.labels.query_positions[query])
             scores = phrases.score(
                 torch.from_numpy(others.start_vectors[begins]) @ start[at],
                 torch.from_numpy(others.end_vectors[ends]) @ end[at],
             )
             choice = next_choice(logits[at], scores, phrases)
-            label = int(batch.gold_tokens[query])
-            if batch.is_phrase[query]:
-                span = int(batch.positive_spans[batch.positive_offsets[query]])
-                width = batch.span_mask.shape[1]
+            label = int(batch.labels.gold_tokens[query])
+            if batch.labels.is_phrase[query]:
+                span = int(batch.labels.positive_spans[batch.labels.positive_offsets[query]])
+                width = batch.labels.span_mask.shape[1]
                 label = len(logits[at]) + find_text(phrases, *divmod(span, width), batch, chunk)
             segment_sum += np.log(choice.probability(label))
     num_tokens = sum(len(row) for row in rows)
@@ -120,7 +121,7 @@ def measure_loaded(
 
 def find_text(phrases, word: int, k: int, batch, chunk: int) -> int:  # noqa: ANN001
     """Number of the text of a span, among phrases of all chunks but one."""
-    first = int((batch.word_chunks[:word] != chunk).sum())
+    first = int((batch.labels.word_chunks[:word] != chunk).sum())
     spans = [phrases.span(phrase) for phrase in range(len(phrases))]
     phrase = spans.index((first, first + k + 1))
     texts = range(phrases.num_texts)
@@ -136,9 +137,9 @@ def test_model_that_training_goes_on_from_is_measured_as_its_folder_is(
     recipe = make_recipe(held_out_share=0.4, checkpoint_steps=1)
     job = make_job(tmp_path / "out", recipe=recipe, source=source, text=TEXT, steps=1)
     report = train(job, progress=SilentProgress(), log=None)
-    store, (numbered,) = load_validation(job)
-    assert numbered.batch.is_phrase.any()
-    wanted = measure_loaded(load_model(source), load_index_model(source), store, numbered)
+    store, (batch,) = load_validation(job)
+    assert batch.labels.is_phrase.any()
+    wanted = measure_loaded(load_model(source), load_index_model(source), store, batch)
     found = report.validation_before
     assert {name: found[name] for name in wanted} == pytest.approx(wanted, rel=1e-4)
     name = "validation/segment_log_probability"

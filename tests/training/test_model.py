@@ -18,7 +18,7 @@ def losses_of(model: TrainableModel, *, is_measured: bool = False) -> dict[str, 
     tensors = to_tensors(make_batch(), model.losses, CPU, is_measured=is_measured)
     with torch.no_grad():
         found = model.eval()(tensors)
-    names = ("total", "token", "phrase", "segment", "phrase_mass")
+    names = ("total", "token", "phrase", "segment")
     values = {name: getattr(found, name) for name in names}
     return {name: float(value) for name, value in values.items() if value is not None}
 
@@ -84,7 +84,6 @@ def test_measured_segments_do_not_depend_on_what_is_learnt(tiny_model: Path) -> 
     )
     found = [losses_of(make_trainable(tiny_model, losses=p), is_measured=True) for p in profiles]
     assert found[0]["segment"] == found[1]["segment"] < 0
-    assert 0 < found[0]["phrase_mass"] < 1
     plain = make_profile(neutrals="wrong", weights="none")
     same = losses_of(make_trainable(tiny_model, losses=plain))
     assert -found[0]["segment"] == pytest.approx(same["phrase"], rel=1e-6)
@@ -157,11 +156,11 @@ def test_groups_hold_every_learning_parameter_once(tiny_model: Path) -> None:
 
 def test_query_without_a_following_token_is_refused() -> None:
     batch = make_batch()
-    batch.query_positions[3] = 3  # the chunk ends there
+    batch.labels.query_positions[3] = 3  # the chunk ends there
     with pytest.raises(ValueError, match="no token follows"):
         to_tensors(batch, make_profile(), CPU)
     batch = make_batch()
-    batch.gold_tokens[0] += 1
+    batch.labels.gold_tokens[0] += 1
     with pytest.raises(ValueError, match="tokens that follow"):
         to_tensors(batch, make_profile(), CPU)
 

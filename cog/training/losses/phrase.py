@@ -40,17 +40,6 @@ def joint_losses(
     return torch.logaddexp(tokens, candidates) - numerator
 
 
-def phrase_mass(gold_logits: Tensor, rest: Tensor, candidates: Tensor) -> Tensor:
-    """Probability that a phrase of any kind is chosen.
-
-    :param gold_logits: Logits of the next tokens. *Shape:* ``(num_queries,)``
-    :param rest: Log-sum-exp of the other tokens. *Shape:* ``(num_queries,)``
-    :param candidates: Log-sum-exp over all candidate spans. *Shape:* ``(num_queries,)``
-    :returns: *Shape:* ``(num_queries,)``
-    """
-    return torch.sigmoid(candidates - torch.logaddexp(gold_logits, rest))
-
-
 def weighted_mean(losses: Tensor, weights: Tensor) -> Tensor:
     """Average losses by weight; 0 where the weights add up to nothing.
 

@@ -7,7 +7,6 @@ documents; exact, since runs of words are compared, never only their hashes.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,41 +19,8 @@ from cog.training.segmentation.grams import (
     iter_levels,
     number_words,
 )
-from cog.training.segmentation.records import BatchLabels, ChunkWords
+from cog.training.segmentation.records import BatchLabels, BatchRules, ChunkWords
 from cog.training.segmentation.spans import mark_spans
-
-
-class PhraseLimits(Protocol):
-    """How long phrases are; the model's config."""
-
-    @property
-    def min_phrase_words(self) -> int:
-        """Number of words of a phrase, at least."""
-
-    @property
-    def max_phrase_words(self) -> int:
-        """Number of words of a phrase, at most."""
-
-
-@dataclass(frozen=True, slots=True)
-class QueryRules:
-    """Which positions are queries, and how much each counts.
-
-    :param num_begin_tokens: Number of tokens before a chunk's own in its row, 0 or 1.
-    :param min_prefix_tokens: Number of the chunk's tokens before a query, at least.
-    :param inner_share: Share of the positions inside words that are queries too.
-    :param inner_of_copies: Whether those may lie in the words of a phrase. If not, all positions
-        inside words and no wanted prefix make queries the choices that write the chunk, each once.
-    :param common_words: Ascending hashes of words that carry little meaning. *Shape:* ``(num,)``
-    :param common_weight: Weight of a phrase that holds no other words; 1 is the weight of the rest.
-    """
-
-    num_begin_tokens: int
-    min_prefix_tokens: int
-    inner_share: float
-    inner_of_copies: bool
-    common_words: NDArray[np.uint64]
-    common_weight: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +47,9 @@ class _Queries:
 
 def segment_in_batch(
     chunks: Sequence[ChunkWords],
+    rules: BatchRules,
     *,
-    limits: PhraseLimits,
-    rules: QueryRules,
+    common_words: NDArray[np.uint64],
     random: np.random.Generator,
 ) -> BatchLabels:
     """Segment each chunk against the chunks of other documents, and label its queries.
@@ -91,25 +57,15 @@ def segment_in_batch(
     From left to right: the longest admissible phrase that another document of the batch holds is
     one segment, else the next word is written token by token. Segments begin behind the tokens
     that are wanted as a prefix. Queries are the beginnings of segments, and some positions inside
-    words.
-
-    :param chunks: The chunks of the batch.
-    :param limits: How long phrases are.
-    :param rules: Which positions are queries.
-    :param random: Chooses the positions inside words.
-    :returns: The labels; every phrase is equal to each of its positives, word for word.
+    words, which ``random`` chooses; columns count from the begin token as if the chunk followed it.
+    Every phrase is equal to each of its positives, word for word. ``common_words`` are ascending
+    hashes of words that carry little meaning.
     """
     words = _join_words(chunks)
-    span_mask = mark_spans(
-        words.flags,
-        words.ends,
-        min_words=limits.min_phrase_words,
-        max_words=limits.max_phrase_words,
-    )
+    min_words, max_words = rules.min_phrase_words, rules.max_phrase_words
+    span_mask = mark_spans(words.flags, words.ends, min_words=min_words, max_words=max_words)
     levels = list(
-        iter_levels(
-            words.numbers, words.ends, words.chunks, min_words=1, max_words=limits.max_phrase_words
-        )
+        iter_levels(words.numbers, words.ends, words.chunks, min_words=1, max_words=max_words)
     )
     best = _find_longest(words, span_mask, levels)
     queries = _place_queries(words, best, rules=rules, random=random)
@@ -117,26 +73,29 @@ def segment_in_batch(
     positives, neutrals = _label_spans(
         words, span_mask, levels, queried=queries.words[at_word], best=best
     )
-    num_queries, width = len(queries.chunks), span_mask.shape[1]
+    num_queries = len(queries.chunks)
     positive_offsets, positive_spans = _group_spans(positives, at_word, num_queries, span_mask.size)
     neutral_offsets, neutral_spans = _group_spans(neutrals, at_word, num_queries, span_mask.size)
     phrase_words = np.where(queries.words >= 0, best[queries.words], 0)
+    num_begin_tokens = 0 if rules.begin_token_id is None else 1
     labels = BatchLabels(
         word_chunks=words.chunks,
         span_mask=span_mask,
         query_chunks=queries.chunks,
-        query_positions=queries.tokens + rules.num_begin_tokens - 1,
-        query_words=queries.words,
+        query_positions=queries.tokens + num_begin_tokens - 1,
         gold_tokens=words.tokens[words.token_starts[queries.chunks] + queries.tokens],
         is_phrase=phrase_words > 0,
-        phrase_words=phrase_words,
         positive_offsets=positive_offsets,
         positive_spans=positive_spans,
         neutral_offsets=neutral_offsets,
         neutral_spans=neutral_spans,
-        weights=_weigh(words, queries.words, phrase_words, rules=rules),
+        weights=np.where(
+            _hold_common_alone(words, queries.words, phrase_words, common_words=common_words),
+            np.float32(rules.common_weight),
+            np.float32(1.0),
+        ),
     )
-    _check_labels(labels, words, width)
+    _check_positives(labels, words, queries.words, phrase_words)
     return labels
 
 
@@ -192,11 +151,12 @@ def _place_queries(
     words: _BatchWords,
     best: NDArray[np.int64],
     *,
-    rules: QueryRules,
+    rules: BatchRules,
     random: np.random.Generator,
 ) -> _Queries:
-    # the beginnings of segments, and a share of the positions inside words
-    first_token = max(rules.min_prefix_tokens, 1 - rules.num_begin_tokens)
+    # the beginnings of segments, and a share of the positions inside words; without a begin token
+    # nothing stands before a chunk's first token that could predict it
+    first_token = max(rules.min_prefix_tokens, 1 if rules.begin_token_id is None else 0)
     best = np.where(words.first_tokens < first_token, 0, best)  # what is given begins no phrase
     # From left to right: where a step leads hangs on every step before, so this is a plain loop. No
     # phrase leaves its chunk, so one walk over all chunks begins each of them anew.
@@ -216,12 +176,12 @@ def _place_queries(
     inner = expand_ranges(words.first_tokens + 1, num_inner)
     is_chosen = random.random(len(inner)) < rules.inner_share
     owners, inner = owners[is_chosen], inner[is_chosen]
-    all_words = np.concatenate([starts, owners])
+    chunks = words.chunks[np.concatenate([starts, owners])]
     tokens = np.concatenate([words.first_tokens[starts], inner])
-    shown = np.concatenate([starts, np.full(len(owners), -1)])
-    order = np.argsort(words.token_starts[words.chunks[all_words]] + tokens, kind="stable")
+    begun_words = np.concatenate([starts, np.full(len(owners), -1)])
+    order = np.argsort(words.token_starts[chunks] + tokens, kind="stable")
     order = order[tokens[order] >= first_token]
-    return _Queries(words.chunks[all_words[order]], tokens[order], shown[order])
+    return _Queries(chunks[order], tokens[order], begun_words[order])
 
 
 _Pairs = list[tuple[NDArray[np.int64], NDArray[np.int64]]]
@@ -240,10 +200,9 @@ def _label_spans(
     positives: _Pairs = []
     neutrals: _Pairs = []
     for level in levels:
-        gram_of = np.full(len(words.numbers), -1)
+        gram_of = np.full(len(words.numbers), -1)  # -1: no other chunk holds the words from here
         gram_of[level.firsts] = level.grams
         grams = gram_of[queried]
-        num_left = words.ends[queried] - queried
         if level.num_words >= 2:
             k = level.num_words - 2
             rows, sources = _pair(level, span_mask[level.firsts, k], grams, rows_of=grams >= 0)
@@ -255,14 +214,12 @@ def _label_spans(
             neutrals.append((rows[~is_right & ~is_near], spans[~is_right & ~is_near]))
         # The chunk ends behind n words that others hold. What follows it is not known, so no span
         # of theirs that begins so and goes on is wrong: those of n + 1 words or more, k from n - 1.
-        ends_here = (grams >= 0) & (num_left == level.num_words)
+        ends_here = (grams >= 0) & (words.ends[queried] - queried == level.num_words)
         rows, sources = _pair(level, np.ones(len(level.firsts), bool), grams, rows_of=ends_here)
         is_near = words.chunks[sources] == words.chunks[queried[rows]]
         rows, sources = rows[~is_near], sources[~is_near]
-        pairs, longer = np.nonzero(span_mask[sources, max(level.num_words - 1, 0) :])
-        neutrals.append(
-            (rows[pairs], sources[pairs] * width + longer + max(level.num_words - 1, 0))
-        )
+        pairs, longer = np.nonzero(span_mask[sources, level.num_words - 1 :])
+        neutrals.append((rows[pairs], sources[pairs] * width + longer + level.num_words - 1))
     return positives, neutrals
 
 
@@ -285,41 +242,42 @@ def _pair(
 def _group_spans(
     pairs: _Pairs, at_word: NDArray[np.int64], num_queries: int, num_spans: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    # offsets per query, and the spans, ascending in each
+    # Offsets per query, and the spans, ascending in each: one sort of query and span in one number.
     keys = [at_word[rows] * num_spans + spans for rows, spans in pairs]
     joined = np.sort(np.concatenate([np.zeros(0, dtype=np.int64), *keys]))
     queries, spans = np.divmod(joined, max(num_spans, 1))
     return np.searchsorted(queries, np.arange(num_queries + 1)), spans
 
 
-def _weigh(
+def _hold_common_alone(
     words: _BatchWords,
     query_words: NDArray[np.int64],
     phrase_words: NDArray[np.int64],
     *,
-    rules: QueryRules,
-) -> NDArray[np.float32]:
-    # less for a phrase whose words are all common, or marks
-    weights = np.ones(len(query_words), dtype=np.float32)
-    is_common = np.isin(words.hashes, rules.common_words) | (
-        (words.flags & (CAN_START | CAN_END)) == 0
-    )
-    before = np.append(0, np.cumsum(~is_common))
-    rows = np.flatnonzero(phrase_words > 0)
-    first, last = query_words[rows], query_words[rows] + phrase_words[rows]
-    weights[rows[before[first] == before[last]]] = rules.common_weight
-    return weights
+    common_words: NDArray[np.uint64],
+) -> NDArray[np.bool_]:
+    # whether a query's phrase holds no word but common ones and marks
+    is_mark = (words.flags & (CAN_START | CAN_END)) == 0
+    is_rare = ~(np.isin(words.hashes, common_words) | is_mark)
+    num_rare_before = np.append(0, np.cumsum(is_rare))
+    num_rare = num_rare_before[query_words + phrase_words] - num_rare_before[query_words]
+    is_common: NDArray[np.bool_] = (phrase_words > 0) & (num_rare == 0)
+    return is_common
 
 
-def _check_labels(labels: BatchLabels, words: _BatchWords, width: int) -> None:
-    # every phrase is equal to the slice that each of its labels points to
-    rows = np.repeat(np.arange(len(labels.query_words)), np.diff(labels.positive_offsets))
-    sources, lengths = labels.positive_spans // width, labels.positive_spans % width + 2
-    firsts = labels.query_words[rows]
-    assert (lengths == labels.phrase_words[rows]).all()
+def _check_positives(
+    labels: BatchLabels,
+    words: _BatchWords,
+    query_words: NDArray[np.int64],
+    phrase_words: NDArray[np.int64],
+) -> None:
+    # every phrase is equal to the slice that each of its labels points to, and of another document
+    rows = np.repeat(np.arange(len(query_words)), np.diff(labels.positive_offsets))
+    sources, k = np.divmod(labels.positive_spans, labels.span_mask.shape[1])
+    firsts = query_words[rows]
+    assert (k + 2 == phrase_words[rows]).all()
     assert (words.documents[firsts] != words.documents[sources]).all()
     assert ((np.diff(labels.positive_offsets) > 0) == labels.is_phrase).all()
-    for step in range(int(lengths.max(initial=0))):
-        inside = lengths > step
-        left, right = firsts[inside] + step, sources[inside] + step
-        assert (words.numbers[left] == words.numbers[right]).all()
+    for step in range(int(phrase_words.max(initial=0))):
+        inside = k + 2 > step
+        assert (words.numbers[firsts[inside] + step] == words.numbers[sources[inside] + step]).all()

@@ -56,49 +56,64 @@ class ChunkWords:
         """Number of words."""
         return len(self.word_flags)
 
-    def phrase_text(self, first: int, num_words: int) -> bytes:
-        """The exact text of a span."""
-        return self.text[self.word_bytes[first] : self.word_bytes[first + num_words]]
+
+@dataclass(frozen=True, slots=True)
+class BatchRules:
+    """What decides how chunks become a batch: which positions are queries, what counts how much.
+
+    :param begin_token_id: Token put before every chunk; None for none.
+    :param min_prefix_tokens: Number of the chunk's tokens before a query, at least.
+    :param context_tokens: Number of tokens before a chunk that are read with it, at most.
+    :param inner_share: Share of the positions inside words that are queries too.
+    :param inner_of_copies: Whether those may lie in the words of a phrase. If not, all positions
+        inside words and no wanted prefix make queries the choices that write the chunk, each once.
+    :param common_weight: Weight of a phrase that holds common words alone; 1 is that of the rest.
+    """
+
+    begin_token_id: int | None
+    min_phrase_words: int
+    max_phrase_words: int
+    min_prefix_tokens: int
+    context_tokens: int
+    inner_share: float
+    inner_of_copies: bool
+    common_weight: float
 
 
 @dataclass(frozen=True, slots=True)
 class BatchLabels:
-    """What every query of a batch of chunks should choose; the fields of ``Batch`` and a few more.
+    """What every query of a batch of chunks should choose.
 
     A span has the flat id ``word * (max_phrase_words - 1) + k``: it begins at word ``word`` of the
-    batch (words of all chunks in order) and has ``k + 2`` words.
+    batch (words of all chunks in order) and has ``k + 2`` words. Those of a query's own chunk are
+    never its candidates.
 
-    :param word_chunks: Chunk of each word. *Shape:* ``(num_words,)`` int64
-    :param span_mask: Whether the span of ``k + 2`` words from word ``w`` may be copied.
-        *Shape:* ``(num_words, max_phrase_words - 1)`` bool
-    :param query_chunks: Row of each query. *Shape:* ``(num_queries,)`` int64
-    :param query_positions: Column of each query in the row of prefix tokens (begin token included):
-        its hidden state predicts what follows. *Shape:* ``(num_queries,)`` int64
-    :param query_words: Word of the batch that begins at the query; -1 inside words.
-        *Shape:* ``(num_queries,)`` int64
-    :param gold_tokens: The next token. *Shape:* ``(num_queries,)`` int64
-    :param is_phrase: Whether a phrase is the label. *Shape:* ``(num_queries,)`` bool
-    :param phrase_words: Number of words of that phrase; 0 where the label is a token.
-        *Shape:* ``(num_queries,)`` int64
+    :param word_chunks: Chunk of each word, ascending. *Shape:* ``(num_words,)``
+    :param span_mask: Whether the span of ``k + 2`` words from a word may be copied: inside its
+        chunk, every word with a piece, flags obeyed. *Shape:* ``(num_words, max_phrase_words - 1)``
+    :param query_chunks: Chunk of each query. *Shape:* ``(num_queries,)``
+    :param query_positions: Column of ``Batch.token_ids`` whose hidden state predicts what follows.
+        *Shape:* ``(num_queries,)``
+    :param gold_tokens: Token that follows. *Shape:* ``(num_queries,)``
+    :param is_phrase: Whether a phrase is the label; its first token is then neutral, otherwise the
+        token is the only positive. *Shape:* ``(num_queries,)``
     :param positive_offsets: Positives of query ``i`` are ``positive_spans[offsets[i]:offsets[i +
-        1]]``; none where the label is a token. *Shape:* ``(num_queries + 1,)`` int64
+        1]]``; none where the label is a token. *Shape:* ``(num_queries + 1,)``
     :param positive_spans: All occurrences of the phrase in other documents, ascending per query.
-        *Shape:* ``(num_positives,)`` int64
-    :param neutral_offsets: The same for neutral spans. *Shape:* ``(num_queries + 1,)`` int64
+        *Shape:* ``(num_positives,)``
+    :param neutral_offsets: As ``positive_offsets``. *Shape:* ``(num_queries + 1,)``
     :param neutral_spans: Spans that are neither right nor wrong, ascending per query: shorter than
         the phrase but true, true in another chunk of the same document, or true up to the end of
-        the query's chunk and longer. *Shape:* ``(num_neutrals,)`` int64
-    :param weights: Weight of each query in the loss. *Shape:* ``(num_queries,)`` float32
+        the query's chunk and longer. *Shape:* ``(num_neutrals,)``
+    :param weights: Weight of each query in the phrase loss. *Shape:* ``(num_queries,)``
     """
 
     word_chunks: NDArray[np.int64]
     span_mask: NDArray[np.bool_]
     query_chunks: NDArray[np.int64]
     query_positions: NDArray[np.int64]
-    query_words: NDArray[np.int64]
     gold_tokens: NDArray[np.int64]
     is_phrase: NDArray[np.bool_]
-    phrase_words: NDArray[np.int64]
     positive_offsets: NDArray[np.int64]
     positive_spans: NDArray[np.int64]
     neutral_offsets: NDArray[np.int64]

@@ -1,21 +1,11 @@
 """Made chunks and texts for tests of segmentation."""
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
 from cog.index.chunking import hash_words
 from cog.model.words import flag_words
 from cog.training.segmentation.records import ChunkWords
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    min_phrase_words: int = 2
-    max_phrase_words: int = 8
-    max_chunk_tokens: int = 24
-    min_chunk_tokens: int = 6
 
 
 def make_chunk(

@@ -5,41 +5,48 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from cog.model.words import BARRED
-from cog.training.segmentation.in_batch import QueryRules, segment_in_batch
-from cog.training.segmentation.records import BatchLabels, ChunkWords
-from tests.training.segmentation.making import Limits, make_chunk, random_words, spans_of
+from cog.training.segmentation.in_batch import segment_in_batch
+from cog.training.segmentation.records import BatchLabels, BatchRules, ChunkWords
+from tests.training.segmentation.making import make_chunk, random_words, spans_of
 
-LIMITS = Limits()
-NO_WORDS = np.zeros(0, dtype=np.uint64)
-RULES = QueryRules(
-    num_begin_tokens=1,
+RULES = BatchRules(
+    begin_token_id=0,
+    min_phrase_words=2,
+    max_phrase_words=8,
     min_prefix_tokens=0,
+    context_tokens=0,
     inner_share=0.0,
     inner_of_copies=True,
-    common_words=NO_WORDS,
     common_weight=1.0,
 )
+NO_WORDS = np.zeros(0, dtype=np.uint64)
 
 
 def segment(
-    chunks: Sequence[ChunkWords], rules: QueryRules = RULES, limits: Limits = LIMITS
+    chunks: Sequence[ChunkWords],
+    rules: BatchRules = RULES,
+    *,
+    common_words: NDArray[np.uint64] = NO_WORDS,
 ) -> BatchLabels:
-    return segment_in_batch(chunks, limits=limits, rules=rules, random=np.random.default_rng(0))
+    random = np.random.default_rng(0)
+    return segment_in_batch(chunks, rules, common_words=common_words, random=random)
+
+
+def phrase_text(chunk: ChunkWords, first: int, num_words: int) -> bytes:
+    return chunk.text[chunk.word_bytes[first] : chunk.word_bytes[first + num_words]]
 
 
 Label = tuple[int, int, int, set[tuple[int, int, int]], set[tuple[int, int, int]]]
 
 
-def segment_plainly(
-    chunks: Sequence[ChunkWords], limits: Limits, *, min_prefix_tokens: int = 0
-) -> list[Label]:
+def segment_plainly(chunks: Sequence[ChunkWords], rules: BatchRules = RULES) -> list[Label]:
     """(chunk, word, phrase words, positives, neutrals); a span is (chunk, word, words)."""
     labels = []
     for number, chunk in enumerate(chunks):
-        word = 0
-        word += int((chunk.word_tokens[:-1] < min_prefix_tokens).sum())
+        word = int((chunk.word_tokens[:-1] < rules.min_prefix_tokens).sum())
         while word < chunk.num_words:
             right, other = set(), set()
             left = chunk.num_words - word
@@ -47,17 +54,15 @@ def segment_plainly(
                 if source_number == number:
                     continue
                 for first in range(source.num_words):
-                    for size in range(limits.min_phrase_words, limits.max_phrase_words + 1):
+                    for size in range(rules.min_phrase_words, rules.max_phrase_words + 1):
                         if not spans_of(source.word_flags, first, size, source.num_words):
                             continue
                         span = (source_number, first, size)
-                        text = source.phrase_text(first, size)
-                        if size <= left and chunk.phrase_text(word, size) == text:
-                            (right if source.document != chunk.document else other).add(span)
-                        elif size > left and source.phrase_text(first, left) == (
-                            chunk.phrase_text(word, left)
-                        ):
-                            other.add(span)
+                        known = min(size, left)
+                        if phrase_text(source, first, known) != phrase_text(chunk, word, known):
+                            continue
+                        is_right = size <= left and source.document != chunk.document
+                        (right if is_right else other).add(span)
             longest = max((size for _, _, size in right), default=0)
             positives = {span for span in right if span[2] == longest}
             labels.append((number, word, longest, positives, other | (right - positives)))
@@ -76,10 +81,11 @@ def read_labels(labels: BatchLabels, chunks: Sequence[ChunkWords]) -> list[Label
         return chunk, word - int(starts[chunk]), flat % width + 2
 
     found = []
-    for query, word in enumerate(labels.query_words.tolist()):
-        if word < 0:
+    for query, number in enumerate(labels.query_chunks.tolist()):
+        token = int(labels.query_positions[query])  # behind one begin token
+        words = np.flatnonzero(chunks[number].word_tokens[:-1] == token).tolist()
+        if not words:
             continue
-        chunk = int(labels.query_chunks[query])
         lists = []
         for offsets, spans in (
             (labels.positive_offsets, labels.positive_spans),
@@ -88,8 +94,9 @@ def read_labels(labels: BatchLabels, chunks: Sequence[ChunkWords]) -> list[Label
             part = spans[offsets[query] : offsets[query + 1]].tolist()
             assert part == sorted(set(part))
             lists.append({span(flat) for flat in part})
-        length = int(labels.phrase_words[query])
-        found.append((chunk, word - int(starts[chunk]), length, lists[0], lists[1]))
+        longest = max((size for _, _, size in lists[0]), default=0)
+        assert bool(longest) == labels.is_phrase[query]
+        found.append((number, words[0], longest, *lists))
     return found
 
 
@@ -107,17 +114,15 @@ def random_chunks(seed: int, *, hash_bits: int = 64) -> list[ChunkWords]:
 
 
 @pytest.mark.parametrize("seed", range(25))
-@pytest.mark.parametrize("limits", [LIMITS, Limits(3, 5), Limits(2, 2)], ids=str)
-def test_labels_equal_a_plain_loop(seed: int, limits: Limits) -> None:
+@pytest.mark.parametrize(("shortest", "longest"), [(2, 8), (3, 5), (2, 2)])
+def test_labels_equal_a_plain_loop(seed: int, shortest: int, longest: int) -> None:
     chunks = random_chunks(seed)
-    labels = segment(chunks, limits=limits)
-    assert read_labels(labels, chunks) == segment_plainly(chunks, limits)
+    rules = replace(RULES, min_phrase_words=shortest, max_phrase_words=longest)
+    assert read_labels(segment(chunks, rules), chunks) == segment_plainly(chunks, rules)
 
 
 def test_the_made_batches_hold_every_kind_of_label() -> None:
-    found = [
-        label for seed in range(25) for label in segment_plainly(random_chunks(seed), Limits())
-    ]
+    found = [label for seed in range(25) for label in segment_plainly(random_chunks(seed))]
     assert {label[2] for label in found} >= {0, 2, 3, 4, 5}
     assert any(len(label[3]) > 1 for label in found)
     assert any(label[4] for label in found)
@@ -135,21 +140,21 @@ def test_a_word_that_the_encoder_does_not_see_is_no_source_but_can_be_written() 
     seen, unseen = make_chunk(words, document=0), make_chunk(words, document=1)
     unseen = replace(unseen, word_flags=unseen.word_flags | BARRED)
     labels = segment([seen, unseen])
-    assert read_labels(labels, [seen, unseen]) == segment_plainly([seen, unseen], LIMITS)
+    assert read_labels(labels, [seen, unseen]) == segment_plainly([seen, unseen])
     assert labels.query_chunks[labels.is_phrase].tolist() == [1]
 
 
 def test_queries_name_the_column_and_the_token_that_follows() -> None:
     chunks = random_chunks(3)
     all_rules = replace(RULES, inner_share=1.0)
-    for num_begin_tokens in (0, 1):
-        labels = segment(chunks, replace(all_rules, num_begin_tokens=num_begin_tokens))
+    for begin_token_id in (None, 0):
+        labels = segment(chunks, replace(all_rules, begin_token_id=begin_token_id))
         seen = list(zip(labels.query_chunks, labels.query_positions, strict=True))
         assert seen == sorted(set(seen))
         for chunk, position, token in zip(
             *zip(*seen, strict=True), labels.gold_tokens, strict=True
         ):
-            row = [-1] * num_begin_tokens + chunks[chunk].token_ids.tolist()
+            row = ([] if begin_token_id is None else [0]) + chunks[chunk].token_ids.tolist()
             assert row[position + 1] == token
     no_phrases = [make_chunk([" a", " bcd", " efghi"], document=i) for i in range(1)]
     labels = segment(no_phrases, all_rules)
@@ -162,25 +167,25 @@ def test_a_share_of_the_positions_inside_words_is_queried() -> None:
     num_inner = len(chunks[0].token_ids) - chunks[0].num_words
     assert num_inner == 4000
     labels = segment(chunks, replace(RULES, inner_share=0.25))
-    assert 900 < (labels.query_words < 0).sum() < 1100
-    assert (segment(chunks).query_words >= 0).all()
+    num_words = len(segment(chunks).query_chunks)
+    assert num_words == chunks[0].num_words
+    assert 900 < len(labels.query_chunks) - num_words < 1100
 
 
 @pytest.mark.parametrize("seed", range(10))
 def test_all_choices_that_write_a_chunk_write_each_token_once(seed: int) -> None:
     chunks = random_chunks(seed)
     labels = segment(chunks, replace(RULES, inner_share=1.0, inner_of_copies=False))
-    starts = np.cumsum([0, *(chunk.num_words for chunk in chunks)])
+    phrases = {each[:2]: each[2] for each in read_labels(labels, chunks)}
     written: list[list[int]] = [[] for _ in chunks]
-    for query, chunk in enumerate(labels.query_chunks.tolist()):
-        words = chunks[chunk]
-        first = int(labels.query_words[query] - starts[chunk])
-        num_words = int(labels.phrase_words[query])
-        if num_words:
-            begin, end = words.word_tokens[first], words.word_tokens[first + num_words]
-            written[chunk] += words.token_ids[begin:end].tolist()
-        else:
-            written[chunk].append(int(labels.gold_tokens[query]))
+    for query, number in enumerate(labels.query_chunks.tolist()):
+        words, token = chunks[number], int(labels.query_positions[query])
+        end = token + 1
+        if labels.is_phrase[query]:
+            word = int(np.searchsorted(words.word_tokens, token))
+            end = int(words.word_tokens[word + phrases[number, word]])
+        assert words.token_ids[token] == labels.gold_tokens[query]
+        written[number] += words.token_ids[token:end].tolist()
     assert written == [chunk.token_ids.tolist() for chunk in chunks]
 
 
@@ -188,11 +193,11 @@ def test_the_first_tokens_are_no_queries_where_a_prefix_is_wanted() -> None:
     num_phrases = 0
     for seed, min_prefix_tokens in zip(range(12), (1, 3, 6) * 4, strict=True):
         chunks = random_chunks(seed)
-        found = segment(chunks, replace(RULES, min_prefix_tokens=min_prefix_tokens))
+        rules = replace(RULES, min_prefix_tokens=min_prefix_tokens)
+        found = segment(chunks, rules)
         assert found.query_positions.min(initial=9) >= min_prefix_tokens
         num_phrases += int(found.is_phrase.sum())
-        wanted = segment_plainly(chunks, LIMITS, min_prefix_tokens=min_prefix_tokens)
-        assert read_labels(found, chunks) == wanted
+        assert read_labels(found, chunks) == segment_plainly(chunks, rules)
     assert num_phrases > 20
 
 
@@ -202,8 +207,8 @@ def test_phrases_of_common_words_weigh_less() -> None:
         make_chunk([" of", " the", "?", " of", " mills"], document=1),
     ]
     common = np.sort(chunks[0].word_hashes[:2])
-    labels = segment(chunks, replace(RULES, common_words=common, common_weight=0.25))
-    assert labels.phrase_words.tolist() == [2, 0, 2] * 2
+    labels = segment(chunks, replace(RULES, common_weight=0.25), common_words=common)
+    assert labels.is_phrase.tolist() == [True, False, True] * 2
     assert labels.weights.tolist() == [0.25, 1.0, 1.0] * 2
 
 
