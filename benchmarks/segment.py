@@ -202,7 +202,7 @@ def run_peer(
 def run_exact(
     texts: Sequence[str], *, splitter: WordSplitter, config: ModelConfig
 ) -> dict[str, Any]:
-    """Time ``cog segment`` with every other document as a source.
+    """Time ``cog paper segment`` with every other document as a source.
 
     :param texts: The documents.
     :param splitter: Splits text into words.
@@ -228,7 +228,7 @@ def run_exact(
 def run_retrieved(
     chunked: Chunked, nearest: Sequence[NDArray[np.int64]], *, config: ModelConfig
 ) -> dict[str, Any]:
-    """Time ``cog segment --source retrieved``, the search for the nearest chunks aside.
+    """Time ``cog paper segment --source retrieved``, the search for the nearest chunks aside.
 
     :param chunked: The chunks.
     :param nearest: Per chunk, its nearest chunks: those that the peer searches.

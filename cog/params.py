@@ -188,7 +188,7 @@ class DatastoreParams:
 
 @dataclass(frozen=True, slots=True)
 class RetroParams:
-    """Stage ``retro``, and the settings of ``cog retro train``.
+    """Stage ``retro``, and the settings of ``cog paper retro train``.
 
     :param chunk_tokens: Number of tokens after which neighbours are retrieved anew.
     :param num_neighbours: Number of neighbours of a chunk (k).
@@ -248,7 +248,7 @@ class RetroParams:
 
 @dataclass(frozen=True, slots=True)
 class SegmentParams:
-    """Stage ``segment``, and the defaults of ``cog segment``.
+    """Stage ``segment``, and the defaults of ``cog paper segment``.
 
     :param source: Where a phrase may come from: ``corpus`` (every other document, exactly) or
         ``retrieved`` (the nearest chunks of other documents).

@@ -13,7 +13,7 @@ import click
 import pytest
 import yaml
 
-from cog.cli.main import COMMANDS, cli
+from cog.cli.main import SECTIONS, cli
 from cog.errors import CogError
 from cog.paths import ProjectPaths
 from cog.pipeline_file import remove_corpus_entry
@@ -22,6 +22,7 @@ from tests.tiny_project import make_project, write_yaml
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = [path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "cog").rglob("*.py"))]
+COMMANDS = [name for commands in SECTIONS.values() for name in commands]
 CLAUSES = re.compile(r", | && |; |: | \(|\)|`| and (?=cog )")
 MEANT = re.compile(rf"\bnext: |^cog ({'|'.join(COMMANDS)}) ")
 OTHERS = ("dvc ", "git ", "mlflow ", "pip ", "run pip")  # whose options are their own
@@ -83,7 +84,9 @@ def list_all_options() -> set[str]:
         command = waiting.pop()
         options |= list_options(command)
         if isinstance(command, click.Group):
-            waiting += [command.get_command(click.Context(command), n) for n in command.commands]  # type: ignore[misc]
+            context = click.Context(command)
+            below = (command.get_command(context, n) for n in command.list_commands(context))
+            waiting += [each for each in below if each is not None]
     return options | list_options(cli)
 
 
@@ -181,7 +184,7 @@ GENERATE = "generate --prefix The --max-new-tokens 4 --device cpu"
         (leave_out, "corpus documents village"),
         (ask_for_source, "corpus duplicates village"),
         (fetch, f"{GENERATE} --corpus village"),
-        (fetch, "segment --corpus village"),
+        (fetch, "paper segment --corpus village"),
         (prepare, "index verify village"),
         (nothing, "corpus prepare hamlet"),
         (prepare, GENERATE),

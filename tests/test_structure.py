@@ -11,7 +11,7 @@ import click
 import pytest
 import yaml
 
-from cog.cli.main import COMMANDS, cli
+from cog.cli.main import LazyCommands, cli
 from cog.extras import EXTRAS
 from cog.params import Params
 from cog.paths import ProjectPaths
@@ -45,12 +45,15 @@ def tracked_files() -> list[Path]:
     return [ROOT / name for name in found.stdout.split("\0") if name]
 
 
+def list_names(group: click.Group) -> list[str]:
+    return group.list_commands(click.Context(group))
+
+
 def iter_commands(command: click.Command, name: str) -> list[tuple[str, click.Command]]:
     found = [(name, command)]
     if isinstance(command, click.Group):
-        context = click.Context(command)
-        for child_name in command.list_commands(context):
-            child = command.get_command(context, child_name)
+        for child_name in list_names(command):
+            child = command.get_command(click.Context(command), child_name)
             assert child is not None
             found += iter_commands(child, f"{name} {child_name}")
     return found
@@ -125,10 +128,13 @@ def test_every_command_has_help_and_is_documented_with_its_options() -> None:
     page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
     modules = (ROOT / "cog" / "cli").glob("*.py")
     defining = {
-        m.stem for m in modules if re.search(r"^def command\(", m.read_text(), re.MULTILINE)
+        m.stem for m in modules if re.search(r"^(def )?command\b", m.read_text(), re.MULTILINE)
     }
-    assert set(COMMANDS) == defining
-    for name, command in iter_commands(cli, "cog"):
+    commands = iter_commands(cli, "cog")
+    lazy = [each for _, each in commands if isinstance(each, LazyCommands)]
+    names = {f"{each.modules}{name}" for each in lazy for name in list_names(each)}
+    assert {f"cog.cli.{name}" for name in defining} == {name.replace("-", "_") for name in names}
+    for name, command in commands:
         assert command.help, f"{name} has no help"
         assert f"`{name}" in page, f"docs/cli.md lacks {name}"
         for parameter in command.params:

@@ -70,7 +70,7 @@ def check_distances(distances: NDArray[np.float32]) -> None:
         raise GenerationError(
             "distances to neighbours must be numbers",
             found="NaN among the keys",
-            run="cog datastore build ID",
+            run="cog paper datastore build ID",
         )
 
 

@@ -68,7 +68,7 @@ def load_datastore_manifest(
     :raises IndexNotBuiltError: If there is no datastore.
     :raises IndexMismatchError: If it is damaged, or of another model or other documents.
     """
-    run = f"cog datastore build {corpus_id}"
+    run = f"cog paper datastore build {corpus_id}"
     try:
         content = json.loads((folder / MANIFEST_FILE).read_bytes())
     except FileNotFoundError:
@@ -148,6 +148,6 @@ def mismatch(corpus_id: str, wanted: str, found: str) -> IndexMismatchError:
     return IndexMismatchError(
         f"the datastore of {corpus_id} must be {wanted}",
         found=found,
-        run=f"cog datastore build {corpus_id}",
+        run=f"cog paper datastore build {corpus_id}",
         about=corpus_id,
     )

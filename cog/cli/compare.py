@@ -3,13 +3,14 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from cog.baselines.system import COG
 from cog.cli.main import get_project
 from cog.cli.numbers import make_type
+from cog.cli.options import html_option, json_option, plot_option
 from cog.records import Decoding
 
 if TYPE_CHECKING:
@@ -46,16 +47,9 @@ if TYPE_CHECKING:
 @click.option(
     "--index-size", "by_size", is_flag=True, help="Order, and plot, by size of the index."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@click.option(
-    "--plot", "plot_path", type=click.Path(path_type=Path, dir_okay=False), help="Write a picture."
-)
-@click.option(
-    "--html",
-    "html_path",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Write a page with scores and texts.",
-)
+@json_option
+@plot_option
+@html_option
 @click.option(
     "--num-prompts",
     type=click.IntRange(0),
@@ -64,7 +58,22 @@ if TYPE_CHECKING:
     help="Prompts whose texts the page shows.",
 )
 @click.pass_context
-def command(ctx: click.Context, /, corpus_ids: tuple[str, ...], **given: Any) -> None:  # noqa: ANN401
+def command(
+    ctx: click.Context,
+    /,
+    *,
+    corpus_ids: tuple[str, ...],
+    metrics: tuple[str, ...],
+    systems: tuple[str, ...],
+    decodings: tuple[str, ...],
+    prompt_corpus: str | None,
+    protocol: str | None,
+    by_size: bool,
+    as_json: bool,
+    plot_path: Path | None,
+    html_path: Path | None,
+    num_prompts: int,
+) -> None:
     """Put the scores of evaluated corpora, or of systems, side by side.
 
     All evaluations must be of one protocol, decoder and device. A score is marked with * where it
@@ -75,18 +84,16 @@ def command(ctx: click.Context, /, corpus_ids: tuple[str, ...], **given: Any) ->
     from cog.evaluation.planning import compare_wanted
     from cog.evaluation.plot import check_plot_path
 
-    if given["plot_path"]:
-        check_plot_path(given["plot_path"])
-    sides = [(each, system) for each in corpus_ids for system in given["systems"] or (COG,)]
-    wish = Wish(tuple(sides), given["prompt_corpus"], given["protocol"], given["decodings"])
-    comparison, results = compare_wanted(
-        get_project(ctx), wish, metrics=given["metrics"], by_size=given["by_size"]
-    )
-    if given["plot_path"]:
-        _plot(comparison, given["plot_path"], by_size=given["by_size"])
-    if given["html_path"]:
-        _write_page(comparison, results, given["html_path"], num_prompts=given["num_prompts"])
-    if given["as_json"]:
+    if plot_path:
+        check_plot_path(plot_path)
+    sides = [(each, system) for each in corpus_ids for system in systems or (COG,)]
+    wish = Wish(tuple(sides), prompt_corpus, protocol, decodings)
+    comparison, results = compare_wanted(get_project(ctx), wish, metrics=metrics, by_size=by_size)
+    if plot_path:
+        _plot(comparison, plot_path, by_size=by_size)
+    if html_path:
+        _write_page(comparison, results, html_path, num_prompts=num_prompts)
+    if as_json:
         click.echo(json.dumps(comparison.to_json(), ensure_ascii=False))
     else:
         _print(comparison)

@@ -1,4 +1,4 @@
-"""``cog datastore``: a prepared corpus goes in, what kNN-LM searches comes out."""
+"""``cog paper datastore``: a prepared corpus goes in, what kNN-LM searches comes out."""
 
 import json
 from dataclasses import asdict

@@ -1,12 +1,13 @@
 """Options of decoding: what the command line gives goes in, settings over the defaults come out."""
 
-from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from cog.cli.numbers import FiniteRange, make_type
+from cog.cli.options import option
 from cog.reading import FieldError, read_field
 from cog.records import PRECISIONS, Decoding
 
@@ -14,81 +15,78 @@ if TYPE_CHECKING:
     from cog.paths import CorpusPaths
     from cog.records import Active
 
-Function = TypeVar("Function", bound=Callable[..., Any])
-NAMES = (
-    "decoding",
-    "top_p",
-    "max_new_tokens",
-    "seed",
-    "top_k_documents",
-    "phrase_bias",
-    "verify",
-    "verify_threshold",
-    "min_token_probability",
-    "temperature",
-    "max_verbatim_words",
-)
+OTHER_OPTIONS = ("max_new_tokens", "seed", "prompts_of")  # of some commands
+NO_SETTINGS = ("others", "precision", "untuned")  # among the fields of the record
 
 
-def with_decoding_options(function: Function) -> Function:
-    """Give a command the options that ``cog tune`` can choose, and the one that leaves it out.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecodingOptions:
+    """What the command line gives of a way of decoding; None is what it does not give."""
 
-    Gives the same with its options.
-    """
-    options = [
-        click.option(
-            "--phrase-bias",
-            type=make_type(Decoding, "phrase_bias"),
-            metavar="X",
-            help="Added to the score of every phrase.",
-        ),
-        click.option(
-            "--verify",
-            type=make_type(Decoding, "verify"),
-            help="When the prefix encoder finds a token too unlikely.",
-        ),
-        click.option(
-            "--verify-threshold",
-            type=make_type(Decoding, "verify_threshold"),
-            metavar="X",
-            help="Threshold of that rule [default: a usual one].",
-        ),
-        click.option(
-            "--min-token-probability",
-            type=FiniteRange(0, 1),
-            metavar="P",
-            help="Short for --verify absolute --verify-threshold P.",
-        ),
-        click.option(
-            "--temperature",
-            type=make_type(Decoding, "temperature"),
-            help="Divides scores before a draw.",
-        ),
-        click.option(
-            "--set",
-            "others",
-            multiple=True,
-            metavar="NAME=VALUE",
-            help="Any setting of the section `generate`, such as span_words=0; may be repeated.",
-        ),
-        click.option(
-            "--precision",
-            type=click.Choice(PRECISIONS),
-            help="Of the prefix encoder's matrices [default: auto, what is fast here].",
-        ),
-        click.option(
-            "--untuned", is_flag=True, help="Leave out what cog tune chose for this index."
-        ),
-    ]
-    for option in reversed(options):
-        function = option(function)
-    return function
+    decoding: str | None = option(
+        "--decoding", type=make_type(Decoding, "method"), help="How a choice is taken."
+    )
+    top_p: float | None = option(
+        "--top-p", type=make_type(Decoding, "top_p"), help="Mass of the nucleus."
+    )
+    top_k_documents: int | None = option(
+        "--top-k-documents",
+        type=make_type(Decoding, "top_k_documents"),
+        help="Chunks retrieved for a prefix; 0 for tokens only.",
+    )
+    max_verbatim_words: int | None = option(
+        "--max-verbatim-words",
+        type=make_type(Decoding, "max_verbatim_words"),
+        help="Longest run of words copied from one place of a document; 0 for no limit.",
+    )
+    phrase_bias: float | None = option(
+        "--phrase-bias",
+        type=make_type(Decoding, "phrase_bias"),
+        metavar="X",
+        help="Added to the score of every phrase.",
+    )
+    verify: str | None = option(
+        "--verify",
+        type=make_type(Decoding, "verify"),
+        help="When the prefix encoder finds a token too unlikely.",
+    )
+    verify_threshold: float | None = option(
+        "--verify-threshold",
+        type=make_type(Decoding, "verify_threshold"),
+        metavar="X",
+        help="Threshold of that rule [default: a usual one].",
+    )
+    min_token_probability: float | None = option(
+        "--min-token-probability",
+        type=FiniteRange(0, 1),
+        metavar="P",
+        help="Short for --verify absolute --verify-threshold P.",
+    )
+    temperature: float | None = option(
+        "--temperature",
+        type=make_type(Decoding, "temperature"),
+        help="Divides scores before a draw.",
+    )
+    others: tuple[str, ...] = option(
+        "--set",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="Any setting of the section `generate`, such as span_words=0; may be repeated.",
+    )
+    precision: str | None = option(
+        "--precision",
+        type=click.Choice(PRECISIONS),
+        help="Of the prefix encoder's matrices [default: auto, what is fast here].",
+    )
+    untuned: bool = option(
+        "--untuned", is_flag=True, help="Leave out what cog tune chose for this index."
+    )
 
 
 def take_settings(
     settings: Decoding,
     corpus_paths: "CorpusPaths",
-    given: dict[str, Any],
+    given: DecodingOptions,
     *,
     active: "Active | None" = None,
 ) -> Decoding:
@@ -98,7 +96,7 @@ def take_settings(
 
     :param settings: Section ``generate`` of params.yaml.
     :param corpus_paths: The corpus that is copied from.
-    :param given: What the command line gives; an option may be missing.
+    :param given: What the command line gives.
     :param active: What is copied from; None for the index in place.
     :returns: The settings.
     :raises click.UsageError: If two options contradict each other.
@@ -108,7 +106,7 @@ def take_settings(
     changes = collect_settings(given)
     try:
         chosen, word = choose_settings(
-            settings, corpus_paths, changes, is_untuned=given["untuned"], active=active
+            settings, corpus_paths, changes, is_untuned=given.untuned, active=active
         )
     except FieldError as error:
         raise click.UsageError(describe_setting(error)) from None
@@ -117,16 +115,19 @@ def take_settings(
     return chosen
 
 
-def collect_settings(given: dict[str, Any]) -> dict[str, Any]:
-    """The settings of decoding that the command line gives; options may be missing."""
-    changes = {name: given[name] for name in NAMES if given.get(name) is not None}
-    return changes | dict(_read_setting(text) for text in given.get("others", ()))
+def collect_settings(given: DecodingOptions) -> dict[str, Any]:
+    """The settings of decoding that the command line gives."""
+    names = (each.name for each in fields(given) if each.name not in NO_SETTINGS)
+    changes = {name: getattr(given, name) for name in names}
+    changes = {name: value for name, value in changes.items() if value is not None}
+    return changes | dict(_read_setting(text) for text in given.others)
 
 
 def describe_setting(error: FieldError) -> str:
     """Say what is wrong with a setting, under the name of its option."""
     name = ".".join(error.keys)
-    shown = f"--{name.replace('_', '-')}" if name in (*NAMES, "prompts_of") else name
+    has_option = name in DecodingOptions.__dataclass_fields__ or name in OTHER_OPTIONS
+    shown = f"--{name.replace('_', '-')}" if has_option else name
     found = f", found {error.found}" if error.found else f"; {error.run}" if error.run else ""
     return f"{shown} {error.wanted}{found}"
 

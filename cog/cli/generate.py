@@ -8,16 +8,16 @@ import sys
 from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from cog.cli.decoding_options import take_settings, with_decoding_options
+from cog.cli.decoding_options import DecodingOptions, take_settings
 from cog.cli.main import check_stage, get_project, get_project_of
 from cog.cli.numbers import make_type
-from cog.cli.options import device_option, stage_option
+from cog.cli.options import device_option, option, stage_option, with_options
 from cog.decoding.settings import set_precision
 from cog.errors import CogError, GenerationError
 from cog.index.versions.activation import choose_corpus
@@ -27,24 +27,6 @@ from cog.records import Decoding, Generation, Segment
 if TYPE_CHECKING:
     from cog.cli.render import SegmentWriter
     from cog.decoding.generator import CopyGenerator
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """What the command line asks for beside the decoding.
-
-    :param num_return: Number of texts per prefix, with seeds that count up.
-    :param batch_size: Number of texts decoded together.
-    :param is_stream: Print segments as they come.
-    :param is_json: Print JSON lines.
-    :param max_sources: Number of documents that are listed; None for as many as fit.
-    """
-
-    num_return: int
-    batch_size: int
-    is_stream: bool
-    is_json: bool
-    max_sources: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +59,72 @@ class NumberOrAll(click.ParamType[int]):
         return int(value)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextOptions(DecodingOptions):
+    """What the command line gives of the decoding of texts."""
+
+    max_new_tokens: int | None = option(
+        "--max-new-tokens",
+        type=make_type(Decoding, "max_new_tokens"),
+        help="Exact number of tokens to append.",
+    )
+    seed: int | None = option(
+        "--seed",
+        type=click.IntRange(0),
+        help="Seed of the first text of a prefix; the next counts up.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleOptions:
+    """What may be copied."""
+
+    allow_licence: tuple[str, ...] = option(
+        "--allow-licence",
+        multiple=True,
+        metavar="NAME",
+        help="Copy only from documents of this licence.",
+    )
+    deny_licence: tuple[str, ...] = option(
+        "--deny-licence",
+        multiple=True,
+        metavar="NAME",
+        help="Never copy from documents of this licence.",
+    )
+    exclude_document: tuple[str, ...] = option(
+        "--exclude-document",
+        multiple=True,
+        metavar="DOCUMENT_ID",
+        help="Never copy from this document.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How many texts are written, and how they are shown."""
+
+    num_return: int = option(
+        "--num-return",
+        type=click.IntRange(1),
+        default=1,
+        show_default=True,
+        help="Texts per prefix.",
+    )
+    batch_size: int | None = option(
+        "--batch-size", type=click.IntRange(1), help="Texts decoded together."
+    )
+    max_sources: int | None = option(
+        "--sources",
+        type=NumberOrAll(),
+        metavar="N|all",
+        help="Documents listed below a text [default: as many as fit].",
+    )
+    is_stream: bool = option(
+        "--stream", is_flag=True, help="Print segments as they come, one text at a time."
+    )
+    is_json: bool = option("--json", is_flag=True, help="Print one JSON object per text.")
+
+
 @click.command("generate")
 @click.option("--prefix", help="Text to continue; may be empty.")
 @click.option(
@@ -88,70 +136,22 @@ class NumberOrAll(click.ParamType[int]):
     metavar="ID[+ID]...",
     help="Corpus to copy from, or several [default: what is active].",
 )
-@click.option("--decoding", type=make_type(Decoding, "method"), help="How a choice is taken.")
-@click.option("--top-p", type=make_type(Decoding, "top_p"), help="Mass of the nucleus.")
-@click.option(
-    "--max-new-tokens",
-    type=make_type(Decoding, "max_new_tokens"),
-    help="Exact number of tokens to append.",
-)
-@click.option(
-    "--num-return", type=click.IntRange(1), default=1, show_default=True, help="Texts per prefix."
-)
-@click.option(
-    "--seed", type=click.IntRange(0), help="Seed of the first text of a prefix; the next counts up."
-)
-@click.option(
-    "--top-k-documents",
-    type=make_type(Decoding, "top_k_documents"),
-    help="Chunks retrieved per prefix; 0 for tokens only.",
-)
-@with_decoding_options
-@click.option(
-    "--allow-licence",
-    multiple=True,
-    metavar="NAME",
-    help="Copy only from documents of this licence.",
-)
-@click.option(
-    "--deny-licence",
-    multiple=True,
-    metavar="NAME",
-    help="Never copy from documents of this licence.",
-)
-@click.option(
-    "--exclude-document",
-    multiple=True,
-    metavar="DOCUMENT_ID",
-    help="Never copy from this document.",
-)
-@click.option(
-    "--max-verbatim-words",
-    type=make_type(Decoding, "max_verbatim_words"),
-    help="Longest run of words copied from one place of a document; 0 for no limit.",
-)
-@click.option("--batch-size", type=click.IntRange(1), help="Texts decoded together.")
+@with_options(given=TextOptions, licences=RuleOptions, options=Options)
 @device_option
-@click.option(
-    "--sources",
-    "max_sources",
-    type=NumberOrAll(),
-    metavar="N|all",
-    help="Documents listed below a text [default: as many as fit].",
-)
-@click.option(
-    "--stream", "is_stream", is_flag=True, help="Print segments as they come, one text at a time."
-)
-@click.option("--json", "is_json", is_flag=True, help="Print one JSON object per text.")
 @stage_option
 @click.pass_context
 def command(
     ctx: click.Context,
     /,
+    *,
     prefix: str | None,
     input_path: str | None,
+    corpus_id: str | None,
+    given: TextOptions,
+    licences: RuleOptions,
+    options: Options,
+    device: str,
     is_stage: bool,
-    **given: Any,  # noqa: ANN401
 ) -> None:
     """Write cited text by copying phrases from a corpus.
 
@@ -166,27 +166,18 @@ def command(
             "give either --prefix TEXT or --input FILE.jsonl (- for standard input)"
         )
     paths = get_project(ctx)
-    params = set_precision(load_params(paths.params), given["precision"])
-    options = Options(
-        given["num_return"],
-        given["batch_size"] or params.generate.batch_size,
-        given["is_stream"],
-        given["is_json"],
-        given["max_sources"],
-    )
+    params = set_precision(load_params(paths.params), given.precision)
     prefixes = iter([Line(prefix)]) if prefix is not None else _read_prefixes(str(input_path))
-    chosen, active = choose_corpus(paths, given["corpus_id"])  # before anything slow is loaded
+    chosen, active = choose_corpus(paths, corpus_id)  # before anything slow is loaded
     from cog.decoding.licences import CopyRule
     from cog.decoding.session import open_generator
 
     settings = params.generate.decoding
     decoding = take_settings(settings, paths.corpus(chosen), given, active=active)
-    names = ("allow_licence", "deny_licence", "exclude_document")
-    rule = CopyRule(*(frozenset(given[name]) for name in names))
-    with open_generator(
-        paths, params, corpus_id=given["corpus_id"], device=given["device"], rule=rule
-    ) as generator:
-        _run(generator, prefixes, decoding, options)
+    rule = CopyRule(*(frozenset(names) for names in astuple(licences)))
+    with open_generator(paths, params, corpus_id=corpus_id, device=device, rule=rule) as generator:
+        batch_size = options.batch_size or params.generate.batch_size
+        _run(generator, prefixes, decoding, options, batch_size=batch_size)
 
 
 def _run_stage(ctx: click.Context) -> None:
@@ -237,6 +228,8 @@ def _run(
     prefixes: Iterator[Line],
     decoding: Decoding,
     options: Options,
+    *,
+    batch_size: int,
 ) -> None:
     from cog.cli.render import SegmentWriter
     from cog.decoding.in_order import write_in_order
@@ -266,7 +259,7 @@ def _run(
     for outcome in write_in_order(
         generator,
         take_requests(),
-        batch_size=1 if options.is_stream else options.batch_size,
+        batch_size=1 if options.is_stream else batch_size,
         on_segment=write_segment if options.is_stream else None,
         say=_say,
     ):

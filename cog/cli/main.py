@@ -5,6 +5,7 @@ import importlib
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 from click.core import ParameterSource
@@ -14,61 +15,101 @@ from cog.extras import explain_missing
 from cog.paths import ProjectPaths, find_project
 from cog.version import __version__
 
-# command -> (module below cog.cli, what it does)
-COMMANDS = {
-    "cite": "The sources of generations as a list, with what their licences ask.",
-    "compare": "Scores of evaluated corpora side by side: table, plot, page.",
-    "corpus": "Cards, documents, versions: list, show, add, remove, stats, validate, diff, ...",
-    "demo": "Build two small corpora and write with each of them.",
-    "doctor": "What is wrong with the project, and the command that mends it.",
-    "datastore": "What the baseline kNN-LM searches: build, info.",
-    "evaluate": "Score the texts of a corpus under one pinned protocol, and log them to MLflow.",
-    "generate": "Write cited text with the active corpus, or with --corpus.",
-    "history": "Who switched on what when.",
-    "index": "The phrase index of a corpus: build, info, verify.",
-    "init": "Make a project of a folder.",
-    "params": "The settings of the project: what differs from its default, or all.",
-    "retro": "The baseline RETRO: train.",
-    "rollback": "Go back to what was active before the last switch.",
-    "serve": "Serve a page and an API that OpenAI clients speak, on this machine.",
-    "segment": "Find the phrases of a corpus that can be copied from its other documents.",
-    "status": "What is active, and whether it is intact.",
-    "study": "Studies over several evaluations: ablations, blind, domain, index-size, paper.",
-    "switch": "Make a corpus and its index the active one, atomically.",
-    "train": "Train a model on text files or a corpus, resume a run, go on from a model.",
-    "tune": "Choose the decoding settings that suit an index best.",
-    "upgrade": "Bring a project of an older version to the installed one.",
+# what each command does, in the order in which a project needs them; modules have the same names
+SECTIONS = {
+    "Project": {
+        "init": "Make a project of a folder.",
+        "demo": "Build two small corpora and write with each of them.",
+        "status": "What is active, and whether it is intact.",
+        "params": "The settings of the project: what differs from its default, or all.",
+        "doctor": "What is wrong with the project, and the command that mends it.",
+        "upgrade": "Bring a project of an older version to the installed one.",
+    },
+    "Corpora": {
+        "corpus": "Cards, documents, versions: list, show, add, remove, stats, diff, ...",
+        "index": "The phrase index of a corpus: build, info, verify, push, pull.",
+        "switch": "Make a corpus and its index the active one, atomically.",
+        "rollback": "Go back to what was active before the last switch.",
+        "history": "Who switched on what when.",
+    },
+    "Texts": {
+        "generate": "Write cited text with the active corpus, or with --corpus.",
+        "cite": "The sources of texts as a list, with what their licences ask.",
+        "serve": "A page and an API that OpenAI clients speak, on this machine.",
+        "tune": "Choose the decoding settings that suit an index best.",
+    },
+    "Measuring and training": {
+        "evaluate": "Score texts under one pinned protocol, and log them to MLflow.",
+        "compare": "Scores of evaluated corpora side by side: table, plot, page.",
+        "train": "Train a model on text files or a corpus, resume a run.",
+        "paper": "What the paper's comparison needs: baselines, studies, phrases.",
+    },
 }
+MOVED = {name: f"paper {name}" for name in ("datastore", "retro", "segment", "study")}
 
 
 class LazyCommands(click.Group):
-    """A group whose commands live in modules of the same name, imported on use."""
+    """A group whose commands live in modules of their own, imported on use."""
+
+    def __init__(
+        self,
+        *words: Any,  # noqa: ANN401
+        sections: dict[str, dict[str, str]],
+        modules: str = "cog.cli.",
+        moved: dict[str, str] | None = None,
+        **settings: Any,  # noqa: ANN401
+    ) -> None:
+        super().__init__(*words, **settings)
+        self.sections = sections  # what each command does, by heading and command
+        self.modules = modules  # what the name of a module begins with
+        self.moved = moved or {}  # what commands of the version before are called now
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Name the commands.
-
-        Gives names in alphabetical order.
-        """
-        return sorted(COMMANDS)
+        """Name the commands, in the order of the help."""
+        return [name for section in self.sections.values() for name in section]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import a command.
 
         Gives the command, or None if there is none of this name.
         """
-        if cmd_name not in COMMANDS:
+        if cmd_name not in self.list_commands(ctx):
             return None
-        command = importlib.import_module(f"cog.cli.{cmd_name}").command
+        module = importlib.import_module(f"{self.modules}{cmd_name.replace('-', '_')}")
+        command = module.command
         assert isinstance(command, click.Command)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find what is called, by its old name, too, and say its new one.
+
+        Gives its name, the command and the words that are left.
+        """
+        if args and args[0] in self.moved:
+            old, new = f"{ctx.command_path} {args[0]}", self.moved[args[0]]
+            click.echo(
+                f"cog: {old} is now {ctx.command_path} {new}; the next version knows the new name "
+                f"only",
+                err=True,
+            )
+            args = [*new.split(), *args[1:]]
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl(sorted(COMMANDS.items()))
+        for heading, commands in self.sections.items():
+            with formatter.section(heading):
+                formatter.write_dl(list(commands.items()))
 
 
-@click.group(cls=LazyCommands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=LazyCommands,
+    sections=SECTIONS,
+    moved=MOVED,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(__version__, prog_name="cog")
 @click.option(
     "--project",

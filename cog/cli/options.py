@@ -1,6 +1,10 @@
 """Options that several commands share, each declared once."""
 
+from collections.abc import Callable
+from dataclasses import field, fields
+from functools import wraps
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -22,9 +26,46 @@ steps_option = click.option(
 seconds_option = click.option(
     "--max-seconds", type=FiniteRange(0, min_open=True), help="Seconds of training."
 )
+plot_option = click.option(
+    "--plot", "plot_path", type=click.Path(path_type=Path, dir_okay=False), help="Write a picture."
+)
+html_option = click.option(
+    "--html",
+    "html_path",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write a page with scores and texts.",
+)
 stage_option = click.option(
     "--stage",
     "is_stage",
     is_flag=True,
     help="As the pipeline does: set by params.yaml alone, with results in corpora/ID.",
 )
+
+
+def option(*names: str, **settings: Any) -> Any:  # noqa: ANN401
+    """A field of a record that the command line fills in, as ``click.option`` is told."""
+    return field(metadata={"option": (names, settings)})
+
+
+def with_options(**records: type[Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Give a command the options of records, by the parameter that takes a record filled in.
+
+    Their fields are made by :func:`option`.
+    """
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(function)
+        def call(*words: Any, **given: Any) -> Any:  # noqa: ANN401
+            for parameter, record in records.items():
+                values = {each.name: given.pop(each.name) for each in fields(record)}
+                given[parameter] = record(**values)
+            return function(*words, **given)
+
+        found = [each for record in records.values() for each in fields(record)]
+        for each in reversed(found):  # as decorators that are stacked
+            names, settings = each.metadata["option"]
+            call = click.option(*names, each.name, **settings)(call)
+        return call
+
+    return decorate

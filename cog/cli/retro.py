@@ -1,4 +1,4 @@
-"""``cog retro``: a corpus with an index goes in, the adapter of the baseline RETRO comes out."""
+"""``cog paper retro``: a corpus with an index goes in, an adapter for RETRO comes out."""
 
 import json
 from functools import partial

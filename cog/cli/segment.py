@@ -1,4 +1,4 @@
-"""``cog segment``: a corpus id goes in; its documents are cut into phrases of other documents."""
+"""``cog paper segment``: a corpus goes in; its documents are cut into phrases of others."""
 
 import json
 from dataclasses import asdict, replace

@@ -1,20 +1,19 @@
-"""``cog study``: what takes more than one evaluation; each study has a file of its own."""
+"""``cog paper study``: what takes more than one evaluation; each study has a file of its own."""
 
-import click
+from cog.cli.main import LazyCommands
 
-from cog.cli.study_ablations import ablations
-from cog.cli.study_blind import command as blind
-from cog.cli.study_paper import paper
-from cog.cli.study_runs import domain, index_size
-
-
-@click.group("study")
-def command() -> None:
-    """Studies over several evaluations."""
-
-
-command.add_command(ablations)
-command.add_command(blind)
-command.add_command(domain)
-command.add_command(index_size)
-command.add_command(paper)
+command = LazyCommands(
+    "study",
+    help="Studies over several evaluations.",
+    sections={
+        "Commands": {
+            "ablations": "What each part of CoG is worth.",
+            "blind": "Sheets for people who judge two systems: export, import.",
+            "domain": "Every corpus on the held-out prompts of every corpus.",
+            "index-size": "Nested parts of a corpus on the same prompts.",
+            "table": "A table of the paper with figures of one's own.",
+        }
+    },
+    modules="cog.cli.study_",
+    moved={"paper": "table"},
+)

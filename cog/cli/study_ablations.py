@@ -1,15 +1,15 @@
-"""``cog study ablations``: a corpus goes in, what each part of CoG is worth comes out."""
+"""``cog paper study ablations``: a corpus goes in, what each part of CoG is worth comes out."""
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from cog.baselines.system import ABLATIONS, CHANGES, COG, VARIANTS
-from cog.cli.evaluate import make_plan
 from cog.cli.main import get_project
-from cog.cli.study_runs import with_study_options
+from cog.cli.options import html_option, plot_option, with_options
+from cog.cli.study_options import StudyOptions, make_plan
 from cog.params import load_params
 
 if TYPE_CHECKING:
@@ -38,24 +38,20 @@ COLUMNS = {
     multiple=True,
     help="Only this ablation, repeatable [default: all].",
 )
-@click.option(
-    "--plot", "plot_path", type=click.Path(path_type=Path, dir_okay=False), help="Write a picture."
-)
-@click.option(
-    "--html",
-    "html_path",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Write a page with scores and texts.",
-)
-@with_study_options
+@plot_option
+@html_option
+@with_options(given=StudyOptions)
 @click.pass_context
-def ablations(
+def command(
     ctx: click.Context,
     /,
+    *,
     corpus_id: str,
     prompt_corpus_id: str | None,
     systems: tuple[str, ...],
-    **given: Any,  # noqa: ANN401
+    plot_path: Path | None,
+    html_path: Path | None,
+    given: StudyOptions,
 ) -> None:
     """Score CoG with one part changed at a time, on the same prompts.
 
@@ -68,8 +64,8 @@ def ablations(
     from cog.progress import show_progress
     from cog.registry import load_card
 
-    if given["plot_path"] is not None:
-        check_plot_path(given["plot_path"])
+    if plot_path is not None:
+        check_plot_path(plot_path)
     corpus_id = load_card(paths, corpus_id).id
     prompts = load_card(paths, prompt_corpus_id or corpus_id).id
     experiment = f"ablations {corpus_id}"
@@ -82,8 +78,8 @@ def ablations(
             experiment=experiment,
             progress=progress,
         )
-    _write_files(study, given["plot_path"], given["html_path"])
-    if given["is_json"]:
+    _write_files(study, plot_path, html_path)
+    if given.as_json:
         click.echo(json.dumps(study.to_json(), ensure_ascii=False))
     else:
         _print(study)

@@ -1,12 +1,13 @@
-"""``cog study blind``: evaluations go in, sheets come out; filled sheets give a verdict."""
+"""``cog paper study blind``: evaluations go in, sheets come out; filled sheets give a verdict."""
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from cog.cli.main import get_project
+from cog.cli.options import json_option
 from cog.errors import EvaluationError
 
 if TYPE_CHECKING:
@@ -30,17 +31,14 @@ class ExportByDefault(click.Group):
 
 
 @click.group("blind", cls=ExportByDefault)
-def blind() -> None:
+def command() -> None:
     """Let people compare two systems without knowing which is which.
 
     Options without a command are those of export.
     """
 
 
-command: click.Group = blind  # what cog.cli.study adds
-
-
-@blind.command("export")
+@command.command("export")
 @click.option(
     "--systems",
     nargs=2,
@@ -66,14 +64,20 @@ command: click.Group = blind  # what cog.cli.study adds
     help="Folder for sheet.csv and key.json [default: one below studies/, which cog serve shows].",
 )
 @click.option("--force", is_flag=True, help="Write over a study that is there.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option
 @click.pass_context
 def export(
     ctx: click.Context,
     /,
+    *,
     systems: tuple[str, str],
+    num_prompts: int,
+    prompt_corpus: str | None,
+    protocol: str | None,
+    seed: int,
     output: Path | None,
-    **given: Any,  # noqa: ANN401
+    force: bool,
+    as_json: bool,
 ) -> None:
     """Write a sheet for graders and the key that they do not get.
 
@@ -84,17 +88,12 @@ def export(
     from cog.evaluation.study_folder import CSV_NAME, KEY_NAME, save_study
 
     first, second = choose_named_sides(
-        get_project(ctx),
-        systems,
-        prompt_corpus=given["prompt_corpus"],
-        protocol=given["protocol"],
+        get_project(ctx), systems, prompt_corpus=prompt_corpus, protocol=protocol
     )
-    items, key = make_study(
-        first, second, systems=systems, num_prompts=given["num_prompts"], seed=given["seed"]
-    )
+    items, key = make_study(first, second, systems=systems, num_prompts=num_prompts, seed=seed)
     folder = output or get_project(ctx).studies / key.study
-    save_study(folder, items, key, is_forced=given["force"])
-    if given["as_json"]:
+    save_study(folder, items, key, is_forced=force)
+    if as_json:
         files = {name: str(folder / name) for name in (CSV_NAME, KEY_NAME)}
         click.echo(json.dumps({"study": key.study, "num_cases": len(items), "files": files}))
         return
@@ -103,7 +102,7 @@ def export(
     click.echo(f"keep {KEY_NAME}: it says which text is whose")
 
 
-@blind.command("import")
+@command.command("import")
 @click.argument(
     "sheets",
     nargs=-1,
@@ -118,7 +117,7 @@ def export(
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
     help="The key.json of the export.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option
 def import_(sheets: tuple[Path, ...], key_path: Path, as_json: bool) -> None:
     """Read filled sheets, one per grader, and say which system is preferred."""
     from cog.evaluation.blind import judge, parse_key, read_sheet

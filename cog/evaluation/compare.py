@@ -249,7 +249,7 @@ def _note_prompts(results: Sequence[EvaluationResult]) -> list[str]:
     ids = ",".join(dict.fromkeys(result.corpus for result in results))
     return [
         "prompts differ, so scores have different references: what index suits which texts is told "
-        f"by cog study domain --corpora {ids}"
+        f"by cog paper study domain --corpora {ids}"
     ]
 
 

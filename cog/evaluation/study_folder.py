@@ -1,7 +1,7 @@
 """Blind studies at rest: cases, key, raters and answers go into a folder, and come out of it.
 
-The folder is what ``cog study blind`` writes, so a study is the same in a spreadsheet and on a
-page: ``sheet.csv`` and ``key.json``, and below ``answers/`` a sheet per rater.
+The folder is what ``cog paper study blind`` writes, so a study is the same in a spreadsheet and
+on a page: ``sheet.csv`` and ``key.json``, and below ``answers/`` a sheet per rater.
 """
 
 import csv
@@ -85,7 +85,7 @@ class Study:
             raise EvaluationError(
                 f"a study must be one of {paths.studies.name}/",
                 found=repr(name[:80]),
-                run="cog study blind --systems A B",
+                run="cog paper study blind --systems A B",
                 about=name[:80],
             )
         self.name = name
@@ -186,7 +186,7 @@ class Study:
         return answers
 
     def write_answers(self, answers: Mapping[str, Mapping[str, str]]) -> str:
-        """Write answers as ``cog study blind import`` reads them."""
+        """Write answers as ``cog paper study blind import`` reads them."""
         target = io.StringIO()
         writer = csv.writer(target, lineterminator="\n")
         writer.writerow(["item", *QUESTIONS])

@@ -186,7 +186,7 @@ def test_numbers_that_are_none_are_refused_in_one_line(
     keys[width:] = np.nan  # all but one, fewer than the neighbours of a step
     keys.tofile(file)
     broken = open_knn_lm(paths, "village", model=tiny_cog_model, settings=settings)
-    with pytest.raises(GenerationError, match="NaN among the keys; next: cog datastore build"):
+    with pytest.raises(GenerationError, match="NaN among the keys; next: cog paper datastore"):
         broken.generate(REQUESTS)
 
 
@@ -241,7 +241,7 @@ def test_a_missing_or_damaged_datastore_names_the_command(
             folder, corpus_id="village", model=tiny_cog_model.fingerprint, documents_digest=None
         )
 
-    with pytest.raises(IndexNotBuiltError, match="cog datastore build village"):
+    with pytest.raises(IndexNotBuiltError, match="cog paper datastore build village"):
         load(tmp_path / "none")
     damaged = tmp_path / "damaged"
     shutil.copytree(knn_village.corpus("village").datastore, damaged)

@@ -1,4 +1,4 @@
-"""``cog datastore build|info``: what is printed, and what is refused."""
+"""``cog paper datastore build|info``: what is printed, and what is refused."""
 
 import json
 import shutil
@@ -19,7 +19,7 @@ def own_village(village: ProjectPaths, tmp_path: Path) -> ProjectPaths:
 
 
 def call(project: ProjectPaths, *words: str) -> Result:
-    return CliRunner().invoke(cli, ["--project", str(project.root), "datastore", *words])
+    return CliRunner().invoke(cli, ["--project", str(project.root), "paper", "datastore", *words])
 
 
 def refusal(project: ProjectPaths, *words: str) -> CogError:
@@ -32,7 +32,7 @@ def refusal(project: ProjectPaths, *words: str) -> CogError:
 def test_build_and_info_agree_and_another_model_is_refused(own_village: ProjectPaths) -> None:
     missing = refusal(own_village, "info", "village")
     assert isinstance(missing, IndexNotBuiltError)
-    assert "cog datastore build village" in str(missing)
+    assert "cog paper datastore build village" in str(missing)
     built = json.loads(call(own_village, "build", "village", "--device", "cpu", "--json").stdout)
     assert built["num_entries"] > 100
     assert built["search"]["recall"] == 1.0

@@ -85,7 +85,7 @@ def test_what_cannot_be_evaluated_is_one_line(
     own_village: ProjectPaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = ("--corpus", "village", "--no-track")
-    assert "found: no such folder; next: cog retro train" in error_of(
+    assert "found: no such folder; next: cog paper retro train" in error_of(
         run(own_village, *words, "--system", "retro"), CheckpointError
     )
     assert "too few texts for MAUVE" in error_of(

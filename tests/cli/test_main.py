@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from cog.cli.main import COMMANDS, cli
+from cog.cli.main import MOVED, SECTIONS, cli
 from cog.version import __version__
 from tests.calling import refusal
 from tests.tiny_project import make_project
@@ -25,9 +25,26 @@ def run_cog(*words: str, cwd: Path | None = None) -> subprocess.CompletedProcess
 
 def test_help_names_every_command() -> None:
     said = CliRunner().invoke(cli, ["--help"]).output
-    for name, what in COMMANDS.items():
-        assert name in said
-        assert what.split()[0] in said
+    for heading, commands in SECTIONS.items():
+        assert f"{heading}:" in said
+        for name, what in commands.items():
+            assert f"  {name} " in said
+            assert what.split()[0] in said
+    assert not [name for name in MOVED if f"  {name} " in said]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [(name, words.split()) for name, words in MOVED.items()]
+    + [("study paper", ["paper", "study", "table"])],
+)
+def test_an_old_name_is_the_new_command_and_says_so(old: str, new: list[str]) -> None:
+    before = CliRunner().invoke(cli, [*old.split(), "--help"], prog_name="cog")
+    now = CliRunner().invoke(cli, [*new, "--help"], prog_name="cog")
+    assert before.exit_code == now.exit_code == 0
+    assert before.stdout == now.stdout
+    assert now.stderr == ""
+    assert f"is now cog {' '.join(new)}; " in before.stderr
 
 
 def test_version_is_the_package_s() -> None:
@@ -59,7 +76,7 @@ def test_wrong_usage_is_exit_2(words: list[str]) -> None:
 
 def test_no_words_show_the_help() -> None:
     done = run_cog()
-    assert "Commands" in done.stdout + done.stderr
+    assert "init     Make a project" in done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""``cog retro`` as a user runs it, and what it trains as a system."""
+"""``cog paper retro`` as a user runs it, and what it trains as a system."""
 
 import json
 import shutil
@@ -36,7 +36,7 @@ def own_village(
 
 
 def run(paths: ProjectPaths, *words: str) -> Result:
-    command = ["--project", str(paths.root), "retro", "train", "--device", "cpu", *words]
+    command = ["--project", str(paths.root), "paper", "retro", "train", "--device", "cpu", *words]
     return CliRunner().invoke(cli, command, standalone_mode=False)
 
 
@@ -66,7 +66,7 @@ def test_what_the_command_trains_is_in_mlflow_and_writes_text_as_a_system(
 
     params = load_params(own_village.params)
     with pytest.raises(
-        CheckpointError, match="needs an adapter in models/retro; .*cog retro train"
+        CheckpointError, match="needs an adapter in models/retro; .*cog paper retro train"
     ):
         identify(own_village, "retro")
     done = run(own_village, "--corpus", "village", "--max-steps", "4", "--json")

@@ -1,4 +1,4 @@
-"""``cog segment``: what is printed, and what is refused."""
+"""``cog paper segment``: what is printed, and what is refused."""
 
 import json
 import shutil
@@ -20,7 +20,7 @@ def built(village: ProjectPaths, tmp_path: Path) -> ProjectPaths:
 
 
 def call(project: ProjectPaths, *words: str) -> Result:
-    return CliRunner().invoke(cli, ["--project", str(project.root), "segment", *words])
+    return CliRunner().invoke(cli, ["--project", str(project.root), "paper", "segment", *words])
 
 
 def test_the_report_is_printed_as_json(built: ProjectPaths) -> None:

@@ -1,4 +1,4 @@
-"""``cog study blind``: out to graders, and back."""
+"""``cog paper study blind``: out to graders, and back."""
 
 import csv
 import json

@@ -131,7 +131,7 @@ def test_evaluation_of_a_union(halves: ProjectPaths) -> None:
 def searched(halves: ProjectPaths) -> ProjectPaths:
     """The halves and the whole with datastores, and an adapter of RETRO with open gates."""
     for corpus_id in ("whole", "north", "south"):
-        call_json(halves, "datastore", "build", corpus_id, "--device", "cpu")
+        call_json(halves, "paper", "datastore", "build", corpus_id, "--device", "cpu")
     model = load_model(halves.root / "models" / "tiny")
     adapter = make_adapter(make_config(model, load_params(halves.params).retro), seed=0)
     for name, value in adapter.named_parameters():
@@ -205,11 +205,11 @@ def test_baselines_of_a_union_are_evaluated_or_refused_in_one_line(
         assert shown.exception is None, shown.output
     union = ("--corpus", "north+village")
     missing = refusal(searched, *words, *union, "--system", "knn-lm")
-    assert "next: cog datastore build village" in str(missing)
+    assert "next: cog paper datastore build village" in str(missing)
     tuned = refusal(searched, *words, *union, "--system", "transformer-ft")
     assert "--data FILES --out models/tokens-north+village" in str(tuned)
-    study = ("study", "paper", "--setting", "en-wiki", "--memory", "north+south", *words[2:])
-    gaps = call_json(searched, *study, "--decoding", "greedy")["gaps"]
+    study = ("--setting", "en-wiki", "--memory", "north+south", *words[2:], "--decoding", "greedy")
+    gaps = call_json(searched, "paper", "study", "table", *study)["gaps"]
     assert list(gaps) == ["transformer-ft greedy"]
 
 

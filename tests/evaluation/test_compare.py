@@ -37,7 +37,7 @@ def test_same_scores_on_other_prompts_are_not_paired_and_that_is_said() -> None:
     assert pair.difference is not None
     assert pair.difference.method == "by document"
     assert (pair.better, pair.is_significant) == (None, False)
-    assert any("cog study domain --corpora wiki,law" in note for note in found.notes)
+    assert any("cog paper study domain --corpora wiki,law" in note for note in found.notes)
 
 
 def test_mauve_is_compared_at_the_number_of_texts_that_both_have() -> None:

@@ -29,7 +29,7 @@ from tests.evaluation.stopping import stop_at_text
 from tests.tiny_project import HAMLET_CARD, write_yaml
 
 FEW = ("--prompts", "2", "--device", "cpu", "--metric", "repetition", "--metric", "copies")
-PAPER = ("paper", "--setting", "law-mt", "--memory", "village", "--prompts-of", "village")
+PAPER = ("table", "--setting", "law-mt", "--memory", "village", "--prompts-of", "village")
 PAPER += ("--decoding", "greedy", *FEW)
 
 
@@ -64,7 +64,7 @@ def list_runs(paths: ProjectPaths, experiment: str) -> list[Any]:
 
 
 def call(paths: ProjectPaths, *words: str) -> Result:
-    return CliRunner().invoke(cli, ["--project", str(paths.root), "study", *words])
+    return CliRunner().invoke(cli, ["--project", str(paths.root), "paper", "study", *words])
 
 
 def call_json(paths: ProjectPaths, *words: str) -> Any:  # noqa: ANN401
@@ -192,8 +192,8 @@ def test_rows_of_the_paper_are_measured_or_gaps(tracked: ProjectPaths) -> None:
         assert by_system[system]["measured"]["mauve"] is None
     for system, run in (
         ("transformer-ft", "cog train --objective tokens"),
-        ("knn-lm", "cog datastore build village"),
-        ("retro", "cog retro train"),
+        ("knn-lm", "cog paper datastore build village"),
+        ("retro", "cog paper retro train"),
     ):
         assert run in content["gaps"][f"{system} greedy"]
         assert set(by_system[system]["measured"].values()) == {None}

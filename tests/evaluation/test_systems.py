@@ -59,7 +59,7 @@ def test_knn_lm_needs_a_datastore_and_then_is_evaluated(
 ) -> None:
     params = load_params(own_village.params)
     knn = replace(plan, system="knn-lm", groups=("repetition", "likelihood"))
-    with pytest.raises(IndexNotBuiltError, match="cog datastore build village"):
+    with pytest.raises(IndexNotBuiltError, match="cog paper datastore build village"):
         evaluate(own_village, params, knn, SilentProgress())
     manifest = build_corpus_datastore(
         own_village, "village", params=params, progress=SilentProgress(), device="cpu"

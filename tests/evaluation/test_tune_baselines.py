@@ -170,7 +170,7 @@ def test_what_cannot_be_tuned_is_one_line(town: ProjectPaths, own_village: Proje
     shutil.rmtree(town.corpus("village").datastore)
     missing = tune(town, "knn-lm")
     assert isinstance(missing.exception, IndexNotBuiltError)
-    assert "cog datastore build village" in str(missing.exception)
+    assert "cog paper datastore build village" in str(missing.exception)
     assert load_tuning(town.corpus("village"), "knn-lm") is None
     few = tune(own_village, "transformer")
     assert isinstance(few.exception, EvaluationError)
@@ -195,7 +195,7 @@ def test_evaluating_what_does_not_fit_is_one_line(town: ProjectPaths) -> None:
     make_tiny_model(town.root / "models" / "other", seed=3)
     other = refuse("model: models/tiny", "model: models/other")
     assert "the datastore of village must be one of model" in other
-    assert "next: cog datastore build village" in other
+    assert "next: cog paper datastore build village" in other
     few = refuse("top_k: 8", "top_k: 100000")
     assert "must hold the 100000 neighbours of a step" in few
     assert "next: lower datastore.top_k in params.yaml" in few

@@ -18,7 +18,7 @@ from cog.reading import Text, read_record
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "adapter.safetensors"
 FORMAT_VERSION = 3  # 2: the continuation of a neighbour was the beginning of the next chunk
-RUN = "cog retro train --corpus ID"
+RUN = "cog paper retro train --corpus ID"
 
 
 @dataclass(frozen=True, slots=True)

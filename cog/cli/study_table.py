@@ -1,14 +1,14 @@
-"""``cog study paper``: a setting goes in, the paper's table comes out with figures of one's own."""
+"""``cog paper study table``: a setting goes in, the paper's table with own figures comes out."""
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from cog.cli.evaluate import make_plan
 from cog.cli.main import get_project
 from cog.cli.numbers import FiniteRange
-from cog.cli.study_runs import with_study_options
+from cog.cli.options import with_options
+from cog.cli.study_options import StudyOptions, make_plan
 from cog.params import load_params
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 SETTINGS = ("wikitext103", "law-mt", "en-wiki")  # of cog/evaluation/published.yaml
 
 
-@click.command("paper")
+@click.command("table")
 @click.option(
     "--setting", type=click.Choice(SETTINGS), required=True, help="Which table of the paper."
 )
@@ -31,15 +31,17 @@ SETTINGS = ("wikitext103", "law-mt", "en-wiki")  # of cog/evaluation/published.y
     metavar="S",
     help="Begin no row after so many seconds; those left are gaps.",
 )
-@with_study_options
+@with_options(given=StudyOptions)
 @click.pass_context
-def paper(
+def command(
     ctx: click.Context,
     /,
+    *,
     setting: str,
     memory_id: str | None,
     prompt_corpus_id: str | None,
-    **given: Any,  # noqa: ANN401
+    max_seconds: float | None,
+    given: StudyOptions,
 ) -> None:
     """Evaluate every row of a table of the paper, and show them beside the paper's figures.
 
@@ -63,7 +65,7 @@ def paper(
     chosen = load_published()["settings"][setting]
     memory = JOIN.join(check_cards(paths, memory_id or chosen["memory"]))
     prompts = load_card(paths, prompt_corpus_id or chosen["prompts"]).id
-    decodings = DECODINGS if given["decoding"] is None else (given["decoding"],)
+    decodings = DECODINGS if given.decoding is None else (given.decoding,)
     plan = make_plan(params, given, memory, prompts)
     experiment = f"paper {setting}"
     with show_progress(experiment, total=None, unit="texts") as progress:
@@ -74,11 +76,11 @@ def paper(
             experiment=experiment,
             progress=progress,
             has_gaps=True,
-            max_seconds=given["max_seconds"],
+            max_seconds=max_seconds,
         )
     tables = [[*iter_rows(table, study, decodings)] for table in chosen["tables"]]
     differences = list_differences(params, plan, chosen, study)
-    if given["is_json"]:
+    if given.as_json:
         rows = [[row.to_json() for row in table] for table in tables]
         about = {"setting": setting, "experiment": experiment, "gaps": dict(study.gaps)}
         content = {**about, "tables": rows, "reference": chosen["reference"]}

@@ -1,0 +1,90 @@
+"""``cog paper study domain``: corpora go in, the scores of each on the prompts of each come out."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from cog.cli.main import get_project
+from cog.cli.options import plot_option, with_options
+from cog.cli.study_options import StudyOptions, make_plan
+from cog.errors import EvaluationError
+from cog.params import load_params
+
+if TYPE_CHECKING:
+    from cog.evaluation.studies import Study
+
+SHOWN = (
+    "likelihood/per-word",
+    "quality/mauve",
+    "repetition/diversity",
+    "perplexity/generated",
+    "copies/tokens",
+)
+
+
+@click.command("domain")
+@click.option("--corpora", metavar="A,B,…", required=True, help="Corpora, with commas between.")
+@plot_option
+@with_options(given=StudyOptions)
+@click.pass_context
+def command(
+    ctx: click.Context, /, *, corpora: str, plot_path: Path | None, given: StudyOptions
+) -> None:
+    """Score every corpus on the held-out prompts of every corpus.
+
+    Indexes are compared on one set of prompts at a time: what suits which texts is told by the
+    columns of the matrix.
+    """
+    paths = get_project(ctx)
+    params = load_params(paths.params)
+    from cog.evaluation.studies import study_domain
+    from cog.pipeline import Builder
+    from cog.progress import show_progress
+    from cog.registry import load_card
+
+    parts = dict.fromkeys(part.strip() for part in corpora.split(",") if part.strip())
+    chosen = [load_card(paths, part).id for part in parts]
+    if len(chosen) < 2:
+        raise EvaluationError(
+            "a domain study needs two corpora or more",
+            found=str(len(chosen)),
+            run="pass --corpora A,B",
+        )
+    plan = make_plan(params, given, chosen[0], chosen[0])
+    Builder(paths, params, show_progress, device=given.device).build_missing(chosen)
+    with show_progress("domain", total=None, unit="texts") as progress:
+        study = study_domain(
+            paths, params, plan, corpus_ids=chosen, experiment="domain", progress=progress
+        )
+    if plot_path is not None:
+        plot_path.write_bytes(next(iter(study.figures.values())))
+    write_study(study, as_json=given.as_json)
+
+
+def write_study(study: "Study", *, as_json: bool) -> None:
+    """Print the scores of a study, a table for each set of prompts.
+
+    :param study: The study.
+    :param as_json: Whether one JSON object is printed instead.
+    """
+    if as_json:
+        click.echo(json.dumps(study.to_json(), ensure_ascii=False))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    from cog.evaluation.page import format_number
+
+    console = Console(highlight=False)
+    for comparison in study.comparisons:
+        names = [name for name in comparison.metrics if name in SHOWN] or list(comparison.metrics)
+        shown = [name.rpartition("/")[2] for name in names]
+        table = Table("index", "words", *shown, title=f"prompts of {comparison.prompts}")
+        for place, label in enumerate(comparison.labels):
+            rows = [comparison.get_rows(name)[place] for name in names]
+            cells = [format_number(row.mean) + "*" * row.is_better for row in rows]
+            table.add_row(label, f"{rows[0].system.num_index_words:,}", *cells)
+        console.print(table)
+    click.echo(f"cog: logged to the experiment {study.experiment} (make ui)", err=True)

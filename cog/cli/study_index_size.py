@@ -1,0 +1,65 @@
+"""``cog paper study index-size``: a corpus goes in, the scores of its nested parts come out."""
+
+from pathlib import Path
+
+import click
+
+from cog.cli.main import get_project
+from cog.cli.options import plot_option, with_options
+from cog.cli.study_domain import write_study
+from cog.cli.study_options import StudyOptions, make_plan
+from cog.params import load_params
+
+
+@click.command("index-size")
+@click.option("--corpus", "corpus_id", required=True, metavar="ID", help="What the subsets extend.")
+@click.option(
+    "--proportions", required=True, metavar="0.01,0.1,1", help="Sizes of the nested subsets."
+)
+@click.option(
+    "--source",
+    type=click.Path(path_type=Path, exists=True),
+    help="Local file or folder to build from, where the card's source is out of reach.",
+)
+@plot_option
+@with_options(given=StudyOptions)
+@click.pass_context
+def command(
+    ctx: click.Context,
+    /,
+    *,
+    corpus_id: str,
+    proportions: str,
+    source: Path | None,
+    plot_path: Path | None,
+    given: StudyOptions,
+) -> None:
+    """Score nested subsets of a corpus on the same prompts; nothing is trained.
+
+    Cards and indexes that are missing are made first.
+    """
+    paths = get_project(ctx)
+    params = load_params(paths.params)
+    try:
+        sizes = [float(part) for part in proportions.split(",")]
+    except ValueError:
+        raise click.BadParameter("give numbers with commas", param_hint="--proportions") from None
+    from cog.evaluation.plot import check_plot_path, plot_index_sizes, save_plot
+    from cog.evaluation.studies import study_index_size
+    from cog.evaluation.subsets import make_subsets
+    from cog.pipeline import Builder
+    from cog.progress import show_progress
+
+    if plot_path is not None:
+        check_plot_path(plot_path)
+    plan = make_plan(params, given, corpus_id, corpus_id)
+    experiment = f"index-size {corpus_id}"
+    corpus_ids = make_subsets(paths, corpus_id, sizes)
+    Builder(paths, params, show_progress, source, given.device).build_missing(corpus_ids)
+    with show_progress(experiment, total=None, unit="texts") as progress:
+        study = study_index_size(
+            paths, params, plan, corpus_ids=corpus_ids, experiment=experiment, progress=progress
+        )
+    if plot_path is not None:
+        save_plot(plot_index_sizes(study.comparisons[0]), plot_path)
+    write_study(study, as_json=given.as_json)
