@@ -40,7 +40,8 @@ from cog.baselines.transformer import TransformerGenerator
 from cog.corpus.documents import DocumentStore, load_prompts
 from cog.decoding.request import Request
 from cog.decoding.session import open_generator
-from cog.model.load import CogModel, load_model, load_network
+from cog.model.load import CogModel, load_model
+from cog.model.modules import load_network
 from cog.params import Params, load_params
 from cog.paths import ProjectPaths, find_project
 from cog.progress import SilentProgress

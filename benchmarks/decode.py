@@ -19,8 +19,8 @@ from cog.corpus.documents import load_prompts
 from cog.decoding.generator import CopyGenerator
 from cog.decoding.request import Request
 from cog.decoding.session import open_generator
-from cog.model.load import load_network
 from cog.model.matrices import choose_precision
+from cog.model.modules import load_network
 from cog.params import load_params
 from cog.paths import find_project
 from cog.records import FLOAT32, Generation

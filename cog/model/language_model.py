@@ -15,7 +15,8 @@ from transformers import PreTrainedModel
 from cog.errors import ParamsError
 from cog.model.base import get_base_folder
 from cog.model.config import load_config
-from cog.model.load import load_causal, resolve_device
+from cog.model.load import resolve_device
+from cog.model.modules import load_causal
 from cog.model.words import load_tokenizer
 from cog.profiles import Base, HubBase, WheelBase
 

@@ -3,23 +3,23 @@
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from transformers import AutoModel, AutoModelForCausalLM, PreTrainedModel
-from transformers.utils import logging
 
 from cog.errors import CheckpointError
 from cog.model.base import get_base_folder
+from cog.model.base_form import read_form
+from cog.model.bert import BertNetwork, is_bert
 from cog.model.config import ModelConfig, load_config
 from cog.model.fingerprint import fingerprint_model
+from cog.model.llama import LlamaNetwork, is_llama
 from cog.model.matrices import choose_precision
-from cog.model.phrase_encoder import PhraseEncoder
+from cog.model.phrase_encoder import PhraseEncoder, untrained_names
 from cog.model.prefix_encoder import PrefixEncoder
+from cog.model.protocols import CausalNetwork, TextNetwork
 from cog.model.retriever import MeanRetriever
 from cog.model.threads import describe_numerics, pin_threads
-from cog.model.weights import Weights, apply_weights, load_weights, select_weights
+from cog.model.weights import TrainedTensors, Weights, apply_weights, load_weights, select_weights
 from cog.model.words import WordSplitter, load_tokenizer
 from cog.records import FLOAT32
 
@@ -89,22 +89,22 @@ def load_index_model(folder: Path, *, device: str = "cpu") -> IndexModel:
     :returns: The model's index side.
     """
     config = load_config(folder)
-    weights = load_weights(folder, config)
+    target = resolve_device(device)
+    weights = load_weights(folder, config, parts=("bert.", "start.", "end."))
     base = get_base_folder(config.phrase_base, model_folder=folder)
+    trained = select_weights(weights, "bert.")
     phrase_encoder = PhraseEncoder(
-        load_bidirectional(base),
+        load_text_network(base, trained, scale=config.lora_scale, device=target),
         load_tokenizer(base),
         weights,
         max_pieces=config.max_pieces,
-        lora_scale=config.lora_scale,
     )
-    phrase_encoder.to(resolve_device(device))
     return IndexModel(
         fingerprint=fingerprint_model(folder),
         config=config,
         splitter=load_splitter(folder),
         phrase_encoder=phrase_encoder,
-        retriever=_load_retriever(folder, config, device=device),
+        retriever=_load_retriever(folder, config, device=target),
     )
 
 
@@ -128,33 +128,26 @@ def load_model(
     target = resolve_device(device)
     chosen = choose_precision(precision, target)  # refused before anything is read
     base = get_base_folder(config.prefix_base, model_folder=folder)
-    weights = load_weights(folder, config)
+    weights = load_weights(folder, config, parts=("lm.", "qproj."))
     prefix_encoder = PrefixEncoder(
-        _load_network(base, config, weights),
+        _load_causal_network(
+            base,
+            select_weights(weights, "lm."),
+            scale=config.lora_scale,
+            precision=chosen,
+            device=target,
+            keeps_modules=keeps_modules,
+        ),
         query_projection=weights.get("qproj.weight"),
         begin_token_id=config.begin_token_id,
-        precision=chosen,
-        device=target,
-        keeps_modules=keeps_modules,
     )
     return CogModel(
         fingerprint=fingerprint_model(folder),
         config=config,
         splitter=WordSplitter.from_folder(base),
-        retriever=_load_retriever(folder, config, device=device),
+        retriever=_load_retriever(folder, config, device=target),
         prefix_encoder=prefix_encoder,
     )
-
-
-def load_network(folder: Path) -> PreTrainedModel:
-    """Load the prefix encoder's network, as trained, in the form of transformers.
-
-    :param folder: The model folder.
-    :returns: The causal model, in float32.
-    """
-    config = load_config(folder)
-    base = get_base_folder(config.prefix_base, model_folder=folder)
-    return _load_network(base, config, load_weights(folder, config))
 
 
 def resolve_device(device: str) -> torch.device:
@@ -173,67 +166,52 @@ def resolve_device(device: str) -> torch.device:
     return torch.device(device)
 
 
-def _load_retriever(folder: Path, config: ModelConfig, *, device: str) -> MeanRetriever:
-    base = get_base_folder(config.retriever_base, model_folder=folder)
-    retriever = MeanRetriever(
-        load_bidirectional(base), load_tokenizer(base), max_pieces=config.max_pieces
-    )
-    retriever.to(resolve_device(device))
-    return retriever
+def load_text_network(
+    base: Path, weights: Weights, *, scale: float, device: torch.device
+) -> TextNetwork:
+    """Load a bidirectional encoder.
 
-
-def hush_transformers() -> None:
-    """Silence bars for loads of a second, and reports of poolers that are never used."""
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
-
-
-def load_bidirectional(base: Path, **overrides: float) -> PreTrainedModel:
-    """Load a bidirectional base model in float32; values of its config may be changed."""
-    return _load_base(AutoModel, base, overrides)
-
-
-def load_causal(base: Path, **overrides: float) -> PreTrainedModel:
-    """Load a causal base model in float32; values of its config may be changed."""
-    return _load_base(AutoModelForCausalLM, base, overrides)
-
-
-def _load_base(kind: Any, base: Path, overrides: dict[str, float]) -> PreTrainedModel:  # noqa: ANN401
-    hush_transformers()
-    try:  # a base comes from anybody: neither pickles, which run code, nor code of its own
-        model: PreTrainedModel = kind.from_pretrained(
-            base,
-            dtype=torch.float32,
-            use_safetensors=True,
-            trust_remote_code=False,
-            local_files_only=True,
-            **overrides,
+    :param base: Its base model's folder.
+    :param weights: What was trained of it, by the base model's names; empty for nothing.
+    :param scale: Factor of low-rank updates.
+    :param device: Where it runs.
+    :returns: The encoder.
+    """
+    form = read_form(base)
+    if form is not None and is_bert(form):
+        may_lack = untrained_names(form.tensors)
+        return BertNetwork(
+            form,
+            TrainedTensors(form.tensors, weights, scale=scale, may_lack=may_lack, device=device),
         )
-    except (OSError, ValueError, KeyError, SafetensorError) as error:
-        raise CheckpointError(
-            f"the base model {base} must be safetensors of a kind that transformers knows",
-            found=(str(error).strip() or type(error).__name__).splitlines()[0],
-            run="save it again with save_pretrained of transformers, or name another base",
-            about=str(base),
-        ) from error
-    return model
+    from cog.model.modules import TextModules, load_bidirectional  # takes seconds
+
+    model = load_bidirectional(base)
+    may_lack = untrained_names(model.state_dict())
+    apply_weights(model, weights, scale=scale, may_lack=may_lack)
+    return TextModules(model, device=device)
 
 
-def tied_names(causal: PreTrainedModel) -> tuple[str, ...]:
-    """Tensors that whole trained weights may lack, since they are tied to others."""
-    head = causal.get_output_embeddings()  # type: ignore[no-untyped-call]
-    names = causal.state_dict(keep_vars=True).items()
-    is_tied = head.weight is causal.get_input_embeddings().weight
-    heads = {id(module): name for name, module in causal.named_modules()}
-    return tuple(n for n, _ in names if is_tied and n == f"{heads[id(head)]}.weight")
+def _load_causal_network(
+    base: Path,
+    weights: Weights,
+    *,
+    scale: float,
+    precision: str,
+    device: torch.device,
+    keeps_modules: bool,
+) -> CausalNetwork:
+    form = read_form(base)
+    if form is not None and is_llama(form) and not keeps_modules:
+        tensors = TrainedTensors(form.tensors, weights, scale=scale, device=device)
+        return LlamaNetwork(form, tensors, precision)
+    from cog.model.modules import CausalModules, load_trained  # takes seconds
+
+    model = load_trained(base, weights, scale=scale)
+    return CausalModules(model, precision=precision, device=device, keeps_modules=keeps_modules)
 
 
-def _load_network(base: Path, config: ModelConfig, weights: Weights) -> PreTrainedModel:
-    causal = load_causal(base)
-    apply_weights(
-        causal,
-        select_weights(weights, "lm."),
-        scale=config.lora_scale,
-        may_lack=tied_names(causal),
-    )
-    return causal
+def _load_retriever(folder: Path, config: ModelConfig, *, device: torch.device) -> MeanRetriever:
+    base = get_base_folder(config.retriever_base, model_folder=folder)
+    network = load_text_network(base, {}, scale=1.0, device=device)
+    return MeanRetriever(network, load_tokenizer(base), max_pieces=config.max_pieces)

@@ -6,12 +6,10 @@ attention and every buffer stay in float32.
 
 import platform
 from collections.abc import Sequence
-from typing import cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from transformers.pytorch_utils import Conv1D
 
 from cog.errors import CheckpointError
 from cog.model.integers import multiply_rows, round_rows
@@ -41,19 +39,14 @@ class Matrix(nn.Module):
         self._packed: Tensor | None = None
 
     @classmethod
-    def read(cls, layer: "nn.Linear | Conv1D | Matrix", precision: str = FLOAT32) -> "Matrix":
-        """Take the weight of a layer over.
+    def read(cls, weight: Tensor, bias: Tensor | None, precision: str = FLOAT32) -> "Matrix":
+        """Make one of a weight.
 
-        :param layer: The layer, in float32.
+        :param weight: In float32. *Shape:* ``(num_out, num_in)``
+        :param bias: *Shape:* ``(num_out,)`` float32
         :param precision: ``float32``, which shares the weight, ``bfloat16`` or ``int8``.
-        :returns: The matrix; what is one already stays as it is.
+        :returns: The matrix.
         """
-        if isinstance(layer, Matrix):
-            return layer
-        weight = layer.weight.detach()
-        if isinstance(layer, Conv1D):  # GPT-2 stores its matrices transposed
-            weight = weight.T.contiguous()
-        bias = None if layer.bias is None else cast(Tensor, layer.bias).detach()
         if precision == FLOAT32:
             return cls(weight, bias, None)
         if precision == BFLOAT16:
@@ -163,17 +156,3 @@ def is_bfloat16_fast(device: torch.device) -> bool:
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     capabilities = torch.cpu.get_capabilities()
     return any(capabilities.get(name) for name in ("avx512_bf16", "amx_bf16"))
-
-
-def take_layers(model: nn.Module, precision: str, *, packs: bool) -> None:
-    """Put matrices in the place of the linear layers of a network.
-
-    :param model: The network, in float32.
-    :param precision: ``float32``, ``bfloat16`` or ``int8``.
-    :param packs: Whether they are packed.
-    """
-    for module in list(model.modules()):
-        for name, layer in module.named_children():
-            if isinstance(layer, nn.Linear | Conv1D):
-                matrix = Matrix.read(layer, precision)
-                setattr(module, name, matrix.pack() if packs else matrix)

@@ -1,6 +1,6 @@
 """The phrase encoder: chunks go in, the start and end vectors of their words come out."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import torch
@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from cog.errors import CheckpointError
 from cog.model.pieces import PieceBatch, encode_pieces
-from cog.model.protocols import WordVectors
-from cog.model.weights import Weights, apply_weights, load_part, select_weights
+from cog.model.protocols import TextNetwork, WordVectors
+from cog.model.weights import Weights, load_part, select_weights
 
 
 class Head(nn.Module):
@@ -46,25 +46,17 @@ class PhraseEncoder:
     The start vector of a word is read at the first WordPiece that overlaps it, its end vector at
     the last.
 
-    :param bert: The bidirectional encoder.
+    :param network: The bidirectional encoder, as trained.
     :param tokenizer: Its tokenizer.
-    :param weights: Tensors ``bert.*``, ``start.*`` and ``end.*``; ``bert.*`` may be absent, lack
-        the word embeddings, or be low-rank updates.
+    :param weights: Tensors ``start.*`` and ``end.*``.
     :param max_pieces: Number of WordPieces of a chunk that are read, special ones aside.
-    :param lora_scale: Factor of the low-rank updates.
     :raises CheckpointError: If the model has no phrase heads, or a tensor does not fit.
     """
 
     def __init__(
-        self,
-        bert: nn.Module,
-        tokenizer: Tokenizer,
-        weights: Weights,
-        *,
-        max_pieces: int,
-        lora_scale: float = 1.0,
+        self, network: TextNetwork, tokenizer: Tokenizer, weights: Weights, *, max_pieces: int
     ) -> None:
-        self._bert = bert
+        self._network = network
         self._tokenizer = tokenizer
         self._max_pieces = max_pieces
         if "start.l1.weight" not in weights:
@@ -74,20 +66,14 @@ class PhraseEncoder:
                 run="set `model:` in params.yaml to a model that was trained with phrases",
                 about="start.l1.weight",
             )
-        apply_weights(
-            bert,
-            select_weights(weights, "bert."),
-            scale=lora_scale,
-            may_lack=untrained_names(bert),
-        )
         hidden, width = weights["start.l1.weight"].shape
         self._dim = weights["start.l2.weight"].shape[0]
         self.start = Head(width, hidden, self._dim)
         self.end = Head(width, hidden, self._dim)
         load_part(self.start, select_weights(weights, "start."))
         load_part(self.end, select_weights(weights, "end."))
-        for module in (self._bert, self.start, self.end):
-            module.eval().requires_grad_(False)
+        for head in (self.start, self.end):
+            head.eval().requires_grad_(False).to(network.device)
 
     @property
     def dim(self) -> int:
@@ -97,15 +83,7 @@ class PhraseEncoder:
     @property
     def device(self) -> torch.device:
         """Where the weights are."""
-        return next(self._bert.parameters()).device
-
-    def to(self, device: torch.device) -> None:
-        """Move the weights.
-
-        :param device: Where to.
-        """
-        for module in (self._bert, self.start, self.end):
-            module.to(device)
+        return self._network.device
 
     def count_pieces(self, texts: Sequence[str]) -> NDArray[np.int64]:
         """Number of WordPieces that are read of each text, special ones included.
@@ -155,17 +133,14 @@ class PhraseEncoder:
         Gives last hidden states. *Shape:* ``(batch, num_pieces, width)``.
         """
         device = self.device
-        output = self._bert(input_ids=batch.ids.to(device), attention_mask=batch.mask.to(device))
-        states: Tensor = output.last_hidden_state
-        return states
+        return self._network(batch.ids.to(device), batch.mask.to(device))
 
 
-def untrained_names(bert: nn.Module) -> tuple[str, ...]:
-    """Parameters that trained weights may lack: word embeddings may stay the base's.
+def untrained_names(names: Iterable[str]) -> tuple[str, ...]:
+    """Tensors that trained weights may lack: word embeddings may stay the base's.
 
     The pooler is never used.
     """
-    names = [name for name, _ in bert.named_parameters()]
     return tuple(name for name in names if "word_embeddings" in name or name.startswith("pooler."))
 
 

@@ -4,16 +4,12 @@ Token ids go in, prefix vectors and token logits come out, with a cache in betwe
 """
 
 from collections.abc import Sequence
-from typing import cast
 
 import torch
-from torch import Tensor, nn
-from transformers import AttentionInterface, PreTrainedModel
+from torch import Tensor
 
-from cog.model.cache import ATTENTION_NAME, PrefixCache, packed_attention
-from cog.model.llama_blocks import LlamaBlocks
-from cog.model.matrices import CPU, Matrix, take_layers
-from cog.records import FLOAT32
+from cog.model.cache import PrefixCache
+from cog.model.protocols import CausalNetwork
 
 PREFILL_TOKENS = 512  # tokens of one prefix encoded in one pass; bounds the memory of long prefixes
 
@@ -24,58 +20,43 @@ class PrefixEncoder:
     Differs from the paper where the weights hold ``qproj``: the query of phrases is then ``W_q h``
     instead of ``h``.
 
-    :param model: Any causal model of transformers; its attention is replaced by the packed one, and
-        blocks like Llama's by joined ones. In float32, and changed in place.
+    :param network: The causal model.
     :param query_projection: ``W_q`` of *Shape:* ``(dim, dim)``; None for the identity.
     :param begin_token_id: Token put before every prefix; None for none.
-    :param precision: Of its linear layers: ``float32``, ``bfloat16`` or ``int8``.
-    :param device: Where it runs.
-    :param keeps_modules: Whether the model's own modules run, for what is hooked to them or learns
-        through them; slower.
     """
 
     def __init__(
         self,
-        model: PreTrainedModel,
+        network: CausalNetwork,
         *,
         query_projection: Tensor | None,
         begin_token_id: int | None,
-        precision: str = FLOAT32,
-        device: torch.device = CPU,
-        keeps_modules: bool = False,
     ) -> None:
-        AttentionInterface.register(ATTENTION_NAME, packed_attention)
-        model.requires_grad_(False).train(mode=False)
-        model.set_attn_implementation(ATTENTION_NAME)
-        self.model = model
+        self.network = network
         self.begin_token_id = begin_token_id
-        self._body: nn.Module = model.base_model
-        self._embed: nn.Embedding = model.get_input_embeddings()  # type: ignore[assignment]
-        model.to(device)  # type: ignore[arg-type]
-        self._blocks = None if keeps_modules else LlamaBlocks.take(model, precision)
-        self._head: nn.Module = model.get_output_embeddings()  # type: ignore[no-untyped-call]
-        if not keeps_modules:
-            self._head = Matrix.read(cast(nn.Linear, self._head)).pack()  # float32 in any precision
-            model.set_output_embeddings(self._head)  # type: ignore[no-untyped-call]
-        if not keeps_modules or precision != FLOAT32:
-            take_layers(self._body, precision, packs=not keeps_modules)
-        self.precision = precision
-        self._projection = None if query_projection is None else query_projection.to(device)
+        self._projection = query_projection
+        if query_projection is not None:
+            self._projection = query_projection.to(network.device)
+
+    @property
+    def precision(self) -> str:
+        """Precision of its linear layers."""
+        return self.network.precision
 
     @property
     def device(self) -> torch.device:
         """Where the weights lie."""
-        return self._embed.weight.device
+        return self.network.device
 
     @property
     def vocab_size(self) -> int:
         """Number of tokens of the vocabulary."""
-        return self._embed.num_embeddings
+        return self.network.vocab_size
 
     @property
     def max_positions(self) -> int:
         """Number of tokens that the model can read."""
-        return int(self.model.config.max_position_embeddings)
+        return self.network.max_positions
 
     def new_cache(self, *, batch: int, capacity: int) -> PrefixCache:
         """An empty cache.
@@ -97,18 +78,7 @@ class PrefixEncoder:
         """
         layout = cache.plan([len(ids) for ids in token_ids])
         packed = torch.tensor([i for ids in token_ids for i in ids], device=self.device)
-        embeddings = self._embed(packed)  # (num_tokens, dim)
-        states: Tensor
-        if self._blocks is not None:
-            states = self._blocks(embeddings, layout, cache)
-        else:
-            states = self._body(
-                inputs_embeds=embeddings.unsqueeze(0),
-                position_ids=layout.positions.unsqueeze(0),
-                cache=cache,
-                use_cache=True,
-                layout=layout,
-            ).last_hidden_state[0]
+        states = self.network.read(packed, layout, cache)
         cache.commit()
         return states
 
@@ -141,8 +111,7 @@ class PrefixEncoder:
         :param hidden_states: *Shape:* ``(batch, dim)``
         :returns: *Shape:* ``(batch, vocab_size)``, float32
         """
-        logits: Tensor = self._head(hidden_states)
-        return logits
+        return self.network.score(hidden_states)
 
     @torch.inference_mode()
     def phrase_queries(self, hidden_states: Tensor) -> tuple[Tensor, Tensor]:

@@ -5,7 +5,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
+
+from cog.model.cache import Layout, PrefixCache
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +24,66 @@ class WordVectors:
     start: NDArray[np.float32]
     end: NDArray[np.float32]
     has_piece: NDArray[np.bool_]
+
+
+class CausalNetwork(Protocol):
+    """What the prefix encoder reads with: a causal language model."""
+
+    @property
+    def precision(self) -> str:
+        """Precision of its linear layers."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights lie."""
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of tokens of the vocabulary."""
+
+    @property
+    def max_positions(self) -> int:
+        """Number of tokens that it can read."""
+
+    def read(self, token_ids: Tensor, layout: Layout, cache: PrefixCache) -> Tensor:
+        """Read packed tokens.
+
+        :param token_ids: *Shape:* ``(num_tokens,)``
+        :param layout: Where the tokens belong.
+        :param cache: Their prefixes, which grow.
+        :returns: Hidden states. *Shape:* ``(num_tokens, dim)``
+        """
+
+    def score(self, states: Tensor) -> Tensor:
+        """Scores of the vocabulary.
+
+        :param states: Hidden states. *Shape:* ``(batch, dim)``
+        :returns: *Shape:* ``(batch, vocab_size)``, float32
+        """
+
+
+class TextNetwork(Protocol):
+    """What the retriever and the phrase encoder read with: a bidirectional encoder."""
+
+    @property
+    def max_positions(self) -> int | None:
+        """Number of pieces that it can read, special ones included; None for any number."""
+
+    @property
+    def dim(self) -> int:
+        """Width of a hidden state."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights lie."""
+
+    def __call__(self, ids: Tensor, mask: Tensor) -> Tensor:
+        """Read texts.
+
+        :param ids: *Shape:* ``(batch, num_pieces)``
+        :param mask: 1 where there is a piece. *Shape:* ``(batch, num_pieces)``
+        :returns: Hidden states. *Shape:* ``(batch, num_pieces, dim)``
+        """
 
 
 class ChunkEncoder(Protocol):

@@ -6,9 +6,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
-from torch import nn
+from torch.nn import functional
 
 from cog.model.pieces import encode_pieces
+from cog.model.protocols import TextNetwork
 
 
 class MeanRetriever:
@@ -16,28 +17,20 @@ class MeanRetriever:
 
     Differs from the paper, which uses DPR's context encoder.
 
-    :param bert: The encoder, unchanged.
+    :param network: The encoder, unchanged.
     :param tokenizer: Its tokenizer.
     :param max_pieces: Number of WordPieces read of a text, special ones aside.
     """
 
-    def __init__(self, bert: nn.Module, tokenizer: Tokenizer, *, max_pieces: int) -> None:
-        self._bert = bert.eval().requires_grad_(False)
+    def __init__(self, network: TextNetwork, tokenizer: Tokenizer, *, max_pieces: int) -> None:
+        self._network = network
         self._tokenizer = tokenizer
         self._max_pieces = max_pieces
-        self._dim = int(bert.config.hidden_size)  # type: ignore[union-attr, arg-type]
 
     @property
     def dim(self) -> int:
         """Width of a vector."""
-        return self._dim
-
-    def to(self, device: torch.device) -> None:
-        """Move the weights.
-
-        :param device: Where to.
-        """
-        self._bert.to(device)
+        return self._network.dim
 
     def count_pieces(self, texts: Sequence[str]) -> NDArray[np.int64]:
         """Number of WordPieces that are read of each text, special ones included.
@@ -57,12 +50,12 @@ class MeanRetriever:
         :returns: Vectors of unit length. *Shape:* ``(num_texts, dim)``
         """
         if not texts:
-            return np.zeros((0, self._dim), dtype=np.float32)
+            return np.zeros((0, self.dim), dtype=np.float32)
         batch = encode_pieces(self._tokenizer, texts, max_pieces=self._max_pieces, keep_last=True)
-        device = next(self._bert.parameters()).device
+        device = self._network.device
         mask = batch.mask.to(device)
-        states = self._bert(input_ids=batch.ids.to(device), attention_mask=mask).last_hidden_state
+        states = self._network(batch.ids.to(device), mask)
         weights = mask.unsqueeze(-1).to(states.dtype)  # (batch, num_pieces, 1)
         means = (states * weights).sum(1) / weights.sum(1)
-        vectors: NDArray[np.float32] = nn.functional.normalize(means, dim=-1).cpu().numpy()
+        vectors: NDArray[np.float32] = functional.normalize(means, dim=-1).cpu().numpy()
         return vectors

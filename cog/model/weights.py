@@ -1,14 +1,14 @@
 """Trained weights.
 
-A model folder's safetensors go in; merged layers and named parts come out.
+A model folder's safetensors go in; tensors as trained and named parts come out.
 """
 
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
-from transformers.pytorch_utils import Conv1D
 
 from cog.errors import CheckpointError
 from cog.model.config import ModelConfig
@@ -16,18 +16,22 @@ from cog.model.config import ModelConfig
 Weights = dict[str, Tensor]
 
 
-def load_weights(folder: Path, config: ModelConfig) -> Weights:
-    """Read every tensor of a model folder.
+def load_weights(folder: Path, config: ModelConfig, *, parts: tuple[str, ...] = ("",)) -> Weights:
+    """Read the tensors of a model folder.
 
-    Gives tensors by name, as float32. Raises ``CheckpointError`` if a file is missing or is no
-    safetensors file.
+    :param folder: The model folder.
+    :param config: Its config, which names the files.
+    :param parts: How the names begin of those that are read.
+    :returns: Tensors by name, as float32.
+    :raises CheckpointError: If a file is missing or is no safetensors file.
     """
     weights: Weights = {}
     for name in config.weights:
         try:
             with safe_open(folder / name, framework="pt") as file:
                 for key in file.keys():  # noqa: SIM118 - safe_open is no mapping
-                    weights[key] = file.get_tensor(key).float()
+                    if key.startswith(parts):
+                        weights[key] = file.get_tensor(key).float()
         except (OSError, SafetensorError) as error:
             raise CheckpointError(
                 f"{name} must be a safetensors file",
@@ -52,44 +56,6 @@ def select_weights(weights: Weights, prefix: str) -> Weights:
     }
 
 
-@torch.no_grad()
-def merge_lora(module: nn.Module, weights: Weights, *, scale: float) -> None:
-    """Add low-rank updates to linear layers in place: ``W + scale * B A`` (Hu et al. 2022, eq. 3).
-
-    :param module: The network that holds the layers.
-    :param weights: Pairs ``<layer>.A`` of *Shape:* ``(rank, in)`` and ``<layer>.B`` of *Shape:*
-        ``(out, rank)``.
-    :param scale: Factor of the update.
-    :raises CheckpointError: If a pair is incomplete or its layer is missing or of another shape.
-    """
-    for name in weights:
-        layer_name, _, side = name.rpartition(".")
-        if side != "A" or f"{layer_name}.B" not in weights:
-            if side == "B" and f"{layer_name}.A" in weights:
-                continue
-            raise CheckpointError(
-                "low-rank weights must come in pairs A and B", found=name, about=name
-            )
-        update = scale * (weights[f"{layer_name}.B"] @ weights[name])  # (out, in)
-        try:
-            layer = module.get_submodule(layer_name)
-        except AttributeError:
-            raise CheckpointError(
-                "the trained weights must fit their base model",
-                found=f"no layer {layer_name}",
-                about=name,
-            ) from None
-        if isinstance(layer, Conv1D):  # GPT-2 stores its matrices transposed
-            update = update.T
-        if not isinstance(layer.weight, Tensor) or layer.weight.shape != update.shape:
-            raise CheckpointError(
-                f"the update of {layer_name} must fit it",
-                found=str(tuple(update.shape)),
-                about=name,
-            )
-        layer.weight.add_(update)
-
-
 def split_lora(weights: Weights) -> tuple[Weights, Weights]:
     """Tell low-rank factors from whole tensors.
 
@@ -99,21 +65,117 @@ def split_lora(weights: Weights) -> tuple[Weights, Weights]:
     return pairs, {name: tensor for name, tensor in weights.items() if name not in pairs}
 
 
+class TrainedTensors:
+    """The tensors of a base model as trained: whole ones replaced, low-rank updates added.
+
+    An update is ``W + scale * B A`` (Hu et al. 2022, eq. 3). Nothing is changed in place, and
+    nothing is computed before it is asked for, so that a tensor that is mapped into memory is read
+    once and never copied.
+
+    :param base: The base model's tensors by name.
+    :param weights: Whole tensors, low-rank factors ``<layer>.A`` of *Shape:* ``(rank, in)`` and
+        ``<layer>.B`` of *Shape:* ``(out, rank)``, both or neither.
+    :param scale: Factor of the low-rank updates.
+    :param may_lack: Names of tensors that may keep the values they have where there are whole ones.
+    :param transposed: Names of matrices that are stored as *Shape:* ``(in, out)``.
+    :param device: Where the tensors shall lie.
+    :raises CheckpointError: If a pair is incomplete, or a name or a shape does not fit.
+    """
+
+    def __init__(
+        self,
+        base: Mapping[str, Tensor],
+        weights: Weights,
+        *,
+        scale: float,
+        may_lack: Collection[str] = (),
+        transposed: Collection[str] = (),
+        device: torch.device | None = None,
+    ) -> None:
+        self._base = base
+        self._pairs, self._whole = split_lora(weights)
+        self._scale = scale
+        self._transposed = transposed
+        self._device = device
+        if self._whole:
+            lacking = [n for n in base if n not in self._whole and n not in may_lack]
+            _check_names(lacking, [n for n in self._whole if n not in base], of="their base model")
+        for name, tensor in self._whole.items():
+            self._check_shape(name, tensor.shape, found=name)
+        for name in self._pairs:
+            self._check_pair(name)
+
+    def list_changed(self) -> list[str]:
+        """Name the tensors that differ from the base model's."""
+        updated = [f"{name.removesuffix('.A')}.weight" for name in self._pairs if name[-1] == "A"]
+        return list(dict.fromkeys([*self._whole, *updated]))
+
+    @torch.no_grad()
+    def get(self, name: str) -> Tensor:
+        """Give a tensor as trained, in float32.
+
+        :param name: A name of the base model.
+        :returns: The tensor; the base model's own where nothing changes it.
+        """
+        tensor = self._place(self._whole.get(name, self._base[name]))
+        layer = name.removesuffix(".weight")
+        if f"{layer}.A" not in self._pairs:
+            return tensor
+        inner, outer = (self._place(self._pairs[f"{layer}.{side}"]) for side in "AB")
+        if name in self._transposed:
+            inner, outer = outer.T, inner.T
+        return torch.addmm(tensor, outer, inner, alpha=self._scale)
+
+    def _place(self, tensor: Tensor) -> Tensor:
+        return tensor.to(self._device, torch.float32)
+
+    def _check_pair(self, name: str) -> None:
+        layer, _, side = name.rpartition(".")
+        if f"{layer}.{'B' if side == 'A' else 'A'}" not in self._pairs:
+            raise CheckpointError(
+                "low-rank weights must come in pairs A and B", found=name, about=name
+            )
+        if side == "A":
+            shape = (len(self._pairs[f"{layer}.B"]), self._pairs[name].shape[1])
+            is_turned = f"{layer}.weight" in self._transposed
+            self._check_shape(f"{layer}.weight", shape[::-1] if is_turned else shape, found=name)
+
+    def _check_shape(self, name: str, shape: Sequence[int], *, found: str) -> None:
+        if name not in self._base:
+            raise CheckpointError(
+                "the trained weights must fit their base model",
+                found=f"no layer {name.removesuffix('.weight')}",
+                about=found,
+            )
+        if tuple(self._base[name].shape) != tuple(shape):
+            raise CheckpointError(
+                f"what was trained of {name} must fit it, {tuple(self._base[name].shape)}",
+                found=str(tuple(shape)),
+                about=found,
+            )
+
+
+@torch.no_grad()
 def apply_weights(
-    module: nn.Module, weights: Weights, *, scale: float, may_lack: tuple[str, ...] = ()
+    module: nn.Module,
+    weights: Weights,
+    *,
+    scale: float,
+    may_lack: Collection[str] = (),
+    transposed: Collection[str] = (),
 ) -> None:
-    """Put one part's trained weights into its base model: whole tensors first, then updates.
+    """Put one part's trained weights into its base model.
 
     :param module: The base model, changed in place.
-    :param weights: Its whole tensors, its low-rank factors, both or neither.
+    :param weights: As of :class:`TrainedTensors`, and so are the others.
     :param scale: Factor of the low-rank updates.
-    :param may_lack: Names of parameters that may keep the values they have where there are whole
-        tensors.
+    :param may_lack: Names of tensors that may keep the values they have.
+    :param transposed: Names of matrices that are stored as *Shape:* ``(in, out)``.
     """
-    pairs, whole = split_lora(weights)
-    if whole:
-        load_part(module, whole, may_lack=may_lack)
-    merge_lora(module, pairs, scale=scale)
+    own = module.state_dict()
+    trained = TrainedTensors(own, weights, scale=scale, may_lack=may_lack, transposed=transposed)
+    for name in trained.list_changed():
+        own[name].copy_(trained.get(name))
 
 
 def load_part(module: nn.Module, weights: Weights, *, may_lack: tuple[str, ...] = ()) -> None:
@@ -131,8 +193,12 @@ def load_part(module: nn.Module, weights: Weights, *, may_lack: tuple[str, ...] 
             "the trained weights must fit their part", found=str(error)
         ) from error
     lacking = [name for name in result.missing_keys if name not in may_lack]
-    if lacking or result.unexpected_keys:
+    _check_names(lacking, result.unexpected_keys, of=type(module).__name__)
+
+
+def _check_names(lacking: Sequence[str], unexpected: Sequence[str], *, of: str) -> None:
+    if lacking or unexpected:
         raise CheckpointError(
-            f"the trained weights must be those of {type(module).__name__}, no more and no fewer",
-            found=f"missing {lacking[:3]}, unexpected {result.unexpected_keys[:3]}",
+            f"the trained weights must be those of {of}, no more and no fewer",
+            found=f"missing {list(lacking[:3])}, unexpected {list(unexpected[:3])}",
         )

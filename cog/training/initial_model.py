@@ -13,7 +13,7 @@ from cog.atomic import discard, replacing, share
 from cog.errors import TrainingError
 from cog.model.base import get_base_folder, pin_base
 from cog.model.config import FORMAT_VERSION, ModelConfig, load_config
-from cog.model.load import hush_transformers, load_bidirectional, load_causal
+from cog.model.modules import hush_transformers, load_bidirectional, load_causal
 from cog.model.random_base import make_random_base
 from cog.model.weights import Weights, load_weights
 from cog.profiles import Base, HubBase, RandomBase
@@ -186,7 +186,8 @@ def open_model(
     _check_prefix_encoder(lm.config, bases.config, recipe)
     bert = load_bidirectional(bases.phrase) if is_copying else None
     if bert is not None:
-        check_pieces(bert.config, max_pieces=bases.config.max_pieces, name="phrase encoder")
+        num_positions = getattr(bert.config, "max_position_embeddings", None)
+        check_pieces(num_positions, max_pieces=bases.config.max_pieces, name="phrase encoder")
     # a model's own factor counts, not the profile's
     profile = replace(recipe.model, lora_scale=bases.config.lora_scale)
     model = TrainableModel(lm, bert, profile=profile, weights=bases.weights)

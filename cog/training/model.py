@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from cog.model.load import tied_names
+from cog.model.modules import tied_names
 from cog.model.phrase_encoder import Head, untrained_names
 from cog.model.weights import Weights, load_part, select_weights, split_lora
 from cog.profiles import LossProfile, ModelProfile, RateProfile
@@ -80,7 +80,7 @@ class TrainableModel(nn.Module):
         self._kept[name] = set(full_weights)
         ranks: int | dict[str, int] = rank
         if full_weights:
-            may_lack = (*untrained_names(network), *_find_tied(network))
+            may_lack = (*untrained_names(network.state_dict()), *_find_tied(network))
             load_part(network, full_weights, may_lack=may_lack)
             ranks = 0
         if pairs:

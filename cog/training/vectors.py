@@ -2,13 +2,12 @@
 
 import hashlib
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from cog.atomic import replacing
 from cog.errors import TrainingError
-from cog.model.load import load_bidirectional, resolve_device
+from cog.model.load import load_text_network, resolve_device
 from cog.model.retriever import MeanRetriever
 from cog.model.words import load_tokenizer
 from cog.progress import Progress
@@ -29,10 +28,9 @@ def encode_vectors(
     path = store.folder / f"vectors-{_digest_base(base)}-{max_pieces}.npy"
     if path.is_file():
         return path
-    network = load_bidirectional(base)
-    check_pieces(network.config, max_pieces=max_pieces, name="retriever")
+    network = load_text_network(base, {}, scale=1.0, device=resolve_device(device))
+    check_pieces(network.max_positions, max_pieces=max_pieces, name="retriever")
     retriever = MeanRetriever(network, load_tokenizer(base), max_pieces=max_pieces)
-    retriever.to(resolve_device(device))
     with replacing(path) as unfinished:
         vectors = np.lib.format.open_memmap(
             unfinished, mode="w+", dtype=np.float32, shape=(store.num_chunks, retriever.dim)
@@ -50,9 +48,8 @@ def encode_vectors(
     return path
 
 
-def check_pieces(sizes: Any, *, max_pieces: int, name: str) -> None:  # noqa: ANN401
-    """Refuse an encoder that cannot read as many WordPieces as it is given."""
-    num_positions = getattr(sizes, "max_position_embeddings", None)  # None: relative ones
+def check_pieces(num_positions: int | None, *, max_pieces: int, name: str) -> None:
+    """Refuse an encoder that cannot read as many WordPieces as it is given; None for no limit."""
     if num_positions is not None and max_pieces + NUM_SPECIAL_PIECES > num_positions:
         raise TrainingError(
             f"max_pieces ({max_pieces}) and {NUM_SPECIAL_PIECES} special ones must fit into the "

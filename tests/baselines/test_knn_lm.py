@@ -29,6 +29,7 @@ from cog.paths import ProjectPaths
 from cog.progress import SilentProgress
 from cog.records import Decoding
 from tests.choices import Choices, assert_same_choices, record_choices
+from tests.model_fixtures import WIDTH
 
 SEARCH = SearchSettings(
     flat_threshold_rows=100, num_probes=8, rerank_factor=2, recall_at=10, min_recall=0.5
@@ -173,7 +174,7 @@ def test_numbers_that_are_none_are_refused_in_one_line(
 ) -> None:
     settings = load_params(knn_village.params).datastore
     sound = open_knn_lm(knn_village, "village", model=tiny_cog_model, settings=settings)
-    width, size = tiny_cog_model.prefix_encoder.model.config.hidden_size, 20
+    width, size = WIDTH, 20
     states, weights = torch.zeros(1, width), torch.ones(1, size)
     with pytest.raises(GenerationError, match="a hidden state must be finite"):
         sound.blend(states * torch.nan, weights)

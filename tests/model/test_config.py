@@ -13,7 +13,8 @@ from cog.errors import AssetError, CheckpointError
 from cog.model.base import pin_base
 from cog.model.config import load_config
 from cog.model.fingerprint import fingerprint_model
-from cog.model.load import load_causal, load_model, load_network, resolve_device
+from cog.model.load import load_model, resolve_device
+from cog.model.modules import load_causal, load_network
 from cog.profiles import HubBase, WheelBase
 
 

@@ -8,8 +8,13 @@ from torch import nn
 from transformers import AutoModelForCausalLM
 
 from cog.errors import CheckpointError
+from cog.model.base_form import read_form
+from cog.model.llama import LlamaNetwork, is_llama
 from cog.model.matrices import Matrix, can_pack, choose_precision
+from cog.model.modules import CausalModules, get_modules
 from cog.model.prefix_encoder import PrefixEncoder
+from cog.model.protocols import CausalNetwork
+from cog.model.weights import TrainedTensors
 from cog.records import AUTO, BFLOAT16, FLOAT32, INT8, PRECISIONS
 from tests.model_fixtures import WIDTH, make_tiny_model
 
@@ -27,20 +32,24 @@ def make_encoder(
     folder: Path, precision: str, device: torch.device = CPU, *, keeps_modules: bool = False
 ) -> PrefixEncoder:
     """An encoder whose weights are large enough for choices that are far from even."""
-    model = AutoModelForCausalLM.from_pretrained(folder / "prefix")
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.dim() > 1:
-                parameter.mul_(15)
+    form = read_form(folder / "prefix")
+    assert form is not None
+    network: CausalNetwork
+    if is_llama(form) and not keeps_modules:
+        large = {n: 15 * each if each.dim() > 1 else each for n, each in form.tensors.items()}
+        trained = TrainedTensors(large, {}, scale=1.0, device=device)
+        network = LlamaNetwork(form, trained, precision)
+    else:
+        model = AutoModelForCausalLM.from_pretrained(folder / "prefix")
+        with torch.no_grad():
+            for parameter in model.parameters():
+                if parameter.dim() > 1:
+                    parameter.mul_(15)
+        network = CausalModules(
+            model, precision=precision, device=device, keeps_modules=keeps_modules
+        )
     projection = torch.randn(WIDTH, WIDTH, generator=torch.Generator().manual_seed(3))
-    return PrefixEncoder(
-        model,
-        query_projection=projection,
-        begin_token_id=None,
-        precision=precision,
-        device=device,
-        keeps_modules=keeps_modules,
-    )
+    return PrefixEncoder(network, query_projection=projection, begin_token_id=None)
 
 
 def read_all(encoder: PrefixEncoder) -> torch.Tensor:
@@ -56,14 +65,12 @@ def test_next_token_is_chosen_nearly_alike(folder: Path, precision: str) -> None
     assert 0 < variation.mean() < 0.04
 
 
+@pytest.mark.parametrize("keeps_modules", [True, False])
 @pytest.mark.parametrize("precision", [FLOAT32, *LIGHT])
-def test_all_but_matrices_stays_in_float32(folder: Path, precision: str) -> None:
-    encoder = make_encoder(folder, precision)
-    plain = AutoModelForCausalLM.from_pretrained(folder / "prefix")
-    for name, buffer in plain.named_buffers():  # the frequencies of rotations, for one
-        assert torch.equal(encoder.model.get_buffer(name), buffer)
-    for name, parameter in encoder.model.named_parameters():
-        assert parameter.dtype == torch.float32, name
+def test_what_flows_between_matrices_stays_in_float32(
+    folder: Path, precision: str, keeps_modules: bool
+) -> None:
+    encoder = make_encoder(folder, precision, keeps_modules=keeps_modules)
     states = read_all(encoder)
     assert states.dtype == encoder.token_logits(states).dtype == torch.float32
     weight = torch.randn(WIDTH, WIDTH, generator=torch.Generator().manual_seed(3))
@@ -71,13 +78,24 @@ def test_all_but_matrices_stays_in_float32(folder: Path, precision: str) -> None
     torch.testing.assert_close(torch.cat([start, end], dim=1), states @ weight.T)
 
 
+@pytest.mark.parametrize("precision", [FLOAT32, *LIGHT])
+def test_modules_keep_all_but_matrices_in_float32(folder: Path, precision: str) -> None:
+    model = get_modules(make_encoder(folder, precision, keeps_modules=True))
+    plain = AutoModelForCausalLM.from_pretrained(folder / "prefix")
+    for name, buffer in plain.named_buffers():  # the frequencies of rotations, for one
+        assert torch.equal(model.get_buffer(name), buffer)
+    for name, parameter in model.named_parameters():
+        assert parameter.dtype == torch.float32, name
+
+
 @pytest.mark.parametrize("keeps_modules", [True, False])
 @pytest.mark.parametrize("precision", [FLOAT32, *LIGHT])
-def test_no_weight_is_held_twice(folder: Path, precision: str, keeps_modules: bool) -> None:
-    encoder = make_encoder(folder, precision, keeps_modules=keeps_modules)
-    linear = [each for each in encoder.model.base_model.modules() if type(each) is nn.Linear]
-    assert not linear or (keeps_modules and precision == FLOAT32)
-    held = {each.data_ptr(): each for each in encoder.model.parameters()}
+def test_no_weight_is_held_twice(precision: str, keeps_modules: bool, tmp_path: Path) -> None:
+    folder = make_tiny_model(tmp_path, architecture="gpt2")
+    model = get_modules(make_encoder(folder, precision, keeps_modules=keeps_modules))
+    linear = [each for each in model.base_model.modules() if type(each).__name__ == "Conv1D"]
+    assert bool(linear) == (keeps_modules and precision == FLOAT32)
+    held = {each.data_ptr(): each for each in model.parameters()}
     dims = [each.shape for each in held.values() if each.dim() == 2]
     if not keeps_modules:  # embeddings alone; what multiplies is in the matrices
         assert all(min(shape) == WIDTH and max(shape) > 3 * WIDTH for shape in dims), dims
@@ -90,8 +108,10 @@ def test_packed_matrices_give_what_plain_ones_do(precision: str) -> None:
     for shape in ((1, 48), (3, 48), (2, 5, 48), (1, 70, 48)):
         states = torch.randn(shape)
         with torch.inference_mode():
-            plain = Matrix.read(layer, precision)(states)
-            found = Matrix.read(layer, precision).pack()(states)
+            plain = Matrix.read(layer.weight.detach(), layer.bias.detach(), precision)(states)
+            found = Matrix.read(layer.weight.detach(), layer.bias.detach(), precision).pack()(
+                states
+            )
         assert found.dtype == torch.float32
         torch.testing.assert_close(found, plain, atol=1e-2, rtol=1e-2)
 
@@ -121,17 +141,18 @@ def test_modules_give_what_packed_matrices_give(folder: Path, precision: str) ->
 @pytest.mark.parametrize("precision", [FLOAT32, *LIGHT])
 def test_joined_layers_give_theirs_side_by_side(precision: str) -> None:
     torch.manual_seed(0)
-    matrices = [Matrix.read(nn.Linear(8, num_out), precision) for num_out in (6, 2, 4)]
+    matrices = [
+        Matrix.read(torch.randn(num_out, 8), torch.randn(num_out), precision)
+        for num_out in (6, 2, 4)
+    ]
     states = torch.randn(3, 8)
     expected = torch.cat([matrix(states) for matrix in matrices], dim=1)
     torch.testing.assert_close(Matrix.join(matrices)(states), expected)
 
 
 def test_extreme_weights_and_inputs_are_multiplied_right() -> None:
-    layer = nn.Linear(64, 3, bias=False)
-    with torch.no_grad():
-        layer.weight.copy_(torch.tensor([[1e4], [-1e-6], [0.0]]).expand(3, 64))
-    output = Matrix.read(layer, INT8)(torch.full((1, 1, 64), 5.0))
+    weight = torch.tensor([[1e4], [-1e-6], [0.0]]).expand(3, 64)
+    output = Matrix.read(weight, None, INT8)(torch.full((1, 1, 64), 5.0))
     torch.testing.assert_close(output, torch.tensor([[[64 * 5e4, -64 * 5e-6, 0.0]]]))
 
 

@@ -6,7 +6,8 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from cog.model.load import load_model, load_network
+from cog.model.load import load_model
+from cog.model.modules import CausalModules, load_network
 from cog.model.prefix_encoder import PrefixEncoder
 from tests.model_fixtures import make_tiny_model
 
@@ -130,15 +131,15 @@ def test_long_prefix_is_read_in_blocks(
         )
 
 
-def test_token_logits_are_the_tied_embedding(encoder: PrefixEncoder) -> None:
+def test_token_logits_are_the_tied_embedding(encoder: PrefixEncoder, folder: Path) -> None:
     states = torch.randn(2, 16)
-    weight = encoder.model.get_input_embeddings().weight
+    weight = load_network(folder).get_input_embeddings().weight
     torch.testing.assert_close(encoder.token_logits(states), states @ weight.T)
 
 
 def test_without_projection_the_query_is_the_state(folder: Path) -> None:
     model = AutoModelForCausalLM.from_pretrained(folder / "prefix")
-    encoder = PrefixEncoder(model, query_projection=None, begin_token_id=None)
+    encoder = PrefixEncoder(CausalModules(model), query_projection=None, begin_token_id=None)
     states = torch.randn(3, 16)
     start, end = encoder.phrase_queries(states)
     assert torch.equal(torch.cat([start, end], dim=1), states)

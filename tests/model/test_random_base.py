@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from cog.errors import ParamsError
-from cog.model.load import load_bidirectional, load_causal
+from cog.model.modules import load_bidirectional, load_causal
 from cog.model.random_base import (
     learn_byte_tokenizer,
     learn_piece_tokenizer,

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from transformers import PreTrainedModel
 
-from cog.model.load import load_bidirectional, load_causal
+from cog.model.modules import load_bidirectional, load_causal
 from cog.model.weights import Weights
 from cog.profiles import LossProfile, ModelProfile
 from cog.training.model import TrainableModel

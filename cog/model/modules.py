@@ -1,0 +1,215 @@
+"""Models in the form of transformers: a base folder goes in, modules come out, plain or wrapped.
+
+What trains, what is hooked to modules, and every base model of a kind that the project does not
+read by itself. To import this takes seconds, so it is imported where it is needed.
+"""
+
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from safetensors import SafetensorError
+from torch import Tensor, nn
+from transformers import AttentionInterface, AutoModel, AutoModelForCausalLM, PreTrainedModel
+from transformers.pytorch_utils import Conv1D
+from transformers.utils import logging
+
+from cog.errors import CheckpointError
+from cog.model.base import get_base_folder
+from cog.model.cache import ATTENTION_NAME, Layout, PrefixCache, packed_attention
+from cog.model.config import load_config
+from cog.model.matrices import CPU, Matrix
+from cog.model.prefix_encoder import PrefixEncoder
+from cog.model.weights import Weights, apply_weights, load_weights, select_weights
+from cog.records import FLOAT32
+
+
+class CausalModules:
+    """Any causal language model; its attention is replaced by the packed one.
+
+    :param model: The model in float32; changed in place.
+    :param precision: Of its linear layers: ``float32``, ``bfloat16`` or ``int8``.
+    :param device: Where it runs.
+    :param keeps_modules: Whether its own modules run, for what is hooked to them or learns through
+        them; slower.
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        *,
+        precision: str = FLOAT32,
+        device: torch.device = CPU,
+        keeps_modules: bool = False,
+    ) -> None:
+        AttentionInterface.register(ATTENTION_NAME, packed_attention)
+        model.requires_grad_(False).train(mode=False)
+        model.set_attn_implementation(ATTENTION_NAME)
+        self.model = model
+        self.precision = precision
+        self._body: nn.Module = model.base_model
+        self._embed: nn.Embedding = model.get_input_embeddings()  # type: ignore[assignment]
+        model.to(device)  # type: ignore[arg-type]
+        self._head: nn.Module = model.get_output_embeddings()  # type: ignore[no-untyped-call]
+        if not keeps_modules:
+            self._head = _read_layer(cast(nn.Linear, self._head), FLOAT32).pack()
+            model.set_output_embeddings(self._head)  # type: ignore[no-untyped-call]
+        if not keeps_modules or precision != FLOAT32:
+            _take_layers(self._body, precision, packs=not keeps_modules)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights lie."""
+        return self._embed.weight.device
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of tokens of the vocabulary."""
+        return self._embed.num_embeddings
+
+    @property
+    def max_positions(self) -> int:
+        """Number of tokens that the model can read."""
+        return int(self.model.config.max_position_embeddings)
+
+    def read(self, token_ids: Tensor, layout: Layout, cache: PrefixCache) -> Tensor:
+        """Read packed tokens; as :meth:`cog.model.llama.LlamaNetwork.read`."""
+        states: Tensor = self._body(
+            inputs_embeds=self._embed(token_ids).unsqueeze(0),
+            position_ids=layout.positions.unsqueeze(0),
+            cache=cache,
+            use_cache=True,
+            layout=layout,
+        ).last_hidden_state[0]
+        return states
+
+    def score(self, states: Tensor) -> Tensor:
+        """Scores of the vocabulary; as :meth:`cog.model.llama.LlamaNetwork.score`."""
+        logits: Tensor = self._head(states)
+        return logits
+
+
+class TextModules:
+    """Any bidirectional encoder.
+
+    :param model: The model in float32; changed in place.
+    :param device: Where it runs.
+    """
+
+    def __init__(self, model: PreTrainedModel, *, device: torch.device = CPU) -> None:
+        model.requires_grad_(False).train(mode=False)
+        model.to(device)  # type: ignore[arg-type]
+        self._model = model
+        self.dim = int(model.config.hidden_size)
+        # None: positions are told by distance
+        self.max_positions: int | None = getattr(model.config, "max_position_embeddings", None)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights lie."""
+        return next(self._model.parameters()).device
+
+    def __call__(self, ids: Tensor, mask: Tensor) -> Tensor:
+        """Read texts; as :class:`cog.model.bert.BertNetwork`."""
+        states: Tensor = self._model(input_ids=ids, attention_mask=mask).last_hidden_state
+        return states
+
+
+def get_modules(encoder: PrefixEncoder) -> PreTrainedModel:
+    """The model inside a prefix encoder that was loaded to keep its modules."""
+    assert isinstance(encoder.network, CausalModules)
+    return encoder.network.model
+
+
+def load_network(folder: Path) -> PreTrainedModel:
+    """Load the prefix encoder's network, as trained.
+
+    :param folder: The model folder.
+    :returns: The causal model, in float32.
+    """
+    config = load_config(folder)
+    base = get_base_folder(config.prefix_base, model_folder=folder)
+    weights = load_weights(folder, config, parts=("lm.",))
+    return load_trained(base, select_weights(weights, "lm."), scale=config.lora_scale)
+
+
+def load_trained(base: Path, weights: Weights, *, scale: float) -> PreTrainedModel:
+    """Load a causal base model and put its trained weights into it."""
+    causal = load_causal(base)
+    apply_weights(
+        causal,
+        weights,
+        scale=scale,
+        may_lack=tied_names(causal),
+        transposed=find_transposed(causal),
+    )
+    return causal
+
+
+def hush_transformers() -> None:
+    """Silence bars for loads of a second, and reports of poolers that are never used."""
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+
+
+def load_bidirectional(base: Path, **overrides: float) -> PreTrainedModel:
+    """Load a bidirectional base model in float32; values of its config may be changed."""
+    return _load_base(AutoModel, base, overrides)
+
+
+def load_causal(base: Path, **overrides: float) -> PreTrainedModel:
+    """Load a causal base model in float32; values of its config may be changed."""
+    return _load_base(AutoModelForCausalLM, base, overrides)
+
+
+def _load_base(kind: Any, base: Path, overrides: dict[str, float]) -> PreTrainedModel:  # noqa: ANN401
+    hush_transformers()
+    try:  # a base comes from anybody: neither pickles, which run code, nor code of its own
+        model: PreTrainedModel = kind.from_pretrained(
+            base,
+            dtype=torch.float32,
+            use_safetensors=True,
+            trust_remote_code=False,
+            local_files_only=True,
+            **overrides,
+        )
+    except (OSError, ValueError, KeyError, SafetensorError) as error:
+        raise CheckpointError(
+            f"the base model {base} must be safetensors of a kind that transformers knows",
+            found=(str(error).strip() or type(error).__name__).splitlines()[0],
+            run="save it again with save_pretrained of transformers, or name another base",
+            about=str(base),
+        ) from error
+    return model
+
+
+def tied_names(causal: PreTrainedModel) -> tuple[str, ...]:
+    """Tensors that whole trained weights may lack, since they are tied to others."""
+    head = causal.get_output_embeddings()  # type: ignore[no-untyped-call]
+    names = causal.state_dict(keep_vars=True).items()
+    is_tied = head.weight is causal.get_input_embeddings().weight
+    heads = {id(module): name for name, module in causal.named_modules()}
+    return tuple(n for n, _ in names if is_tied and n == f"{heads[id(head)]}.weight")
+
+
+def find_transposed(network: nn.Module) -> frozenset[str]:
+    """Matrices that are stored transposed, as GPT-2 does."""
+    modules = network.named_modules()
+    return frozenset(f"{name}.weight" for name, each in modules if isinstance(each, Conv1D))
+
+
+def _read_layer(layer: "nn.Linear | Conv1D", precision: str) -> Matrix:
+    weight = layer.weight.detach()
+    if isinstance(layer, Conv1D):
+        weight = weight.T.contiguous()
+    bias = None if layer.bias is None else cast(Tensor, layer.bias).detach()
+    return Matrix.read(weight, bias, precision)
+
+
+def _take_layers(model: nn.Module, precision: str, *, packs: bool) -> None:
+    # matrices in the place of the linear layers
+    for module in list(model.modules()):
+        for name, layer in module.named_children():
+            if isinstance(layer, nn.Linear | Conv1D):
+                matrix = _read_layer(layer, precision)
+                setattr(module, name, matrix.pack() if packs else matrix)

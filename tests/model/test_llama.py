@@ -1,0 +1,128 @@
+"""What is read without transformers, against transformers' own modules; and what is left to it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
+
+from cog.errors import CheckpointError
+from cog.model.base_form import read_form
+from cog.model.llama import LlamaNetwork, is_llama
+from cog.model.load import load_model
+from cog.model.modules import CausalModules
+from cog.model.prefix_encoder import PrefixEncoder
+from cog.model.weights import TrainedTensors
+from tests.model_fixtures import make_tiny_model
+
+IDS = [[3, 17, 40, 41, 42, 99, 7, 8], [5], list(range(1, 30))]
+STRETCHED = {
+    "rope_type": "llama3",
+    "rope_theta": 5e3,
+    "factor": 4.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 64,
+}
+KINDS: dict[str, dict[str, Any]] = {
+    "tied": {"tie_word_embeddings": True},
+    "untied, with biases": {"attention_bias": True, "mlp_bias": True},
+    "own width of heads": {"head_dim": 8, "num_key_value_heads": 1},
+    "stretched rotations": {"rope_parameters": STRETCHED},
+}
+
+
+def make_base(folder: Path, **settings: Any) -> Path:  # noqa: ANN401
+    sizes = {
+        "vocab_size": 120,
+        "hidden_size": 16,
+        "intermediate_size": 24,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": 256,
+    }
+    torch.manual_seed(0)
+    model = LlamaForCausalLM(LlamaConfig(**(sizes | settings)))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.2)
+    model.save_pretrained(folder, max_shard_size="10KB")  # several files, as large ones have
+    return folder
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_reads_what_the_modules_of_transformers_read(kind: str, tmp_path: Path) -> None:
+    base = make_base(tmp_path, **KINDS[kind])
+    form = read_form(base)
+    assert form is not None
+    assert is_llama(form)
+    network = LlamaNetwork(form, TrainedTensors(form.tensors, {}, scale=1.0), "float32")
+    plain = AutoModelForCausalLM.from_pretrained(base).eval()
+    assert (network.vocab_size, network.max_positions) == (120, 256)
+    for ids in IDS:
+        encoder = PrefixEncoder(network, query_projection=None, begin_token_id=None)
+        with torch.inference_mode():
+            wanted = plain(torch.tensor([ids]), use_cache=False).logits[0]
+            found = encoder.token_logits(
+                encoder.append(encoder.new_cache(batch=1, capacity=4), [ids])
+            )
+        torch.testing.assert_close(found, wanted, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"hidden_act": "gelu"},
+        {"rope_parameters": {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}},
+    ],
+)
+def test_another_kind_is_left_to_transformers(settings: dict[str, Any], tmp_path: Path) -> None:
+    form = read_form(make_base(tmp_path, **settings))
+    assert form is not None
+    assert not is_llama(form)
+
+
+def test_a_base_that_is_not_read_here_writes_all_the_same(tmp_path: Path) -> None:
+    folder = make_tiny_model(tmp_path, architecture="llama")
+    read = load_model(folder).prefix_encoder
+    path = folder / "prefix" / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_bytes()) | {"hidden_act": "gelu"}))
+    left = load_model(folder).prefix_encoder
+    assert isinstance(read.network, LlamaNetwork)
+    assert isinstance(left.network, CausalModules)
+    states = left.append_last(left.new_cache(batch=1, capacity=4), IDS[:1])
+    assert states.shape == (1, 16)
+    assert torch.isfinite(left.token_logits(states)).all()
+
+
+@pytest.mark.parametrize("damage", ["no config", "no numbers", "half a file"])
+def test_a_damaged_base_is_told_as_ever(damage: str, tmp_path: Path) -> None:
+    folder = make_tiny_model(tmp_path, architecture="llama")
+    weights = folder / "prefix" / "model.safetensors"
+    if damage == "no config":
+        (folder / "prefix" / "config.json").write_text("[")
+    elif damage == "no numbers":
+        weights.unlink()
+    else:
+        weights.write_bytes(weights.read_bytes()[:1000])
+    assert read_form(folder / "prefix") is None
+    with pytest.raises(CheckpointError, match="must be safetensors of a kind"):
+        load_model(folder)
+
+
+def test_a_known_model_is_loaded_without_transformers(tmp_path: Path) -> None:
+    folder = make_tiny_model(tmp_path, architecture="llama")
+    code = (
+        "import sys; from pathlib import Path; from cog.model.load import *; "
+        "load_model(Path(sys.argv[1])); load_index_model(Path(sys.argv[1])); "
+        "print('transformers' in sys.modules)"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code, str(folder)], capture_output=True, text=True, check=True
+    )
+    assert run.stdout.strip() == "False"
