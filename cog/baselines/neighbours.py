@@ -238,15 +238,8 @@ def open_searcher(
     """Open the search of a built datastore."""
     if kind != FLAT:
         index = faiss.read_index(str(folder / SEARCHER_FILE))
-        return NeighbourSearcher(_to_gpu(index), keys, settings)
+        return NeighbourSearcher(index, keys, settings)
     flat: Any = faiss.IndexFlatL2(keys.shape[1])
-    flat = _to_gpu(flat)
     for first in range(0, len(keys), ROWS_PER_BLOCK):
         flat.add(keys[first : first + ROWS_PER_BLOCK].astype(np.float32))
     return NeighbourSearcher(flat, keys, settings, is_exact=True)
-
-
-def _to_gpu(index: Any) -> Any:  # noqa: ANN401
-    if hasattr(faiss, "StandardGpuResources") and faiss.get_num_gpus() > 0:
-        return faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), 0, index)
-    return index

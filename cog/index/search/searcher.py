@@ -1,11 +1,14 @@
-"""Search over chunk vectors: vectors stream in, a FAISS searcher comes out."""
+"""Search over chunk vectors: vectors stream in, a searcher comes out, exact or FAISS's lists.
+
+FAISS runs on the processor, whatever the device: up to a hundred thousand chunks an exact search
+takes milliseconds without it, and lists that are mapped from disk fit on no GPU.
+"""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-import faiss
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,7 +22,6 @@ LISTS_FILE = "search.ivfdata"
 MAX_PROBED_SHARE = 0.25  # reading more lists than this is no faster than reading all
 TRAINING_ROWS_PER_LIST = 64
 ROWS_PER_BLOCK = 65536
-MAX_GPU_ROWS = 2048  # that FAISS finds on a GPU for one vector
 
 # float32 (num_rows, dim) blocks in row order, each time it is called
 VectorBlocks = Callable[[], Iterator[NDArray[np.float32]]]
@@ -37,8 +39,63 @@ class Neighbours:
     scores: NDArray[np.float32]
 
 
-class Searcher:
-    """Finds the chunks whose vectors have the largest inner product with a vector.
+class Searcher(Protocol):
+    """Finds the chunks whose vectors have the largest inner product with a vector."""
+
+    @property
+    def num_rows(self) -> int:
+        """Number of vectors in it."""
+
+    def search(
+        self,
+        vectors: NDArray[np.float32],
+        *,
+        top_k: int,
+        allowed: NDArray[np.bool_] | None = None,
+    ) -> Neighbours:
+        """Find the best rows, exactly ``top_k`` of them if there are as many.
+
+        :param vectors: *Shape:* ``(batch, dim)``
+        :param top_k: Number of rows per vector.
+        :param allowed: Rows that may be found; None for all. *Shape:* ``(num_rows,)``
+        :returns: The rows.
+        """
+
+
+class FlatSearcher:
+    """Looks at every vector.
+
+    :param vectors: *Shape:* ``(num_rows, dim)``
+    """
+
+    def __init__(self, vectors: NDArray[np.float32]) -> None:
+        self._vectors = vectors
+
+    @property
+    def num_rows(self) -> int:
+        """Number of vectors in it."""
+        return len(self._vectors)
+
+    def search(
+        self,
+        vectors: NDArray[np.float32],
+        *,
+        top_k: int,
+        allowed: NDArray[np.bool_] | None = None,
+    ) -> Neighbours:
+        """Find the best rows, as :meth:`Searcher.search`; of equal ones the first."""
+        scores = vectors @ self._vectors.T  # (batch, num_rows)
+        wanted = min(top_k, self.num_rows)
+        if allowed is not None:
+            scores[:, ~allowed] = -np.inf
+            wanted = min(top_k, int(allowed.sum()))
+        found = [_find_best(row, wanted) for row in scores]
+        rows = np.array(found, dtype=np.int64).reshape(len(vectors), wanted)
+        return Neighbours(rows, np.take_along_axis(scores, rows, axis=1))
+
+
+class ListSearcher:
+    """Looks at the lists whose centres are nearest.
 
     :param index: A FAISS index.
     :param quality: How it was built.
@@ -60,62 +117,36 @@ class Searcher:
         top_k: int,
         allowed: NDArray[np.bool_] | None = None,
     ) -> Neighbours:
-        """Find the best rows, exactly ``top_k`` of them if there are as many.
+        """Find the best rows, as :meth:`Searcher.search`; -1 where there was none."""
+        import faiss
 
-        :param vectors: *Shape:* ``(batch, dim)``
-        :param top_k: Number of rows per vector.
-        :param allowed: Rows that may be found; None for all. *Shape:* ``(num_rows,)``
-        :returns: The rows.
-        """
-        num_allowed = self.num_rows if allowed is None else int(allowed.sum())
-        wanted = min(top_k, num_allowed)
-        vectors = np.ascontiguousarray(vectors, dtype=np.float32)
+        wanted = min(top_k, self.num_rows if allowed is None else int(allowed.sum()))
+        if wanted == 0:
+            shape = (len(vectors), 0)
+            return Neighbours(np.zeros(shape, np.int64), np.zeros(shape, np.float32))
         settings: dict[str, Any] = {}
-        if wanted > MAX_GPU_ROWS:
-            self._leave_gpu()
         if allowed is not None:
             bits = np.packbits(allowed, bitorder="little")
             settings["sel"] = faiss.IDSelectorBitmap(len(allowed), faiss.swig_ptr(bits))
-            self._leave_gpu()
-        if self._quality.kind == FLAT:
-            return self._search(vectors, wanted, settings)
+        vectors = np.ascontiguousarray(vectors, dtype=np.float32)
         num_probes = self._quality.num_probes
         while True:
-            found = self._search(vectors, wanted, settings | {"nprobe": num_probes})
-            if num_probes >= self._quality.num_lists or (found.rows >= 0).all():
-                return found
+            settings["nprobe"] = num_probes
+            limits = faiss.SearchParametersIVF(**settings)
+            scores, rows = self._index.search(vectors, wanted, params=limits)
+            if num_probes >= self._quality.num_lists or (rows >= 0).all():
+                return Neighbours(rows, scores)
             num_probes = min(2 * num_probes, self._quality.num_lists)  # lists ran short
-
-    def _search(
-        self, vectors: NDArray[np.float32], top_k: int, settings: dict[str, Any]
-    ) -> Neighbours:
-        if top_k == 0:
-            shape = (len(vectors), 0)
-            return Neighbours(np.zeros(shape, np.int64), np.zeros(shape, np.float32))
-        kind = faiss.SearchParameters if self._quality.kind == FLAT else faiss.SearchParametersIVF
-        scores, rows = self._index.search(
-            vectors, top_k, params=kind(**settings) if settings else None
-        )
-        return Neighbours(rows, scores)
-
-    def _leave_gpu(self) -> None:
-        # FAISS neither selects rows on the GPU nor finds as many as one may ask for
-        if "Gpu" in type(self._index).__name__:
-            self._index = faiss.index_gpu_to_cpu(self._index)
 
 
 def make_flat_searcher(blocks: Iterable[NDArray[np.float32]], quality: SearchQuality) -> Searcher:
-    """Build an exact searcher, on the GPU if this FAISS has one."""
-    index: Any = faiss.IndexFlatIP(quality.dim)
-    if hasattr(faiss, "StandardGpuResources") and faiss.get_num_gpus() > 0:
-        index = faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), 0, index)
-    for block in blocks:
-        index.add(np.ascontiguousarray(block))
-    return Searcher(index, quality)
+    """Build an exact searcher."""
+    return FlatSearcher(np.concatenate([np.zeros((0, quality.dim), np.float32), *blocks]))
 
 
 def build_ivf(blocks: VectorBlocks, *, folder: Path, num_rows: int, dim: int) -> int:
     """Build inverted lists on disk; memory is bounded by a block of vectors. Gives their number."""
+    import faiss
     from faiss.contrib.ondisk import merge_ondisk
 
     num_lists = max(1, min(int(4 * num_rows**0.5), num_rows // TRAINING_ROWS_PER_LIST))
@@ -139,8 +170,10 @@ def build_ivf(blocks: VectorBlocks, *, folder: Path, num_rows: int, dim: int) ->
 
 def load_ivf_searcher(folder: Path, quality: SearchQuality) -> Searcher:
     """Open inverted lists; they are mapped into memory, not read."""
+    import faiss
+
     flags = faiss.IO_FLAG_ONDISK_SAME_DIR | faiss.IO_FLAG_READ_ONLY
-    return Searcher(faiss.read_index(str(folder / SEARCHER_FILE), flags), quality)
+    return ListSearcher(faiss.read_index(str(folder / SEARCHER_FILE), flags), quality)
 
 
 def search_exactly(
@@ -209,3 +242,12 @@ def _sample(blocks: VectorBlocks, *, num_rows: int, size: int) -> NDArray[np.flo
         parts.append(block[inside])
         first += len(block)
     return np.concatenate(parts)
+
+
+def _find_best(scores: NDArray[np.float32], top_k: int) -> NDArray[np.int64]:
+    # of equal scores the first row counts as better; sorting all of them would take ten times as
+    # long as the product
+    rows: NDArray[np.int64] = np.arange(len(scores))
+    if 0 < top_k < len(scores):
+        rows = np.flatnonzero(scores >= np.partition(scores, -top_k)[-top_k])
+    return rows[np.argsort(-scores[rows], kind="stable")[:top_k]]

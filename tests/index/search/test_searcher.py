@@ -52,13 +52,20 @@ def test_exact_search_equals_a_sort() -> None:
     np.testing.assert_allclose(np.take_along_axis(scores, found.rows, 1), found.scores, rtol=1e-5)
 
 
-@pytest.mark.gpu
-def test_more_rows_than_a_gpu_finds_are_found() -> None:
+@pytest.mark.parametrize("top_k", [0, 1, 40, NUM_ROWS, NUM_ROWS + 1])
+def test_flat_search_finds_the_best_of_what_is_allowed(top_k: int) -> None:
     vectors = make_vectors(num_groups=20, noise=0.3)
+    vectors[[7, 1400, 2999]] = vectors[3]  # equal ones come by row
     searcher = make_flat_searcher(blocks_of(vectors), quality_of("flat"))
-    found = searcher.search(vectors[:2], top_k=2500)
-    assert sorted(found.rows[0].tolist()) == sorted(set(found.rows[0].tolist()))
-    assert found.rows.shape == (2, 2500)
+    allowed = np.random.default_rng(1).random(NUM_ROWS) < 0.7
+    allowed[[3, 7, 1400]] = True, True, False
+    for mask in (None, allowed, np.zeros(NUM_ROWS, dtype=bool)):
+        found = searcher.search(vectors[2:5], top_k=top_k, allowed=mask)
+        rows = np.arange(NUM_ROWS) if mask is None else np.flatnonzero(mask)
+        scores = vectors[2:5] @ vectors.T
+        wanted = rows[np.argsort(-scores[:, rows], axis=1, kind="stable")[:, :top_k]]
+        assert found.rows.tolist() == wanted.tolist()
+        assert found.scores.shape == found.rows.shape
 
 
 def test_flat_search_is_exact() -> None:

@@ -21,15 +21,15 @@ from tests.index.hash_model import build
 
 
 class Backwards:
-    """A table whose takes come in the other order, as LanceDB may give them."""
+    """A table whose takes come in the other order, as Lance may give them."""
 
     def __init__(self, table: object) -> None:
         self._table = table
         self.num_takes = 0
 
-    def take_offsets(self, offsets: list[int]) -> object:
+    def take(self, rows: np.ndarray, *, columns: list[str] | None) -> object:
         self.num_takes += 1
-        return self._table.take_offsets(offsets[::-1])  # type: ignore[attr-defined]
+        return self._table.take(rows[::-1], columns=columns)  # type: ignore[attr-defined]
 
 
 def open_tables(corpus: CorpusPaths, locks: Path) -> tuple[Path, StoreReader]:
