@@ -1,14 +1,17 @@
-"""Kills a piece of work at each of its touches of a file, one after the other.
+"""Kills a piece of work at a touch of a file, at each of them, or at a moment.
 
 The work runs in forks of the process that calls this; that process is one of its own, since what
-imported torch or LanceDB does not survive a fork.
+has used torch's threads or opened LanceDB does not survive a fork.
 """
 
 import os
 import signal
 import sys
+import time
 import traceback
 from collections.abc import Callable
+
+MAX_SECONDS = 300.0
 
 WATCHED = {
     "open",
@@ -43,6 +46,35 @@ def watch_files(root: str, kill_at: int) -> list[str]:
     return touches
 
 
+def run_child(work: Callable[[], object], *, delay: float = MAX_SECONDS) -> int:
+    """Run a piece of work in a fork, and kill it if it takes longer.
+
+    :param work: The work.
+    :param delay: Seconds until it is killed.
+    :returns: 0 if it ended well, 1 if it raised, or minus the signal that ended it.
+    """
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            work()
+            status = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stderr.flush()
+            os._exit(status)
+    deadline = time.monotonic() + delay
+    while True:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if not ended and time.monotonic() > deadline:
+            os.kill(child, signal.SIGKILL)
+            ended, status = os.waitpid(child, 0)
+        if ended:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.001)
+
+
 def kill_at_every_touch(
     root: str, work: Callable[[], object], check: Callable[[int], object]
 ) -> int:
@@ -55,20 +87,12 @@ def kill_at_every_touch(
     """
     number = 1
     while True:
-        child = os.fork()
-        if child == 0:
-            status = 1
-            try:
-                watch_files(root, number)
-                work()
-                status = 0
-            except BaseException:
-                traceback.print_exc()
-            finally:
-                sys.stderr.flush()
-                os._exit(status)
-        _, ended = os.waitpid(child, 0)
-        status = os.waitstatus_to_exitcode(ended)
+
+        def watch(number: int = number) -> None:
+            watch_files(root, number)
+            work()
+
+        status = run_child(watch)
         assert status in (0, -signal.SIGKILL), f"touch {number} ended with {status}"
         check(0 if status == 0 else number)
         if status == 0:

@@ -1,5 +1,6 @@
 """Adding and checking corpora: cards and ids go in, changes or findings come out."""
 
+import contextlib
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -29,7 +30,7 @@ from cog.pipeline_file import (
     make_entry,
 )
 from cog.records import Document
-from cog.registry import load_resolved_card, remove_card, save_card
+from cog.registry import load_card, load_resolved_card, remove_card, save_card
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,7 @@ def add_corpus(paths: ProjectPaths, card: Card) -> Trial | None:
 
 def _add_new(paths: ProjectPaths, card: Card) -> None:
     source = card.source.path if card.source is not None else None
-    if paths.card(card.id).exists():
+    if paths.card(card.id).exists() and not _is_begun(paths, card):
         name = paths.card(card.id).relative_to(paths.root)
         raise RegistryError(
             f"corpus {card.id} must be new",
@@ -93,6 +94,15 @@ def _add_new(paths: ProjectPaths, card: Card) -> None:
     except CogError:
         remove_card(paths, card.id)
         raise
+
+
+def _is_begun(paths: ProjectPaths, card: Card) -> bool:
+    # the same was added before, and killed between the card and its entry
+    if card.id in load_pipeline(paths).corpora:
+        return False
+    with contextlib.suppress(CogError):
+        return load_card(paths, card.id) == card
+    return False
 
 
 def try_source(card: Card, path: Path) -> Trial:

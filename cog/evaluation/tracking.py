@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from cog.errors import TrackingError
 from cog.evaluation.logged import (
@@ -303,14 +304,18 @@ def find_runs(
 def choose_uri(paths: ProjectPaths) -> str:
     """Where runs are tracked: ``MLFLOW_TRACKING_URI``, else the project's own database.
 
-    :param paths: The project.
-    :returns: The URI.
-    :raises TrackingError: If it names a folder of files, which MLflow no longer writes.
-    :raises MissingPackageError: If MLflow is not installed.
+    Raises ``TrackingError`` if it names a folder of files, which MLflow no longer writes.
     """
     require("mlflow")
+    from sqlalchemy.engine import make_url  # comes with MLflow
+
     given = os.environ.get(URI_VARIABLE, "")
-    default = f"sqlite:///{paths.runs_database.resolve().as_posix()}"
+    database = paths.runs_database.resolve().as_posix()
+    if "%" in database and make_url(f"sqlite:///{database}").database != database:
+        # SQLAlchemy from 2.1 on reads %20 as a space. A slash is spelt too: what MLflow takes for
+        # the folder of the database it makes, as it is written
+        database = quote(database, safe="")
+    default = f"sqlite:///{database}"
     if not given:
         return default
     scheme = given.partition(":")[0] if ":" in given else ""

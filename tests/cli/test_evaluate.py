@@ -14,6 +14,7 @@ from cog.errors import (
     EvaluationError,
     TrackingError,
 )
+from cog.evaluation.tracking import choose_uri
 from cog.paths import ProjectPaths
 
 
@@ -21,11 +22,12 @@ from cog.paths import ProjectPaths
 def own_village(
     village: ProjectPaths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> ProjectPaths:
-    """A built project that the test may change, with a cache of its own."""
-    shutil.copytree(village.root, tmp_path / "own")
+    """A built project that the test may change, where an address would be spelt otherwise."""
+    root = tmp_path / "o%20n 5% #a;b&c"
+    shutil.copytree(village.root, root)
     monkeypatch.setenv("COG_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    return ProjectPaths(tmp_path / "own")
+    return ProjectPaths(root)
 
 
 def run(paths: ProjectPaths, *words: str) -> Result:
@@ -48,10 +50,12 @@ def test_scores_are_printed_and_logged(own_village: ProjectPaths, empty_runs: Pa
     scores = {score["name"]: score for score in content["scores"]}
     assert scores["repetition/rep-2"]["num_texts"] == 4 < content["num_qualifying"]
     assert "quality is left out" in done.stderr
-    client = MlflowClient(tracking_uri=f"sqlite:///{own_village.runs_database}")
-    logged = client.get_run(content["run"])
+    logged = MlflowClient(tracking_uri=choose_uri(own_village)).get_run(content["run"])
     assert logged.data.metrics["repetition/rep-2"] == scores["repetition/rep-2"]["mean"]
     assert logged.data.params["protocol/digest"] == content["digests"]["protocol"]
+    assert len(list(own_village.run_artifacts.glob("*/*/artifacts/generations.json"))) == 1
+    beside = {path.name for path in own_village.root.parent.iterdir()}
+    assert beside == {own_village.root.name, "cache"}
 
 
 def test_table_for_people_has_intervals_and_counts(own_village: ProjectPaths) -> None:

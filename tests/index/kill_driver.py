@@ -9,14 +9,11 @@ them, whose every citation is held against its document byte for byte. The model
 """
 
 import json
-import os
 import random
 import signal
 import sys
 import time
-import traceback
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import lancedb  # noqa: F401  imported once, opened only in children
@@ -37,43 +34,12 @@ from cog.records import CORPUS as COPIED
 from cog.records import Decoding, Document
 from cog.registry import load_active
 from tests.index.hash_model import write_corpus
-from tests.killing import watch_files
+from tests.killing import run_child, watch_files
 from tests.tiny_project import TINY_CORPUS
 
 CORPUS = "village"
 DECODING = Decoding("nucleus", 0.95, 0, 12, 16, 4.0)
 PREFIXES = ("The old mill", "On market days the council")
-MAX_SECONDS = 120.0
-
-
-def run_child(function: Callable[[], object], *, delay: float | None = None) -> int:
-    """Run a function in a fork; its exit status, or minus the signal that ended it.
-
-    :param function: What to run.
-    :param delay: Seconds until it is killed; None: it is not.
-    :returns: 0 if it ended well.
-    """
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            function()
-            status = 0
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            sys.stderr.flush()
-            os._exit(status)
-    deadline = time.monotonic() + (MAX_SECONDS if delay is None else delay)
-    while True:
-        ended, status = os.waitpid(child, os.WNOHANG)
-        if ended:
-            return os.waitstatus_to_exitcode(status)
-        if time.monotonic() > deadline:
-            os.kill(child, signal.SIGKILL)
-            _, status = os.waitpid(child, 0)
-            return os.waitstatus_to_exitcode(status)
-        time.sleep(0.001)
 
 
 class Driver:
