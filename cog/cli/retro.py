@@ -1,6 +1,7 @@
 """``cog paper retro``: a corpus with an index goes in, an adapter for RETRO comes out."""
 
 import json
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
@@ -84,7 +85,7 @@ def train(
     follow = partial(follow_run, paths, None if no_track else experiment)
     report = train_retro(paths, params, request, follow=follow)
     if as_json:
-        click.echo(json.dumps(report.to_json()))
+        click.echo(json.dumps(asdict(report)))
         return
     click.echo(f"{report.folder} · {report.steps} steps · {report.num_tokens:,} tokens")
     for name, value in {**report.metrics, **report.validation}.items():

@@ -1,6 +1,7 @@
 """``cog train``: text goes in, a trained model comes out."""
 
 import json
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -162,7 +163,7 @@ def _run_stage(ctx: click.Context) -> None:
 
 def _write(report: "TrainReport", *, as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps(report.to_json(), ensure_ascii=False))
+        click.echo(json.dumps(asdict(report), ensure_ascii=False))
         return
     click.echo(f"{report.folder} · {report.steps} steps · {report.num_tokens:,} tokens")
     for name, value in {**report.metrics, **report.validation}.items():

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
-from torch import Tensor, nn
+from torch import nn
 
 from cog.atomic import discard, replacing, share
 from cog.errors import CheckpointError, DamagedCheckpointError
@@ -61,7 +61,8 @@ def save_checkpoint(
     checkpoint = folder / f"step-{position.step:08d}"
     with replacing(checkpoint) as unfinished:
         unfinished.mkdir()
-        save_file(_trained(model), unfinished / WEIGHTS_FILE)
+        weights = {name: weight.detach().contiguous() for name, weight in _trained(model).items()}
+        save_file(weights, unfinished / WEIGHTS_FILE)
         state = {"optimizer": optimizer.state_dict(), "random": list(random_states)}
         torch.save(state, unfinished / STATE_FILE)
         about = {"position": asdict(position), "identity": asdict(identity)}
@@ -84,15 +85,14 @@ def load_checkpoint(
     checkpoint: Path,
     *,
     model: nn.Module,
-    optimizer: torch.optim.Optimizer | None,
+    optimizer: torch.optim.Optimizer,
     identity: RunIdentity,
-    process: int = 0,
+    process: int,
 ) -> RunPosition:
-    """Put a run back to where it was.
+    """Put a run back to where it was; ``process`` says whose random states are.
 
-    Without an optimiser the weights alone are put back, and random states stay as they are, too;
-    ``process`` says whose they are. One that cannot be read is a ``DamagedCheckpointError``; one of
-    another architecture, other text or other batches a ``CheckpointError``.
+    One that cannot be read is a ``DamagedCheckpointError``; one of another architecture, other text
+    or other batches a ``CheckpointError``.
     """
     saved, position = _load_about(checkpoint)
     _check_identity(checkpoint, wanted=identity, saved=saved)
@@ -101,7 +101,7 @@ def load_checkpoint(
         state = torch.load(checkpoint / STATE_FILE, map_location="cpu", weights_only=True)
     except Exception as error:  # torch and safetensors raise many kinds
         raise _damaged(checkpoint, error) from error
-    trained = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
+    trained = _trained(model)
     if set(trained) != set(weights):
         odd = sorted(set(trained) ^ set(weights))
         raise CheckpointError(
@@ -110,12 +110,11 @@ def load_checkpoint(
             about=str(checkpoint),
         )
     with torch.no_grad():
-        for name, parameter in trained.items():
-            parameter.copy_(weights[name])
-    if optimizer is not None:
-        optimizer.load_state_dict(state["optimizer"])
-        random = state["random"]  # of one process alone before several were kept
-        _set_random_states(random if isinstance(random, dict) else random[process])
+        for name, weight in trained.items():
+            weight.copy_(weights[name])
+    optimizer.load_state_dict(state["optimizer"])
+    random = state["random"]  # of one process alone before several were kept
+    _set_random_states(random if isinstance(random, dict) else random[process])
     return position
 
 
@@ -134,42 +133,31 @@ def _load_about(checkpoint: Path) -> tuple[RunIdentity, RunPosition]:
         raise _damaged(checkpoint, error) from error
 
 
-def _trained(model: nn.Module) -> dict[str, Tensor]:
-    return {
-        name: parameter.detach().contiguous()
-        for name, parameter in model.named_parameters()
-        if parameter.requires_grad
-    }
+def _trained(model: nn.Module) -> dict[str, nn.Parameter]:
+    return {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
 
 
 def _check_identity(checkpoint: Path, *, wanted: RunIdentity, saved: RunIdentity) -> None:
-    if saved.architecture != wanted.architecture:
-        names = sorted(
+    # of batches, what an older run does not know is no difference
+    saved_batches = {name: saved.batches.get(name) for name in wanted.batches}
+    text, saved_text = ({"examples": each.examples} for each in (wanted, saved))
+    for kind, values, saved_values, run in (
+        ("a model with", wanted.architecture, saved.architecture, "resume with its profile"),
+        ("a run on this text,", text, saved_text, "give its --data"),
+        ("a run with", wanted.batches, saved_batches, "resume with its settings"),
+    ):
+        names = [
             name
-            for name in {*saved.architecture, *wanted.architecture}
-            if saved.architecture.get(name) != wanted.architecture.get(name)
-        )
-        raise CheckpointError(
-            f"the checkpoint must be of a model with {_list(wanted.architecture, names)}",
-            found=f"{checkpoint.name} with {_list(saved.architecture, names)}",
-            run="resume with the profile it was made with, or train into another --out",
-            about=str(checkpoint),
-        )
-    if saved.examples != wanted.examples:
-        raise CheckpointError(
-            f"the checkpoint must be of a run on this text (examples {wanted.examples})",
-            found=f"{checkpoint.name} of a run on examples {saved.examples}",
-            run="give the --data it was made with, or go on from its model: --from MODEL",
-            about=str(checkpoint),
-        )
-    names = [k for k in wanted.batches if saved.batches.get(k) != wanted.batches[k]]
-    if names:
-        raise CheckpointError(
-            f"the checkpoint must be of a run with {_list(wanted.batches, names)}",
-            found=f"{checkpoint.name} with {_list(saved.batches, names)}",
-            run="resume with the settings it was made with, or train into another --out",
-            about=str(checkpoint),
-        )
+            for name in sorted({*values, *saved_values})
+            if values.get(name) != saved_values.get(name)
+        ]
+        if names:
+            raise CheckpointError(
+                f"the checkpoint must be of {kind} {_list(values, names)}",
+                found=f"{checkpoint.name} with {_list(saved_values, names)}",
+                run=f"{run}, go on from its model (--from), or train into another --out",
+                about=str(checkpoint),
+            )
 
 
 def _list(values: dict[str, Any], names: list[str]) -> str:

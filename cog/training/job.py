@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from accelerate.utils import set_seed
 
@@ -21,18 +20,29 @@ from cog.training.batches import iter_batches
 from cog.training.building import TrainingText
 from cog.training.checkpoint import RunIdentity
 from cog.training.initial_model import Bases, OpenedModel, find_bases, open_model
-from cog.training.loop import LoopFiles, LoopReports, Outcome, TrainingLoop
+from cog.training.loop import LoopReports, Outcome, TrainingLoop
 from cog.training.objective import CopyObjective
-from cog.training.peak_flops import get_peak_flops
+from cog.training.peak_flops import tell_peak_flops
 from cog.training.preparing import TrainingData, check_phrases, prepare_data
 from cog.training.recipe import Recipe
 from cog.training.reporting import LogMetrics, MetricsFile, load_metrics
-from cog.training.run_folder import RUN_FOLDER, find_start, hold_run_folder, make_accelerator
+from cog.training.run_folder import METRICS, find_start, hold_run_folder, make_accelerator
 from cog.training.schedule import Budget
-from cog.training.signals import watch_signals
 from cog.training.validation import make_validation
 
 COPY, TOKENS = "copy", "tokens"
+# what of a profile decides the order and content of batches
+DECIDING = (
+    "chunks_per_batch",
+    "seeds_per_batch",
+    "max_of_document",
+    "accumulation_steps",
+    "held_out_share",
+    "min_prefix_tokens",
+    "context_tokens",
+    "inner_share",
+    "common_weight",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,34 +70,20 @@ class TrainJob:
     about: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class TrainReport:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainReport(Outcome):
     """What a run did.
 
-    :param validation_before: The same before the first step of a run that goes on from a model;
-        else empty.
+    :param validation_before: Metrics of the validation before the first step of a run that goes on
+        from a model; else empty.
     """
 
     folder: str
     fingerprint: str
     profile: str
     objective: str
-    reason: str
-    steps: int
-    seconds: float
-    num_tokens: int
     num_documents: int
-    steps_per_second: float
-    tokens_per_second: float
-    peak_share: float
-    metrics: Mapping[str, float]
-    validation: Mapping[str, float]
     validation_before: Mapping[str, float]
-
-    def to_json(self) -> dict[str, Any]:
-        """Turn into plain values."""
-        names = ("metrics", "validation", "validation_before")
-        return asdict(self) | {name: dict(getattr(self, name)) for name in names}
 
 
 def train(job: TrainJob, *, progress: Progress, log: LogMetrics | None) -> TrainReport:
@@ -99,7 +95,6 @@ def train(job: TrainJob, *, progress: Progress, log: LogMetrics | None) -> Train
     accelerator = make_accelerator(job.device)
     if not accelerator.is_main_process:
         progress = SilentProgress()
-    run_folder = job.out / RUN_FOLDER
     with accelerator.main_process_first():
         checkpoint = find_start(
             job.out,
@@ -125,20 +120,27 @@ def train(job: TrainJob, *, progress: Progress, log: LogMetrics | None) -> Train
         opened = open_model(bases, job.recipe, objective=job.objective, device=accelerator.device)
         loop = TrainingLoop(
             opened.model,
-            objective=CopyObjective(opened.model, job.recipe),
+            objective=CopyObjective(opened, data, job.recipe),
             settings=job.recipe.loop,
             budget=job.budget,
             accelerator=accelerator,
             identity=_identify(job, opened, data),
-            files=LoopFiles(run_folder / "checkpoints", _metrics_path(job)),
+            out=job.out,
         )
         if checkpoint is not None:
             loop.resume(progress)
         elif accelerator.is_main_process:
-            _metrics_path(job).unlink(missing_ok=True)  # of a run that never got to a checkpoint
+            (job.out / METRICS).unlink(missing_ok=True)  # of a run that never got to a checkpoint
         outcome = _run(job, opened, loop, data, progress=progress, log=log)
-        accelerator.wait_for_everyone()  # the model is written by the first process
-        return _report(job, data, outcome, fingerprint=fingerprint_model(job.out))
+        return TrainReport(
+            **asdict(outcome),
+            folder=str(job.out),
+            fingerprint=fingerprint_model(job.out),
+            profile=job.recipe.name,
+            objective=job.objective,
+            num_documents=data.num_documents,
+            validation_before=load_metrics(job.out / METRICS, step=0),
+        )
 
 
 def _prepare_data(job: TrainJob, bases: Bases, *, device: str, progress: Progress) -> TrainingData:
@@ -172,49 +174,27 @@ def _run(
             losses=job.recipe.model.losses,
             device=accelerator.device,
         )
-    peak_flops, where = get_peak_flops(accelerator.device)
-    progress.say(f"peak of the device: {peak_flops / 1e12:,.2f} TFLOP/s ({where})")
     reports = LoopReports(
         progress=progress,
         log=log if accelerator.is_main_process else None,
-        name_documents=data.name_documents,
-        peak_flops=peak_flops,
-        count_operations=opened.count_operations,
+        peak_flops=tell_peak_flops(accelerator.device, progress),
     )
     if job.source is not None and loop.position.step == 0 and validate is not None:
         _log_start(job, validate(opened.model), progress=progress, log=log)
-    outcome: Outcome | None = None
-    batches = iter_batches(data.train, loop.number_batches(), num_workers=job.num_workers)
-    with watch_signals() as stop, closing(batches):
+
+    def write(outcome: Outcome | None) -> None:
         try:
-            outcome = loop.run(batches, validate=validate, stop=stop, reports=reports)
-        finally:  # whatever happens: what is in memory is the last good model
-            if accelerator.is_main_process:
-                facts = _list_facts(job, data, loop, outcome)
-                _write_model(job, opened, facts, has_failed=outcome is None, progress=progress)
-    return outcome
+            opened.write(job.out, facts=_list_facts(job, data, loop, outcome))
+        except CheckpointError as error:
+            if outcome is not None:
+                raise
+            progress.say(f"model not written: {error}")  # why the run failed is what must be told
+        else:
+            progress.say(f"model written to {job.out}")
 
-
-def _write_model(
-    job: TrainJob,
-    opened: OpenedModel,
-    facts: Mapping[str, str],
-    *,
-    has_failed: bool,
-    progress: Progress,
-) -> None:
-    try:
-        opened.write(job.out, facts=facts)
-    except CheckpointError as error:
-        if not has_failed:
-            raise
-        progress.say(f"model not written: {error}")  # why the run failed is what must be told
-    else:
-        progress.say(f"model written to {job.out}")
-
-
-def _metrics_path(job: TrainJob) -> Path:
-    return job.out / RUN_FOLDER / "metrics.jsonl"
+    batches = iter_batches(data.train, loop.number_batches(), num_workers=job.num_workers)
+    with closing(batches):
+        return loop.run(batches, validate=validate, write=write, reports=reports)
 
 
 def _log_start(
@@ -226,9 +206,7 @@ def _log_start(
 ) -> None:
     # what the model that training goes on from makes of the held-out documents
     metrics = {f"validation/{name}": value for name, value in measured.items()}
-    file = MetricsFile(_metrics_path(job), step=0)
-    file.write(0, metrics)
-    file.close()
+    MetricsFile(job.out / METRICS, step=0).write(0, metrics)
     if log is not None:
         log(0, metrics)
     said = " ".join(f"{name} {value:.3f}" for name, value in measured.items())
@@ -240,18 +218,7 @@ def _identify(job: TrainJob, opened: OpenedModel, data: TrainingData) -> RunIden
     return RunIdentity(
         architecture={**opened.architecture, "objective": job.objective},
         examples=data.store.folder.name,
-        batches={
-            "seed": job.seed,
-            "chunks_per_batch": loop.chunks_per_batch,
-            "seeds_per_batch": loop.seeds_per_batch,
-            "max_of_document": loop.max_of_document,
-            "accumulation_steps": loop.accumulation_steps,
-            "held_out_share": loop.held_out_share,
-            "min_prefix_tokens": loop.min_prefix_tokens,
-            "context_tokens": loop.context_tokens,
-            "inner_share": loop.inner_share,
-            "common_weight": loop.common_weight,
-        },
+        batches={"seed": job.seed, **{name: getattr(loop, name) for name in DECIDING}},
     )
 
 
@@ -269,32 +236,9 @@ def _list_facts(
         "tokens": f"{position.num_tokens:,}",
         "seed": str(job.seed),
     }
-    before = load_metrics(_metrics_path(job), step=0)
+    before = load_metrics(job.out / METRICS, step=0)
     facts |= {f"{name} at step 0": f"{value:.4f}" for name, value in before.items()}
     if outcome is not None:
         figures = {**outcome.metrics, **outcome.validation}
         facts |= {name: f"{value:.4f}" for name, value in figures.items()}
     return facts
-
-
-def _report(
-    job: TrainJob, data: TrainingData, outcome: Outcome, *, fingerprint: str
-) -> TrainReport:
-    position = outcome.position
-    return TrainReport(
-        folder=str(job.out),
-        fingerprint=fingerprint,
-        profile=job.recipe.name,
-        objective=job.objective,
-        reason=outcome.reason,
-        steps=position.step,
-        seconds=position.seconds,
-        num_tokens=position.num_tokens,
-        num_documents=data.num_documents,
-        steps_per_second=outcome.steps_per_second,
-        tokens_per_second=outcome.tokens_per_second,
-        peak_share=outcome.peak_share,
-        metrics=outcome.metrics,
-        validation=outcome.validation,
-        validation_before=load_metrics(_metrics_path(job), step=0),
-    )

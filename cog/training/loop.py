@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from accelerate import Accelerator
@@ -17,6 +16,8 @@ from accelerate.utils import gather_object
 from torch import Tensor, nn
 
 from cog.errors import DamagedCheckpointError, TrainingError
+from cog.params import RetroParams
+from cog.profiles import LoopProfile
 from cog.progress import Progress
 from cog.training.checkpoint import (
     RunIdentity,
@@ -26,23 +27,16 @@ from cog.training.checkpoint import (
     load_checkpoint,
     save_checkpoint,
 )
-from cog.training.objective import TOTAL, LoopBatch, LoopSettings, Objective
+from cog.training.objective import TOTAL, LoopBatch, Objective
 from cog.training.reporting import LogMetrics, Meter, MetricsFile, load_metrics
+from cog.training.run_folder import CHECKPOINTS, METRICS
 from cog.training.schedule import Budget, rate_factor
-from cog.training.signals import StopRequest
+from cog.training.signals import StopRequest, watch_signals
 
 BETAS = (0.9, 0.95)
 LOGGED_STEPS = 10  # between two points in MLflow
 
 Validate = Callable[[nn.Module], Mapping[str, float]]
-
-
-@dataclass(frozen=True, slots=True)
-class LoopFiles:
-    """Where a run writes while it runs."""
-
-    checkpoints: Path
-    metrics: Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,27 +50,27 @@ class LoopReports:
 
     progress: Progress
     log: LogMetrics | None
-    name_documents: Callable[[Any], str]
     peak_flops: float
-    count_operations: Callable[[Any], float]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """How a run ended.
+    """How a run ended; what was done before a break counts.
 
     :param reason: Why it ended: ``budget`` or the name of a signal.
     :param metrics: Metrics of the last step, of the time before if none was taken.
     :param validation: Metrics of the last validation; empty if there was none.
     """
 
-    position: RunPosition
     reason: str
-    metrics: Mapping[str, float]
-    validation: Mapping[str, float]
+    steps: int
+    seconds: float
+    num_tokens: int
     steps_per_second: float
     tokens_per_second: float
     peak_share: float
+    metrics: Mapping[str, float]
+    validation: Mapping[str, float]
 
 
 class TrainingLoop:
@@ -87,17 +81,18 @@ class TrainingLoop:
         model: nn.Module,
         *,
         objective: Objective,
-        settings: LoopSettings,
+        settings: LoopProfile | RetroParams,
         budget: Budget,
         accelerator: Accelerator,
         identity: RunIdentity,
-        files: LoopFiles,
+        out: Path,
     ) -> None:
         self._objective, self._settings = objective, settings
         self._budget, self.accelerator = budget, accelerator
         # a step's batches are dealt to the processes by number, so their number is part of the run
         batches = {**identity.batches, "num_processes": accelerator.num_processes}
-        self._identity, self._files = replace(identity, batches=batches), files
+        self._identity = replace(identity, batches=batches)
+        self._checkpoints, self._metrics = out / CHECKPOINTS, out / METRICS
         self.model = model
         optimizer = torch.optim.AdamW(
             _split_decay(objective.group_parameters(), weight_decay=settings.weight_decay),
@@ -112,7 +107,7 @@ class TrainingLoop:
     def resume(self, progress: Progress) -> None:
         """Go back to the newest checkpoint that is whole; those that are damaged are told."""
         damaged: list[DamagedCheckpointError] = []
-        for checkpoint in reversed(find_checkpoints(self._files.checkpoints)):
+        for checkpoint in reversed(find_checkpoints(self._checkpoints)):
             try:
                 self.position = load_checkpoint(
                     checkpoint,
@@ -137,7 +132,7 @@ class TrainingLoop:
         random_states = gather_object([get_random_states()])
         if self.accelerator.is_main_process:
             save_checkpoint(
-                self._files.checkpoints,
+                self._checkpoints,
                 model=self.model,
                 optimizer=self._optimizer.optimizer,
                 position=self.position,
@@ -158,19 +153,38 @@ class TrainingLoop:
         batches: Iterator[LoopBatch],
         *,
         validate: Validate | None,
-        stop: StopRequest,
+        write: Callable[[Outcome | None], None],
         reports: LoopReports,
     ) -> Outcome:
-        """Train until the budget is used, or the run is asked to stop.
+        """Train until the budget is used, or the run is asked to stop; then write what was trained.
 
         :param batches: Batches in the order of :meth:`number_batches`.
         :param validate: Measures the model on held-out text; None for no validation.
-        :param stop: Asked after every step.
+        :param write: Writes the model, with how the run ended; None if it failed. Called by the
+            first process, whatever happens: what is in memory is the last good model.
         :param reports: Whom to tell what.
         :returns: How it ended; a checkpoint of that moment is on disk.
-        :raises TrainingError: If the loss is not finite; the model in memory is the last good one.
+        :raises TrainingError: If the loss is not finite.
         """
-        start = self.position
+        outcome: Outcome | None = None
+        with watch_signals() as stop:
+            try:
+                outcome = self._train(batches, validate=validate, stop=stop, reports=reports)
+            finally:
+                if self.accelerator.is_main_process:
+                    write(outcome)
+        self.accelerator.wait_for_everyone()  # what is written is there for all
+        return outcome
+
+    def _train(
+        self,
+        batches: Iterator[LoopBatch],
+        *,
+        validate: Validate | None,
+        stop: StopRequest,
+        reports: LoopReports,
+    ) -> Outcome:
+        start, settings = self.position, self._settings
         meter = Meter(
             self._budget,
             reports.progress,
@@ -179,42 +193,40 @@ class TrainingLoop:
             used_seconds=start.seconds,
         )
         is_main = self.accelerator.is_main_process
-        file = MetricsFile(self._files.metrics, step=start.step) if is_main else None
+        file = MetricsFile(self._metrics, step=start.step) if is_main else None
         metrics, validation = self._recall()
-        try:
-            while not (reason := self._find_end(stop, seconds := self._share_clock(meter))):
-                metrics = self._take_step(batches, meter, reports, seconds=seconds)
-                if file is not None:
-                    file.write(self.position.step, metrics)
-                if self.position.step % self._settings.validation_steps == 0:
-                    validation = self._validate(validate, reports, file)
-                self._log(reports, metrics, validation)
-                if self.position.step % self._settings.checkpoint_steps == 0:
-                    self.save()
-            is_due = self.position.step % self._settings.validation_steps > 0
-            if is_due and not (self.position == start and validation):
-                validation = self._validate(validate, reports, file)
-                self._log(reports, metrics, validation, is_last=True)
-        finally:
+        while not (reason := self._find_end(stop, seconds := self._share_clock(meter))):
+            metrics = self._take_step(batches, meter, reports, seconds=seconds)
             if file is not None:
-                file.close()
-        if self.position.step % self._settings.checkpoint_steps or self.position == start:
+                file.write(self.position.step, metrics)
+            if self.position.step % settings.validation_steps == 0:
+                validation = self._validate(validate, reports, file)
+            self._log(reports, metrics, validation)
+            if self.position.step % settings.checkpoint_steps == 0:
+                self.save()
+        is_due = self.position.step % settings.validation_steps > 0
+        if is_due and not (self.position == start and validation):
+            validation = self._validate(validate, reports, file)
+            self._log(reports, metrics, validation, is_last=True)
+        if self.position.step % settings.checkpoint_steps or self.position == start:
             self.save()
         return Outcome(
-            position=self.position,
             reason=reason,
-            metrics=metrics,
-            validation=validation,
+            steps=self.position.step,
+            seconds=self.position.seconds,
+            num_tokens=self.position.num_tokens,
             steps_per_second=meter.steps_per_second,
             tokens_per_second=meter.tokens_per_second,
             peak_share=meter.peak_share,
+            metrics=metrics,
+            validation=validation,
         )
 
     def _recall(self) -> tuple[Mapping[str, float], Mapping[str, float]]:
         # what was measured where the run goes on, so that one with nothing left to do still has it
         if self.position.step == 0 or not self.accelerator.is_main_process:
             return {}, {}
-        metrics = load_metrics(self._files.metrics, step=self.position.step)
+        metrics = load_metrics(self._metrics, step=self.position.step)
         validation = {k: value for k, value in metrics.items() if k.startswith("validation/")}
         return {k: value for k, value in metrics.items() if k not in validation}, validation
 
@@ -238,7 +250,7 @@ class TrainingLoop:
         return self._sum(torch.tensor([seconds], dtype=torch.float64))[0]
 
     def _find_end(self, stop: StopRequest, seconds: float) -> str:
-        if any(self._sum(torch.tensor([float(bool(stop))]))):  # all end together
+        if any(self._sum(torch.tensor([float(stop.name != "")]))):  # all end together
             return stop.name or "a signal to another process"
         is_done = self._budget.progress(steps=self.position.step, seconds=seconds) >= 1.0
         return "budget" if is_done else ""
@@ -253,17 +265,20 @@ class TrainingLoop:
         self, batches: Iterator[LoopBatch], meter: Meter, reports: LoopReports, *, seconds: float
     ) -> dict[str, float]:
         self._wrapped.train()
-        made, sums = self._accumulate(batches)
+        step_batches, sums = self._accumulate(batches)
         norm = self.accelerator.clip_grad_norm_(self._parameters, self._settings.max_gradient_norm)
         # of all processes, so that a loss that is not finite ends them all
         parts = torch.stack(list(sums.values())).double() / self.accelerator.num_processes
-        counts = (sum(each.num_tokens for each in made), sum(map(reports.count_operations, made)))
+        counts = (
+            sum(batch.num_tokens for batch in step_batches),
+            sum(map(self._objective.count_operations, step_batches)),
+        )
         *means, num_tokens, operations = self._sum(torch.cat([parts, parts.new_tensor(counts)]))
         losses = dict(zip(sums, means, strict=True))
         total, gradient_norm = losses[TOTAL], float(norm)
         if not (math.isfinite(total) and math.isfinite(gradient_norm)):
             self._optimizer.zero_grad(set_to_none=True)
-            raise self._not_finite(made, total, gradient_norm, reports)
+            raise self._not_finite(step_batches, total, gradient_norm)
         factor = self._update(seconds)
         self.position = RunPosition(
             step=self.position.step + 1,
@@ -273,7 +288,7 @@ class TrainingLoop:
         meter.count(step=self.position.step, num_tokens=int(num_tokens), operations=operations)
         metrics = {
             **losses,
-            **self._objective.describe(made),
+            **self._objective.describe(step_batches),
             "gradient_norm": gradient_norm,
             "rate_factor": factor,
             "tokens_per_second": meter.tokens_per_second,
@@ -287,11 +302,11 @@ class TrainingLoop:
         self, batches: Iterator[LoopBatch]
     ) -> tuple[Sequence[LoopBatch], Mapping[str, Tensor]]:
         num_batches = self._settings.accumulation_steps
-        made: list[LoopBatch] = []
+        step_batches: list[LoopBatch] = []
         sums: dict[str, Tensor] = {}
         for number in range(num_batches):
             batch = next(batches)
-            made.append(batch)
+            step_batches.append(batch)
             is_last = number == num_batches - 1  # gradients travel between devices with it only
             with nullcontext() if is_last else self.accelerator.no_sync(self._wrapped):
                 losses = self._objective.compute_losses(self._wrapped, batch)
@@ -299,7 +314,7 @@ class TrainingLoop:
             for name, loss in losses.items():
                 part = loss.detach().float() / num_batches
                 sums[name] = sums[name] + part if name in sums else part
-        return made, sums
+        return step_batches, sums
 
     def _update(self, seconds: float) -> float:
         settings = self._settings
@@ -328,10 +343,10 @@ class TrainingLoop:
         return validation
 
     def _not_finite(
-        self, made: Sequence[LoopBatch], loss: float, norm: float, reports: LoopReports
+        self, step_batches: Sequence[LoopBatch], loss: float, norm: float
     ) -> TrainingError:
-        numbers = ", ".join(str(each.number) for each in made)
-        documents = "; ".join(reports.name_documents(each) for each in made)
+        numbers = ", ".join(str(batch.number) for batch in step_batches)
+        documents = "; ".join(map(self._objective.name_documents, step_batches))
         return TrainingError(
             f"the loss must be finite at step {self.position.step + 1}",
             found=f"loss {loss}, gradient norm {norm} on batch {numbers} of {documents}",

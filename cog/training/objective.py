@@ -1,4 +1,4 @@
-"""What a loop trains: a network and a numbered batch go in, the losses of a step come out."""
+"""What a loop trains: a network and a batch go in, the losses of a step come out."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
@@ -6,43 +6,13 @@ from typing import Any, Protocol
 from torch import Tensor, nn
 
 from cog.training.batch import Batch
-from cog.training.model import Losses, TrainableModel
+from cog.training.initial_model import OpenedModel
+from cog.training.model import Losses
+from cog.training.preparing import TrainingData
 from cog.training.recipe import Recipe
 from cog.training.tensors import to_tensors
 
 TOTAL = "loss"  # the name of what is minimised
-
-
-class LoopSettings(Protocol):
-    """What a loop needs to know of how a model is trained; ``LoopProfile`` says what each means."""
-
-    @property
-    def accumulation_steps(self) -> int:
-        """Number of batches whose gradients make one step."""
-
-    @property
-    def warmup_share(self) -> float:
-        """Share of the run in which learning rates rise."""
-
-    @property
-    def final_rate_share(self) -> float:
-        """Learning rate at the end, as a share of the highest."""
-
-    @property
-    def weight_decay(self) -> float:
-        """Factor of AdamW's decay, on matrices."""
-
-    @property
-    def max_gradient_norm(self) -> float:
-        """Norm to which gradients are cut."""
-
-    @property
-    def validation_steps(self) -> int:
-        """Number of steps between two validations."""
-
-    @property
-    def checkpoint_steps(self) -> int:
-        """Number of steps between two checkpoints."""
 
 
 class LoopBatch(Protocol):
@@ -50,7 +20,7 @@ class LoopBatch(Protocol):
 
     @property
     def number(self) -> int:
-        """Its number."""
+        """What it was drawn by."""
 
     @property
     def num_tokens(self) -> int:
@@ -70,27 +40,31 @@ class Objective(Protocol):
         ``loss`` is minimised.
         """
 
+    def count_operations(self, batch: Any) -> float:  # noqa: ANN401
+        """Count the floating point operations of a step on a batch."""
+
     def describe(self, batches: Sequence[Any]) -> Mapping[str, float]:
         """Say what is special about the batches of a step."""
+
+    def name_documents(self, batch: Any) -> str:  # noqa: ANN401
+        """Name the documents of a batch."""
 
 
 class CopyObjective:
     """Learning to copy, or the next token (CoG, section 3)."""
 
-    def __init__(self, model: TrainableModel, recipe: Recipe) -> None:
-        self._model, self._recipe = model, recipe
-        self._device = next(model.parameters()).device
+    def __init__(self, opened: OpenedModel, data: TrainingData, recipe: Recipe) -> None:
+        self._model, self._recipe = opened.model, recipe
+        self._device = next(opened.model.parameters()).device
+        self.count_operations = opened.count_operations
+        self.name_documents = data.name_documents
 
     def group_parameters(self) -> list[dict[str, Any]]:
         """Group what is trained by learning rate."""
         return self._model.parameter_groups(self._recipe.model.rates)
 
     def compute_losses(self, network: nn.Module, batch: Batch) -> Mapping[str, Tensor]:
-        """Compute the losses of a batch.
-
-        The network is the model as ``accelerate`` wraps it. Losses have the same names every time;
-        ``loss`` is minimised.
-        """
+        """Compute the losses of a batch: what is minimised, and its two parts."""
         losses: Losses = network(to_tensors(batch, self._recipe.model.losses, self._device))
         return {TOTAL: losses.total, "token_loss": losses.token, "phrase_loss": losses.phrase}
 

@@ -4,6 +4,8 @@ import time
 
 import torch
 
+from cog.progress import Progress
+
 # dense bf16 tensor-core peaks from the makers' data sheets; the first name that fits counts
 KNOWN_PEAKS = {
     "B200": 2250e12,
@@ -18,6 +20,13 @@ KNOWN_PEAKS = {
 }
 MEASURED_SIZE = {"cpu": 768, "cuda": 8192}
 MEASURED_ROUNDS = 5
+
+
+def tell_peak_flops(device: torch.device, progress: Progress, *, is_half: bool = False) -> float:
+    """Find the peak of a device, and say it and where it is from."""
+    peak, where = get_peak_flops(device, is_half=is_half)
+    progress.say(f"peak of the device: {peak / 1e12:,.2f} TFLOP/s ({where})")
+    return peak
 
 
 def get_peak_flops(device: torch.device, *, is_half: bool = False) -> tuple[float, str]:

@@ -4,7 +4,6 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TextIO
 
 from cog.progress import Progress
 from cog.training.schedule import Budget
@@ -28,16 +27,12 @@ class MetricsFile:
                 except (ValueError, KeyError):
                     break  # the line that a killed run was writing
         path.write_text("".join(kept), encoding="utf-8")
-        self._file: TextIO = path.open("a", encoding="utf-8")
+        self._path = path
 
     def write(self, step: int, metrics: Mapping[str, float]) -> None:
         """Append one line."""
-        self._file.write(json.dumps({"step": step, **metrics}) + "\n")
-        self._file.flush()
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"step": step, **metrics}) + "\n")
 
 
 def load_metrics(path: Path, *, step: int) -> dict[str, float]:
@@ -69,10 +64,10 @@ class Meter:
     ) -> None:
         self._budget, self._progress, self._peak_flops = budget, progress, peak_flops
         self._first_step, self._used_seconds = first_step, used_seconds
-        self._started = self._said = self._marked = time.monotonic()
+        self._started = self._said = self._measured = time.monotonic()
         self._shown = used_seconds
         self._step = first_step
-        self._since = (first_step, 0.0, 0.0)  # steps, tokens, operations since the last line
+        self._done = (first_step, 0.0, 0.0)  # steps, tokens, operations when speed was last said
         self._tokens = self._operations = 0.0
         self.steps_per_second = self.tokens_per_second = self.peak_share = 0.0
 
@@ -87,11 +82,11 @@ class Meter:
         self._tokens += num_tokens
         self._operations += operations
         now = time.monotonic()
-        elapsed = max(now - self._marked, 1e-9)
-        steps, tokens, done = self._since
+        elapsed = max(now - self._measured, 1e-9)
+        steps, tokens, operations_done = self._done
         self.steps_per_second = (step - steps) / elapsed
         self.tokens_per_second = (self._tokens - tokens) / elapsed
-        self.peak_share = (self._operations - done) / elapsed / self._peak_flops
+        self.peak_share = (self._operations - operations_done) / elapsed / self._peak_flops
         if self._budget.max_steps is not None:
             self._progress.advance(1)
         else:
@@ -120,8 +115,8 @@ class Meter:
             f"{self.tokens_per_second:,.0f} tokens/s · {self.peak_share:.1%} of peak · "
             f"{self.seconds_left():,.0f} s left"
         )
-        if taken != 1:
-            self._marked, self._since = now, (self._step, self._tokens, self._operations)
+        if taken != 1:  # the first step is slow (memory is taken, kernels are chosen): it counts on
+            self._measured, self._done = now, (self._step, self._tokens, self._operations)
 
     def seconds_left(self) -> float:
         """Seconds until the budget is used, at the speed so far."""

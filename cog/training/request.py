@@ -5,9 +5,10 @@ follows the run is handed in.
 """
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -25,13 +26,14 @@ from cog.params import Params
 from cog.paths import ProjectPaths
 from cog.progress import Progress, SilentProgress, show_progress
 from cog.records import Document
-from cog.training.overlap import OverlapScreen
+from cog.training.overlap import KEEP, REFUSE, screen_documents
 
 if TYPE_CHECKING:
     from cog.cards import Licence
     from cog.training.building import TrainingText
     from cog.training.job import TrainJob, TrainReport
     from cog.training.reporting import LogMetrics
+    from cog.training.schedule import Budget
 
 Report = TypeVar("Report")
 # name of a run, what it was started with and who is told of trouble go in; what takes the metrics
@@ -45,71 +47,53 @@ NUM_NAMED = 20  # files, in a model's card
 RANK_VARIABLE = "RANK"  # set by torchrun and accelerate for each of several processes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TrainRequest:
     """What a user asks for.
 
-    :param profile: Name of the profile.
     :param data: Text files, or folders of them; empty for a corpus.
-    :param corpus_id: The corpus; None for files.
     :param source: Folder of a model to go on from; None for the base models.
     :param objective: ``copy`` or ``tokens``.
     :param max_steps: Number of steps; None for the profile's, or for no limit where there is one of
         seconds.
     :param max_seconds: Seconds of training; None for no limit.
     :param out: Folder of the model; None for ``models/<profile>``.
-    :param is_resumed: Whether to go on from the last checkpoint.
     :param evaluation: Files that must not be trained on.
     :param on_overlap: ``refuse``, ``drop`` or ``keep``.
-    :param seed: Seed of everything random.
     :param num_workers: Number of processes that make batches; None to choose.
-    :param device: ``cpu``, ``cuda`` or ``auto``.
-    :param licence: Licence of the text files, for the model's card; None for the corpus's own, or
-        if it is not known.
+    :param licence: Licence of the text, for the model's card; None for the corpus's own, or if it
+        is not known.
     """
 
     profile: str
-    data: tuple[Path, ...]
-    corpus_id: str | None
-    source: Path | None
-    objective: str
-    max_steps: int | None
-    max_seconds: float | None
-    out: Path | None
-    is_resumed: bool
-    evaluation: tuple[Path, ...]
-    on_overlap: str
-    seed: int
-    num_workers: int | None
-    device: str
+    data: tuple[Path, ...] = ()
+    corpus_id: str | None = None
+    source: Path | None = None
+    objective: str = "copy"
+    max_steps: int | None = None
+    max_seconds: float | None = None
+    out: Path | None = None
+    is_resumed: bool = False
+    evaluation: tuple[Path, ...] = ()
+    on_overlap: str = REFUSE
+    seed: int = 0
+    num_workers: int | None = None
+    device: str = "auto"
     licence: str | None = None
 
 
 def train_with_tracking(
     paths: ProjectPaths, params: Params, request: TrainRequest, *, follow: Follow
 ) -> "TrainReport | None":
-    """Train a model and log how it goes.
-
-    :param paths: The project.
-    :param params: params.yaml.
-    :param request: What to do.
-    :param follow: Follows the run.
-    :returns: What was done; None in a process that is not the first of several.
-    """
+    """Train a model and log how it goes; None in a process that is not the first of several."""
     from cog.training.job import train
 
     job = make_job(paths, params, request)
     if os.environ.get(RANK_VARIABLE, "0") != "0":
         train(job, progress=SilentProgress(), log=None)
         return None
-    budget = job.budget
-    is_by_steps = budget.max_steps is not None
-    total = budget.max_steps if is_by_steps else int(budget.max_seconds or 0)
-    unit = "steps" if is_by_steps else "seconds"
-    with (
-        show_progress(f"train {job.recipe.name}", total=total, unit=unit) as progress,
-        follow(job.out.name, _list_params(job), progress) as log,
-    ):
+    label = f"train {job.recipe.name}"
+    with follow_run(label, job.out, job.budget, _list_params(job), follow) as (progress, log):
         for fact in ("data", FORM, NOT_READ):
             if fact in job.about:
                 progress.say(f"{fact}: {job.about[fact]}")
@@ -119,31 +103,15 @@ def train_with_tracking(
 def train_on_corpus(
     paths: ProjectPaths, params: Params, corpus_id: str, *, follow: Follow
 ) -> "TrainReport | None":
-    """Train the default profile on a corpus.
+    """Train the default profile on a corpus, into ``corpora/<id>/model``.
 
     A run that broke off goes on; a model that was finished, or is of something else, is replaced.
-
-    :param paths: The project.
-    :param params: params.yaml.
-    :param corpus_id: The corpus.
-    :param follow: Follows the run.
-    :returns: What was done; the model lies in ``corpora/<id>/model``.
     """
     request = TrainRequest(
         profile=params.train.profile,
-        data=(),
         corpus_id=corpus_id,
-        source=None,
-        objective="copy",
-        max_steps=None,
-        max_seconds=None,
         out=paths.corpus(corpus_id).model,
         is_resumed=True,
-        evaluation=(),
-        on_overlap="refuse",
-        seed=0,
-        num_workers=None,
-        device="auto",
     )
     job = make_job(paths, params, request)
     return go_on_or_begin_anew(
@@ -154,23 +122,37 @@ def train_on_corpus(
     )
 
 
+@contextmanager
+def follow_run(
+    label: str, out: Path, budget: "Budget", described: Mapping[str, str], follow: Follow
+) -> "Iterator[tuple[Progress, LogMetrics | None]]":
+    """Show how much of a budget is used, and let the run be followed."""
+    is_by_steps = budget.max_steps is not None
+    total = budget.max_steps if is_by_steps else int(budget.max_seconds or 0)
+    unit = "steps" if is_by_steps else "seconds"
+    limits = {"max_steps": str(budget.max_steps), "max_seconds": str(budget.max_seconds)}
+    with (
+        show_progress(label, total=total, unit=unit) as progress,
+        follow(out.name, {**described, **limits}, progress) as log,
+    ):
+        yield progress, log
+
+
 def go_on_or_begin_anew(
     folder: Path, *, config: str, max_steps: int, run: Callable[[], Report]
 ) -> Report:
     """Go on with a run that broke off; replace what was finished, or is of something else.
 
-    :param folder: Folder of what is trained.
-    :param config: Name of the file that a finished folder holds.
-    :param max_steps: Number of steps of a finished run.
-    :param run: Trains, going on from the last checkpoint if there is one.
-    :returns: What ``run`` returns.
+    A finished folder holds the file ``config``, and its run took ``max_steps``. What ``run`` trains
+    goes on from the last checkpoint if there is one.
     """
     from cog.training.checkpoint import find_checkpoints, get_step
-    from cog.training.run_folder import RUN_FOLDER
+    from cog.training.run_folder import CHECKPOINTS
 
-    found = find_checkpoints(folder / RUN_FOLDER / "checkpoints")
+    checkpoints = find_checkpoints(folder / CHECKPOINTS)
     # a run that was killed after its last step has all of it in a checkpoint, and wrote no model
-    if (folder / config).exists() and (not found or get_step(found[-1]) >= max_steps):
+    is_finished = not checkpoints or get_step(checkpoints[-1]) >= max_steps
+    if (folder / config).exists() and is_finished:
         discard(folder)
     try:
         return run()
@@ -184,13 +166,7 @@ def go_on_or_begin_anew(
 
 
 def make_job(paths: ProjectPaths, params: Params, request: TrainRequest) -> "TrainJob":
-    """Fill in what a user does not say.
-
-    :param paths: The project.
-    :param params: params.yaml.
-    :param request: What the user asks for.
-    :returns: The whole job; nothing was read yet but params.yaml and the files' bytes.
-    """
+    """Fill in what a user does not say; nothing is read yet but the files' bytes."""
     from cog.training.job import TrainJob
     from cog.training.recipe import load_recipe
     from cog.training.schedule import Budget
@@ -240,42 +216,42 @@ def _choose_text(
     evaluation, notes = list_text_files(request.evaluation)
     compared = f"{request.on_overlap}:{digest_text_files(evaluation)}" if evaluation else "none"
     names = _name_files(evaluation)
+    read: Callable[[], Iterable[Document]]
     about = {"compared with": f"{names}, on overlap {request.on_overlap}" if evaluation else "none"}
     if request.corpus_id is None:
         files, more_notes = list_text_files(request.data)
         notes += more_notes
-        identity = f"files:{digest_text_files(files)}"
-        about["data"] = _name_files(files)
+        digest = digest_text_files(files)
         forms = [find_form(path).meaning for path in files]
+        # the same bytes may be read in another way by a later version
+        identity = f"files:{digest} {forms}"
+        about["data"] = _name_files(files)
         about[FORM] = "; ".join(dict.fromkeys(forms))
-        identity += f" {forms}"  # the same bytes may be read in another way by a later version
-        about["licence of the data"] = request.licence or "not stated"
+        licence = "not stated"
+        read = partial(iter_text_documents, files)
     else:
-        from cog.corpus.documents import documents_digest
+        from cog.corpus.documents import DocumentStore, documents_digest
         from cog.registry import load_resolved_card
 
         card = load_resolved_card(paths, request.corpus_id)
-        corpus = paths.corpus(card.id)
-        identity = f"corpus:{documents_digest(corpus.documents)}"
+        store = DocumentStore(paths.corpus(card.id).documents)
+        digest = documents_digest(store.path)
+        identity = f"corpus:{digest}"
         about["data"] = f"corpus {request.corpus_id}"
-        about["licence of the data"] = request.licence or _describe(card.licence)
+        licence = _describe(card.licence)
+        read = store.iter_documents
+    about["licence of the data"] = request.licence or licence
     if notes:
         about[NOT_READ] = "; ".join(notes)
-    about["digest of the data"] = identity.partition(":")[2].partition(" ")[0]
+    about["digest of the data"] = digest
 
-    def read() -> Iterable[Document]:
-        if request.corpus_id is None:
-            documents = iter_text_documents(files)
-        else:
-            from cog.corpus.documents import DocumentStore
+    def screen() -> Iterable[Document]:
+        if not evaluation or request.on_overlap == KEEP:
+            return read()
+        compared_with = iter_text_documents(evaluation)
+        return screen_documents(read(), compared_with, action=request.on_overlap)
 
-            documents = DocumentStore(corpus.documents).iter_documents()
-        if not evaluation:
-            return documents
-        screen = OverlapScreen(iter_text_documents(evaluation), action=request.on_overlap)
-        return screen.screen(documents)
-
-    return TrainingText(read, f"{identity} {compared}"), about
+    return TrainingText(screen, f"{identity} {compared}"), about
 
 
 def _name_files(files: Sequence[Path]) -> str:
@@ -294,8 +270,6 @@ def _list_params(job: "TrainJob") -> dict[str, str]:
         "profile": job.recipe.name,
         "objective": job.objective,
         "seed": str(job.seed),
-        "max_steps": str(job.budget.max_steps),
-        "max_seconds": str(job.budget.max_seconds),
         "from": str(job.source),
     }
     return {name.replace(" ", "_"): value for name, value in described.items()}

@@ -14,7 +14,9 @@ from cog.locks import try_locks
 from cog.progress import Progress
 from cog.training.checkpoint import find_checkpoints
 
-RUN_FOLDER = "run"  # in the folder of what is trained: checkpoints and metrics
+RUN_FOLDER = "run"  # in the folder of what is trained
+CHECKPOINTS = f"{RUN_FOLDER}/checkpoints"
+METRICS = f"{RUN_FOLDER}/metrics.jsonl"
 # The first process tokenises and encodes for hours while the others wait, where torch gives up
 # after ten minutes; who dies while the others wait is noticed by what started them all.
 WAITING = timedelta(days=7)
@@ -28,7 +30,7 @@ def find_start(
     None for a new run. ``config`` is the name of the file that a finished folder holds, ``run``
     what to do where there is one.
     """
-    checkpoints = find_checkpoints(out / RUN_FOLDER / "checkpoints")
+    checkpoints = find_checkpoints(out / CHECKPOINTS)
     if checkpoints and is_resumed:
         return checkpoints[-1]
     if checkpoints:

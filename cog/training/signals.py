@@ -4,23 +4,17 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from types import FrameType
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
+@dataclass(slots=True)
 class StopRequest:
-    """Whether the run was asked to stop."""
+    """Which signal asked the run to stop after the step it is in; empty for none."""
 
-    def __init__(self) -> None:
-        self.name = ""
-
-    def __bool__(self) -> bool:
-        return self.name != ""
-
-    def ask(self, name: str) -> None:
-        """Ask the run to stop after the step it is in."""
-        self.name = name
+    name: str = ""
 
 
 @contextmanager
@@ -36,7 +30,7 @@ def watch_signals() -> Iterator[StopRequest]:
     before = {number: signal.getsignal(number) for number in SIGNALS}
 
     def handle(number: int, _frame: FrameType | None) -> None:
-        request.ask(signal.Signals(number).name)
+        request.name = signal.Signals(number).name
         for each, handler in before.items():
             signal.signal(each, handler)
 

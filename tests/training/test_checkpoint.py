@@ -62,6 +62,15 @@ def save(folder: Path, net: Net, optimizer: torch.optim.Optimizer, step: int) ->
     )
 
 
+def load(
+    checkpoint: Path,
+    net: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    identity: RunIdentity = IDENTITY,
+) -> RunPosition:
+    return load_checkpoint(checkpoint, model=net, optimizer=optimizer, identity=identity, process=0)
+
+
 def test_run_goes_on_exactly(tmp_path: Path) -> None:
     net, optimizer = make()
     take_steps(net, optimizer, 3)
@@ -71,9 +80,7 @@ def test_run_goes_on_exactly(tmp_path: Path) -> None:
     with torch.no_grad():
         other.trained[0].weight.add_(1.0)  # type: ignore[operator]
     torch.manual_seed(99)
-    position = load_checkpoint(
-        checkpoint, model=other, optimizer=other_optimizer, identity=IDENTITY
-    )
+    position = load(checkpoint, other, other_optimizer)
     assert position == RunPosition(3, 1.5, 100)
     assert take_steps(other, other_optimizer, 4) == wanted
 
@@ -104,7 +111,7 @@ def test_frozen_weights_are_not_saved(tmp_path: Path) -> None:
             replace(IDENTITY, architecture={"prefix_lora_rank": 32, "width": 8}),
             r"of a model with prefix_lora_rank 32; found: step-00000001 with prefix_lora_rank 4;",
         ),
-        (replace(IDENTITY, examples="xyz"), r"this text \(examples xyz\); found: .* abc"),
+        (replace(IDENTITY, examples="xyz"), r"this text, examples xyz; found: .* examples abc"),
         (replace(IDENTITY, batches={"seed": 7}), r"a run with seed 7; found: .* with seed 0"),
     ],
     ids=["architecture", "text", "batches"],
@@ -115,7 +122,7 @@ def test_checkpoint_of_something_else_is_refused_and_both_are_named(
     net, optimizer = make()
     checkpoint = save(tmp_path, net, optimizer, 1)
     with pytest.raises(CheckpointError, match=said):
-        load_checkpoint(checkpoint, model=net, optimizer=optimizer, identity=identity)
+        load(checkpoint, net, optimizer, identity)
 
 
 @pytest.mark.parametrize("name", ["about.json", "weights.safetensors", "state.pt"])
@@ -124,16 +131,14 @@ def test_damaged_checkpoint_is_refused(tmp_path: Path, name: str) -> None:
     checkpoint = save(tmp_path, net, optimizer, 1)
     (checkpoint / name).write_bytes(b"not what it was")
     with pytest.raises(CheckpointError, match="step-00000001 must be a whole checkpoint"):
-        load_checkpoint(checkpoint, model=net, optimizer=optimizer, identity=IDENTITY)
+        load(checkpoint, net, optimizer)
 
 
 def test_weights_of_other_names_are_refused(tmp_path: Path) -> None:
     net, optimizer = make()
     checkpoint = save(tmp_path, net, optimizer, 1)
     with pytest.raises(CheckpointError, match="the weights that are trained; found: 6 names"):
-        load_checkpoint(
-            checkpoint, model=nn.Sequential(nn.Linear(8, 8)), optimizer=None, identity=IDENTITY
-        )
+        load(checkpoint, nn.Sequential(nn.Linear(8, 8)), optimizer)
 
 
 def test_saving_twice_replaces_the_checkpoint(tmp_path: Path) -> None:

@@ -30,12 +30,11 @@ from cog.paths import ProjectPaths
 from cog.progress import Progress, SilentProgress
 from cog.records import BFLOAT16
 from cog.training.checkpoint import RunIdentity
-from cog.training.loop import LoopFiles, LoopReports, Outcome, TrainingLoop, Validate
-from cog.training.peak_flops import get_peak_flops
+from cog.training.loop import LoopReports, Outcome, TrainingLoop, Validate
+from cog.training.peak_flops import tell_peak_flops
 from cog.training.reporting import LogMetrics
-from cog.training.run_folder import RUN_FOLDER, find_start, hold_run_folder, make_accelerator
+from cog.training.run_folder import find_start, hold_run_folder, make_accelerator
 from cog.training.schedule import Budget
-from cog.training.signals import watch_signals
 
 # what may differ between a run and the one that goes on with it
 FREE = ("corpora", "max_steps", "validation_batches", "validation_steps", "checkpoint_steps")
@@ -61,40 +60,18 @@ class RetroJob:
     device: str
 
 
-@dataclass(frozen=True, slots=True)
-class RetroReport:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetroReport(Outcome):
     """What a run did.
 
-    :param folder: Where the adapter lies.
-    :param corpus: The corpus.
-    :param reason: Why it ended: ``budget`` or the name of a signal.
-    :param steps: Number of optimiser steps, those before a break included.
-    :param seconds: Seconds of training, those before a break included.
-    :param num_tokens: Number of tokens learnt from: those that see neighbours.
     :param num_windows: Number of windows that are trained on.
-    :param steps_per_second: Speed at the end.
-    :param tokens_per_second: Speed at the end.
     :param gates: How far each gate is open, from the first layer on.
-    :param metrics: Metrics of the last step.
-    :param validation: Metrics of the last validation.
     """
 
     folder: str
     corpus: str
-    reason: str
-    steps: int
-    seconds: float
-    num_tokens: int
     num_windows: int
-    steps_per_second: float
-    tokens_per_second: float
     gates: tuple[float, ...]
-    metrics: Mapping[str, float]
-    validation: Mapping[str, float]
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return {**asdict(self), "metrics": dict(self.metrics), "validation": dict(self.validation)}
 
 
 def train_adapter(
@@ -134,7 +111,13 @@ def train_adapter(
         if checkpoint is not None:
             run.loop.resume(progress)
         outcome = _fit(run, progress=progress, log=log)
-    return _report(run, outcome)
+    return RetroReport(
+        **asdict(outcome),
+        folder=str(job.out),
+        corpus=job.corpus_id,
+        num_windows=run.num_windows,
+        gates=tuple(round(gate, 4) for gate in run.trainee.adapter.gates),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +154,6 @@ def _open_run(
     objective = RetroObjective(
         trainee, learning_rate=settings.learning_rate, gate_rate=settings.gate_rate
     )
-    files = job.out / RUN_FOLDER
     loop = TrainingLoop(
         trainee,
         objective=objective,
@@ -183,7 +165,7 @@ def _open_run(
             examples=examples.folder.name,
             batches={name: v for name, v in asdict(settings).items() if name not in FREE},
         ),
-        files=LoopFiles(files / "checkpoints", files / "metrics.jsonl"),
+        out=job.out,
     )
     return _Run(
         job=job,
@@ -237,32 +219,24 @@ def _make_validation(run: _Run) -> Validate | None:
 
 def _fit(run: _Run, *, progress: Progress, log: LogMetrics | None) -> Outcome:
     is_main = run.loop.accelerator.is_main_process
-    peak_flops, where = get_peak_flops(run.trainee.device, is_half=run.trainee.is_half)
-    progress.say(f"peak of the device: {peak_flops / 1e12:,.2f} TFLOP/s ({where})")
+    trainee = run.trainee
     reports = LoopReports(
         progress=progress,
         log=log if is_main else None,
-        name_documents=lambda batch: "documents " + ", ".join(map(str, batch.documents.tolist())),
-        peak_flops=peak_flops,
-        count_operations=run.trainee.count_operations,
+        peak_flops=tell_peak_flops(trainee.device, progress, is_half=trainee.is_half),
     )
-    outcome: Outcome | None = None
-    with watch_signals() as stop:
-        try:
-            outcome = run.loop.run(
-                run.train.iter_numbered(run.loop.number_batches()),
-                validate=_make_validation(run) if is_main else None,
-                stop=stop,
-                reports=reports,
-            )
-        finally:  # whatever happens: what is in memory is the last good adapter
-            if is_main:
-                adapter = run.trainee.adapter
-                training = _list_facts(run, outcome)
-                save_adapter(run.job.out, adapter, model=run.model, training=training)
-                progress.say(f"adapter written to {run.job.out}")
-    run.loop.accelerator.wait_for_everyone()
-    return outcome
+
+    def write(outcome: Outcome | None) -> None:
+        training = _list_facts(run, outcome)
+        save_adapter(run.job.out, trainee.adapter, model=run.model, training=training)
+        progress.say(f"adapter written to {run.job.out}")
+
+    return run.loop.run(
+        run.train.iter_numbered(run.loop.number_batches()),
+        validate=_make_validation(run) if is_main else None,
+        write=write,
+        reports=reports,
+    )
 
 
 def _list_facts(run: _Run, outcome: Outcome | None) -> dict[str, Any]:
@@ -276,21 +250,3 @@ def _list_facts(run: _Run, outcome: Outcome | None) -> dict[str, Any]:
         "metrics": figures,
         "settings": {name: value for name, value in settings.items() if name != "corpora"},
     }
-
-
-def _report(run: _Run, outcome: Outcome) -> RetroReport:
-    position = outcome.position
-    return RetroReport(
-        folder=str(run.job.out),
-        corpus=run.job.corpus_id,
-        reason=outcome.reason,
-        steps=position.step,
-        seconds=position.seconds,
-        num_tokens=position.num_tokens,
-        num_windows=run.num_windows,
-        steps_per_second=outcome.steps_per_second,
-        tokens_per_second=outcome.tokens_per_second,
-        gates=tuple(round(gate, 4) for gate in run.trainee.adapter.gates),
-        metrics=outcome.metrics,
-        validation=outcome.validation,
-    )

@@ -59,14 +59,10 @@ class RetroTrainee(nn.Module):
         targets = batch.targets.to(self.device)
         counted = targets != IGNORED
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.is_half):
-            memory = self._read_memory(batch, is_shifted=is_shifted) if has_neighbours else None
+            memory = self.read_memory(batch, is_shifted=is_shifted) if has_neighbours else None
             states = self.compute_states(batch, memory)
             logits = self.network.get_output_embeddings()(states[counted])  # type: ignore[no-untyped-call]
         return nn.functional.cross_entropy(logits.float(), targets[counted])
-
-    def read_memory(self, batch: RetroBatch) -> Memory | None:
-        """Encode the neighbours of a batch."""
-        return self._read_memory(batch, is_shifted=False)
 
     def compute_states(self, batch: RetroBatch, memory: Memory | None) -> Tensor:
         """Run the prefix encoder.
@@ -92,7 +88,8 @@ class RetroTrainee(nn.Module):
         states: Tensor = output.last_hidden_state
         return states
 
-    def _read_memory(self, batch: RetroBatch, *, is_shifted: bool) -> Memory | None:
+    def read_memory(self, batch: RetroBatch, *, is_shifted: bool = False) -> Memory | None:
+        """Encode the neighbours of a batch; shifted, each chunk sees those of another one."""
         if batch.neighbours is None:
             return None
         found = batch.neighbours.to(self.device)
@@ -139,6 +136,7 @@ class RetroObjective:
 
     def __init__(self, trainee: RetroTrainee, *, learning_rate: float, gate_rate: float) -> None:
         self._trainee = trainee
+        self.count_operations = trainee.count_operations
         self._learning_rate, self._gate_rate = learning_rate, gate_rate
 
     def group_parameters(self) -> list[dict[str, Any]]:
@@ -159,6 +157,10 @@ class RetroObjective:
         """Say how far the gates are open."""
         gates = self._trainee.adapter.gates
         return {"gate": sum(map(abs, gates)) / len(gates)}
+
+    def name_documents(self, batch: RetroBatch) -> str:
+        """Name the documents of a batch."""
+        return "documents " + ", ".join(map(str, batch.documents.tolist()))
 
 
 @torch.no_grad()

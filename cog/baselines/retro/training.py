@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from cog.params import Params
 from cog.paths import ProjectPaths
-from cog.progress import show_progress
-from cog.training.request import Follow, go_on_or_begin_anew
+from cog.training.request import Follow, follow_run, go_on_or_begin_anew
 
 if TYPE_CHECKING:
     from cog.baselines.retro.job import RetroReport
@@ -58,18 +57,10 @@ def train_retro(
         is_resumed=request.is_resumed,
         device=request.device,
     )
-    described = {
-        "corpus": job.corpus_id,
-        **{name: str(getattr(params.retro, name)) for name in LOGGED},
-        "max_steps": str(max_steps),
-        "max_seconds": str(max_seconds),
-    }
-    total = max_steps if max_steps is not None else int(max_seconds or 0)
-    unit = "steps" if max_steps is not None else "seconds"
-    with (
-        show_progress(f"retro {job.corpus_id}", total=total, unit=unit) as progress,
-        follow(job.out.name, described, progress) as log,
-    ):
+    described = {name: str(getattr(params.retro, name)) for name in LOGGED}
+    described["corpus"] = job.corpus_id
+    label = f"retro {job.corpus_id}"
+    with follow_run(label, job.out, job.budget, described, follow) as (progress, log):
         return train_adapter(paths, params, job, progress=progress, log=log)
 
 

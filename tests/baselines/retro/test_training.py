@@ -157,7 +157,7 @@ def test_neighbours_of_another_chunk_are_never_those_of_the_own(
         documents=np.array([0]),
         chunk_tokens=SIZE,
     )
-    others = trainee._read_memory(batch, is_shifted=True)
+    others = trainee.read_memory(batch, is_shifted=True)
     assert others is not None
     assert others.placement.num_seen == len(batch.token_memories)
     seen = others.placement.seen
