@@ -1,201 +1,89 @@
 """A server under load: real clients, two corpora, switches, and clients that behave badly.
 
-In a project with two built indexes: ``python -m benchmarks.serve [--seconds 120] [--clients 32]``.
-Every citation of every text is checked against the version that the text names. Throughput is that
-of ``cog generate --input`` with the same batch, on the same prompts, in the same run.
+In a project with two built indexes, of which a copy is served so that nothing is switched in it:
+``python -m benchmarks.serve [--part load --part first --part broken --part malformed]``. Each part
+starts a server of its own and ends with a line of JSON; by default all are run, which takes ten
+minutes. ``--short`` tries them in two, and measures nothing.
+
+load
+    32 clients for two minutes, two corpora and a switch every second. Every citation of every text
+    is checked against the version that the text names. ``ratio`` is tokens per second over those of
+    ``cog generate --input`` with the same batch, on the same prompts, in the same run.
+first
+    The first segment at 8 clients.
+broken, malformed
+    Clients that break off, and requests that cannot be used: how much the server's memory grows.
 """
 
 import argparse
-import http.client
 import json
 import os
-import random
-import signal
-import socket
+import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from benchmarks.clients import Server, break_off, load, run_server, send_malformed
 from benchmarks.common import ROOT, report, say
 from cog.corpus.documents import load_prompts
-from cog.index.read.reader import PhraseIndex, open_index
+from cog.index.read.reader import open_index
 from cog.index.versions.manifest import load_manifest
 from cog.paths import ProjectPaths, find_project
-from cog.registry import load_active
 
-JSON = {"Content-Type": "application/json"}
-MALFORMED = (
-    b"{",
-    b"[]",
-    b'{"prefix": NaN}',
-    b'{"prefix": 3}',
-    b'{"prefix": "a", "colour": 1}',
-    b'{"prefix": "a", "decoding": {"top_p": -1}}',
-    b'{"prefix": "a", "corpus": "../../etc"}',
-    b'{"prefix": "a", "corpus": "nowhere"}',
-    b'{"prefix": "\\ud800"}',
-    b"\xff\xfe",
-)
-
-
-@dataclass(slots=True)
-class Tally:
-    """What clients saw.
-
-    :param texts: Texts as they were answered.
-    :param errors: What went wrong.
-    :param first_seconds: Seconds to the first segment.
-    """
-
-    texts: list[dict[str, Any]] = field(default_factory=list)
-    errors: list[str] = field(default_factory=list)
-    first_seconds: list[float] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class Server:
-    """A server that runs.
-
-    :param process: Its process.
-    :param port: Where it listens.
-    """
-
-    process: subprocess.Popen[bytes]
-    port: int
-
-    def connect(self) -> http.client.HTTPConnection:
-        """Open a connection."""
-        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=600)
-
-    def post(self, body: bytes) -> tuple[int, bytes]:
-        """Ask for texts; the status and what was answered."""
-        connection = self.connect()
-        try:
-            connection.request("POST", "/generate", body, JSON)
-            answer = connection.getresponse()
-            return answer.status, answer.read()
-        finally:
-            connection.close()
-
-    def memory_bytes(self) -> int:
-        """What it holds in memory now."""
-        status = Path(f"/proc/{self.process.pid}/status").read_text()
-        (line,) = [each for each in status.splitlines() if each.startswith("VmRSS")]
-        return int(line.split()[1]) * 1024
+SHORT = {"seconds": 15.0, "clients": 8, "tokens": 32, "broken": 60, "malformed": 340}
+Options = argparse.Namespace
+Part = Callable[[ProjectPaths, list[str], Options], dict[str, Any]]
 
 
 @contextmanager
-def run_server(paths: ProjectPaths, *, batch_size: int) -> Iterator[tuple[Server, float]]:
-    """Start a server in a process of its own; gives it, and the seconds until it answered."""
-    with tempfile.NamedTemporaryFile() as log:
-        words = ["--project", str(paths.root), "serve", "--port", "0"]
-        words += ["--batch-size", str(batch_size), "--max-waiting", "4096"]
-        began = time.perf_counter()
-        process = subprocess.Popen([sys.executable, "-m", "cog.cli.main", *words], stderr=log)
-        try:
-            while b"http://" not in Path(log.name).read_bytes():
-                if process.poll() is not None:
-                    raise RuntimeError(Path(log.name).read_text())
-                time.sleep(0.02)
-            port = int(Path(log.name).read_text().split("http://127.0.0.1:")[1].split("/")[0])
-            server = Server(process, port)
-            connection = server.connect()
-            connection.request("GET", "/healthz")
-            assert connection.getresponse().status == 200
-            connection.close()
-            yield server, time.perf_counter() - began
-        finally:
-            process.send_signal(signal.SIGTERM)
-            process.wait(600)
+def copy_project(paths: ProjectPaths, active: str) -> Iterator[ProjectPaths]:
+    """A project with the same corpora and a registry of its own, in which one is active."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = ProjectPaths(Path(folder) / "served")
+        copy.root.mkdir()
+        shutil.copy(paths.params, copy.params)
+        shutil.copytree(paths.cards.parent, copy.cards.parent)
+        copy.corpora.symlink_to(paths.corpora)
+        if paths.models.exists():
+            copy.models.symlink_to(paths.models)
+        run_cog(copy, "switch", active)
+        yield copy
 
 
-def read_stream(server: Server, body: dict[str, Any], tally: Tally) -> None:
-    """Ask for a text as a stream, and keep what came."""
-    began = time.perf_counter()
-    connection = server.connect()
-    try:
-        connection.request("POST", "/generate", json.dumps({**body, "stream": True}), JSON)
-        answer = connection.getresponse()
-        if answer.status != 200:
-            tally.errors.append(f"{answer.status}: {answer.read()[:200]!r}")
-            return
-        name, is_first = "", True
-        for raw in answer:
-            line = raw.decode().rstrip("\n")
-            if line.startswith("event: "):
-                name = line[7:]
-            elif line.startswith("data: ") and name == "segment" and is_first:
-                tally.first_seconds.append(time.perf_counter() - began)
-                is_first = False
-            elif line.startswith("data: ") and name == "generation":
-                tally.texts.append(json.loads(line[6:])["generation"])
-            elif line.startswith("data: ") and name == "error":
-                tally.errors.append(line[6:206])
-    except (OSError, http.client.HTTPException) as error:
-        tally.errors.append(repr(error))
-    finally:
-        connection.close()
-
-
-def load(
-    server: Server,
-    prefixes: Sequence[str],
-    *,
-    corpora: Sequence[str | None],
-    clients: int,
-    seconds: float,
-    tokens: int,
-) -> tuple[Tally, float]:
-    """Let clients ask one text after another; what they saw, and how long it took."""
-    tally, end = Tally(), time.perf_counter() + seconds
-
-    def ask(number: int) -> None:
-        draw = random.Random(number)
-        while time.perf_counter() < end:
-            body: dict[str, Any] = {
-                "prefix": draw.choice(prefixes),
-                "corpus": draw.choice(corpora),
-                "decoding": {"max_new_tokens": tokens, "seed": draw.randrange(10**6)},
-            }
-            read_stream(server, body, tally)
-
-    threads = [threading.Thread(target=ask, args=(number,)) for number in range(clients)]
-    began = time.perf_counter()
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return tally, time.perf_counter() - began
+def run_cog(paths: ProjectPaths, *words: str, lines: str = "") -> None:
+    """Run a command of ``cog``; what it says is shown where it fails."""
+    command = [sys.executable, "-m", "cog.cli.main", "--project", str(paths.root), *words]
+    done = subprocess.run(command, input=lines.encode(), capture_output=True, check=False)
+    if done.returncode:
+        raise RuntimeError(done.stderr.decode())
 
 
 @contextmanager
 def switching(paths: ProjectPaths, corpora: Sequence[str], *, every: float) -> Iterator[list[str]]:
-    """Switch between corpora in a process of its own; gives what was switched to so far."""
-    stop, done = threading.Event(), [load_active(paths).corpus]  # type: ignore[union-attr]
-    words = [sys.executable, "-m", "cog.cli.main", "--project", str(paths.root), "switch"]
+    """Switch between corpora in processes of their own; gives what was switched to so far."""
+    stop, done = threading.Event(), [corpora[0]]
 
     def go_on() -> None:
         while not stop.wait(every):
             chosen = corpora[len(done) % len(corpora)]
-            subprocess.run([*words, "--corpus", chosen], check=True, capture_output=True)
+            run_cog(paths, "switch", chosen)
             done.append(chosen)
 
-    thread = threading.Thread(target=go_on)
-    thread.start()
-    try:
-        yield done
-    finally:
-        stop.set()
-        thread.join()
-        subprocess.run([*words, "--corpus", done[0]], check=True, capture_output=True)
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(go_on)
+        try:
+            yield done
+        finally:
+            stop.set()
+        future.result()  # a switch that failed is heard of
 
 
 def check_citations(paths: ProjectPaths, texts: Sequence[dict[str, Any]]) -> tuple[int, list[str]]:
@@ -206,6 +94,8 @@ def check_citations(paths: ProjectPaths, texts: Sequence[dict[str, Any]]) -> tup
         key = text["corpus"], text["index"]
         if key not in opened:
             opened[key] = load_texts(paths, *key)
+        if text.get("asked") not in (None, text["corpus"]):
+            problems.append(f"{key}: {text['asked']} was asked for")
         for segment in text["segments"]:
             if segment["from"] != "corpus":
                 continue
@@ -223,69 +113,148 @@ def load_texts(paths: ProjectPaths, corpus_id: str, digest: str) -> dict[str, st
     """The documents of a version, by id."""
     place = paths.corpus(corpus_id)
     with open_index(place, locks=paths.locks, digests={corpus_id: digest}) as index:
-        return {each.document_id: each.text for each in iter_all(index)}
-
-
-def iter_all(index: PhraseIndex) -> Iterator[Any]:
-    """All documents of an index."""
-    yield from index.get_documents(range(index.num_documents)).values()
+        found = index.get_documents(range(index.num_documents)).values()
+        return {each.document_id: each.text for each in found}
 
 
 def time_command(
     paths: ProjectPaths, prefixes: Sequence[str], *, corpus: str, batch_size: int, tokens: int
 ) -> float:
     """Tokens a second of ``cog generate --input``, the loading of the model left out."""
-    words = [sys.executable, "-m", "cog.cli.main", "--project", str(paths.root), "generate"]
-    words += ["--corpus", corpus, "--batch-size", str(batch_size), "--json"]
+    words = ["generate", "--corpus", corpus, "--batch-size", str(batch_size), "--json"]
     words += ["--max-new-tokens", str(tokens), "--input", "-"]
     seconds = []
     for count in (1, len(prefixes)):
         lines = "".join(json.dumps({"prefix": prefix}) + "\n" for prefix in prefixes[:count])
         began = time.perf_counter()
-        subprocess.run(words, input=lines.encode(), check=True, capture_output=True)
+        run_cog(paths, *words, lines=lines)
         seconds.append(time.perf_counter() - began)
     return (len(prefixes) - 1) * tokens / (seconds[1] - seconds[0])
 
 
-def break_off(server: Server, prefixes: Sequence[str], count: int) -> None:
-    """Begin requests, and go away."""
-    draw = random.Random(0)
-    for number in range(count):
-        body = json.dumps({"prefix": draw.choice(prefixes), "stream": bool(number % 2)}).encode()
-        head = (
-            "POST /generate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-            f"Content-Length: {len(body)}\r\n\r\n"
-        ).encode()
-        with socket.create_connection(("127.0.0.1", server.port), timeout=600) as client:
-            client.sendall(head + body[: draw.choice((len(body), len(body), len(body) // 2))])
-            time.sleep(draw.random() * 0.01)
-
-
-def send_malformed(server: Server, count: int) -> dict[int, int]:
-    """Send what cannot be used; how often each status came."""
-    found: dict[int, int] = {}
-    for number in range(count):
-        status, _ = server.post(MALFORMED[number % len(MALFORMED)])
-        found[status] = found.get(status, 0) + 1
-    return found
-
-
-def wait_until_idle(server: Server) -> float:
-    """Wait until nothing is written or waits; seconds."""
+@contextmanager
+def run_warm(paths: ProjectPaths, prefixes: Sequence[str], options: Options) -> Iterator[Server]:
+    """A server that has opened both indexes and has had its batch full."""
     began = time.perf_counter()
-    while True:
-        connection = server.connect()
-        connection.request("GET", "/healthz")
-        queue = json.loads(connection.getresponse().read())["queue"]
-        connection.close()
-        if not queue["running"] and not queue["waiting"]:
-            return time.perf_counter() - began
-        time.sleep(0.05)
+    with run_server(paths.root, batch_size=options.batch_size) as server:
+        assert server.ask("GET", "/healthz")[0] == 200
+        say(f"started in {time.perf_counter() - began:.1f} s")
+        size = {"clients": options.batch_size, "tokens": options.tokens}
+        tally, seconds = load(server, prefixes, corpora=options.corpora, seconds=1.0, **size)
+        say(f"warm after {seconds:.1f} s and {len(tally.texts)} texts")
+        yield server
+
+
+def measure_load(paths: ProjectPaths, prefixes: list[str], options: Options) -> dict[str, Any]:
+    """Many clients while corpora are switched, beside the command."""
+    size = {"batch_size": options.batch_size, "tokens": options.tokens}
+    speeds = []
+    for corpus_id in options.corpora:
+        say(f"cog generate --corpus {corpus_id} --input …")
+        compared = prefixes[: options.batch_size * (2 if options.short else 4)]
+        speeds.append(time_command(paths, compared, corpus=corpus_id, **size))
+        say(f"{speeds[-1]:.1f} tokens a second")
+    with (
+        run_warm(paths, prefixes, options) as server,
+        switching(paths, options.corpora, every=1.0) as switched,
+    ):
+        tally, seconds = load(
+            server,
+            prefixes,
+            corpora=[None, *options.corpora],
+            clients=options.clients,
+            seconds=options.seconds,
+            tokens=options.tokens,
+        )
+    speed = sum(text["num_tokens"] for text in tally.texts) / seconds
+    say(f"{speed:.1f} tokens a second; citations are checked …")
+    num_citations, problems = check_citations(paths, tally.texts)
+    for each in [*problems, *tally.errors][:5]:
+        say(each)
+    return {
+        "clients": options.clients,
+        "command_tokens_per_second": speeds,
+        "tokens_per_second": speed,
+        "ratio": speed / statistics.mean(speeds),
+        "texts": len(tally.texts),
+        "switches": len(switched) - 1,
+        "citations": num_citations,
+        "wrong_citations": len(problems),
+        "errors": len(tally.errors),
+    }
+
+
+def measure_first(paths: ProjectPaths, prefixes: list[str], options: Options) -> dict[str, Any]:
+    """Seconds to the first segment, at a few clients."""
+    size = {"clients": options.few_clients, "tokens": options.tokens}
+    with run_warm(paths, prefixes, options) as server:
+        seconds = options.seconds / 2
+        tally, _ = load(server, prefixes, corpora=options.corpora, seconds=seconds, **size)
+    for each in tally.errors[:5]:
+        say(each)
+    return {
+        "clients": options.few_clients,
+        "texts": len(tally.texts),
+        "median_seconds": quantile(tally.first_seconds, 0.5),
+        "p95_seconds": quantile(tally.first_seconds, 0.95),
+        "errors": len(tally.errors),
+    }
+
+
+def measure_broken(paths: ProjectPaths, prefixes: list[str], options: Options) -> dict[str, Any]:
+    """Clients that break off."""
+    with run_warm(paths, prefixes, options) as server:
+        before = server.memory_bytes()
+        break_off(server, prefixes, options.broken)
+        idle_after = server.wait_until_idle()
+        growth = server.memory_bytes() - before
+        status, _ = server.ask("POST", "/generate", json.dumps({"prefix": prefixes[0]}).encode())
+    return {
+        "clients": options.broken,
+        "idle_after_seconds": idle_after,
+        "memory_growth_bytes": growth,
+        "lives": status == 200,
+    }
+
+
+def measure_malformed(paths: ProjectPaths, prefixes: list[str], options: Options) -> dict[str, Any]:
+    """Requests that cannot be used."""
+    with run_warm(paths, prefixes, options) as server:
+        before = server.memory_bytes()
+        statuses, errors = send_malformed(server, options.malformed)
+        growth = server.memory_bytes() - before
+        status, _ = server.ask("POST", "/generate", json.dumps({"prefix": prefixes[0]}).encode())
+    for each in errors[:5]:
+        say(each)
+    return {
+        "requests": options.malformed,
+        "statuses": {str(each): count for each, count in sorted(statuses.items())},
+        "wrong_answers": len(errors),
+        "memory_growth_bytes": growth,
+        "lives": status == 200,
+    }
+
+
+def quantile(values: Sequence[float], share: float) -> float | None:
+    """A quantile of what was measured; None if nothing was."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else None
+
+
+PARTS: dict[str, Part] = {
+    "load": measure_load,
+    "first": measure_first,
+    "broken": measure_broken,
+    "malformed": measure_malformed,
+}
 
 
 def main() -> None:
-    """Load a server and print what it reached."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Run the parts that are named, and print what each reached."""
+    usage = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=usage)
+    parser.add_argument("--part", action="append", choices=PARTS, help="[default: all]")
+    parser.add_argument("--short", action="store_true", help=f"{SHORT} unless given")
     parser.add_argument("--corpora", nargs=2, default=["wiki-mini", "eu-law-mini"])
     parser.add_argument("--clients", type=int, default=32)
     parser.add_argument("--few-clients", type=int, default=8, help="for the first segment")
@@ -295,92 +264,22 @@ def main() -> None:
     parser.add_argument("--broken", type=int, default=1000, help="clients that break off")
     parser.add_argument("--malformed", type=int, default=10_000)
     parser.add_argument("--project", type=Path, default=ROOT)
+    if parser.parse_known_args()[0].short:
+        parser.set_defaults(**SHORT)
     options = parser.parse_args()
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
     paths = find_project(options.project)
-    if load_active(paths) is None:
-        raise SystemExit(f"something must be switched on; next: cog switch {options.corpora[0]}")
     for corpus_id in options.corpora:
         load_manifest(paths.corpus(corpus_id))
     prompts = [load_prompts(paths.corpus(each).prompts) for each in options.corpora]
-    prefixes = [prompt.prefix for group in prompts for prompt in group[:64]]
-    result: dict[str, object] = {"benchmark": "serve", "clients": options.clients}
-
-    size = {"batch_size": options.batch_size, "tokens": options.tokens}
-    num_compared = max(2 * options.batch_size, min(len(prefixes), 4 * options.batch_size))
-    speeds = [
-        time_command(paths, prefixes[:num_compared], corpus=corpus_id, **size)
-        for corpus_id in options.corpora
-    ]
-    result["command_tokens_per_second"] = command = statistics.mean(speeds)
-    say(f"cog generate --input: {command:.1f} tokens a second")
-
-    with run_server(paths, batch_size=options.batch_size) as (server, start_seconds):
-        result["start_seconds"] = start_seconds
-        say(f"started in {start_seconds:.1f} s")
-        result |= measure_load(server, paths, prefixes, options, command=command)
-        result |= misbehave(server, prefixes, options)
-    report(result)
-
-
-def measure_load(
-    server: Server,
-    paths: ProjectPaths,
-    prefixes: Sequence[str],
-    options: argparse.Namespace,
-    *,
-    command: float,
-) -> dict[str, object]:
-    """A few clients, then many while corpora are switched; ``command`` is what to compare with."""
-    corpora = options.corpora
-    few_for = {"clients": options.few_clients, "seconds": options.seconds / 4}
-    many_for = {"clients": options.clients, "seconds": options.seconds}
-    load(server, prefixes, corpora=corpora, clients=2, seconds=1.0, tokens=8)  # opens indexes
-    few, _ = load(server, prefixes, corpora=corpora, tokens=options.tokens, **few_for)
-    with switching(paths, corpora, every=1.0) as switched:
-        any_of = [None, *corpora]
-        many, seconds = load(server, prefixes, corpora=any_of, tokens=options.tokens, **many_for)
-    speed = sum(text["num_tokens"] for text in many.texts) / seconds
-    texts, errors = [*few.texts, *many.texts], [*few.errors, *many.errors]
-    num_citations, problems = check_citations(paths, texts)
-    for each in [*problems, *errors][:5]:
-        say(each)
-    say(f"{speed:.1f} tokens a second, {num_citations} citations checked")
-    return {
-        "first_segment_p95_seconds": quantile(few.first_seconds, 0.95),
-        "tokens_per_second": speed,
-        "ratio": speed / command,
-        "texts": len(texts),
-        "citations": num_citations,
-        "switches": len(switched) - 1,
-        "wrong_citations": len(problems),
-        "errors": len(errors),
-    }
-
-
-def misbehave(
-    server: Server, prefixes: Sequence[str], options: argparse.Namespace
-) -> dict[str, object]:
-    """Break off and send what cannot be used; what that left behind."""
-    before = server.memory_bytes()
-    break_off(server, prefixes, options.broken)
-    idle_after = wait_until_idle(server)
-    statuses = send_malformed(server, options.malformed)
-    growth = server.memory_bytes() - before
-    status, _ = server.post(json.dumps({"prefix": prefixes[0]}).encode())
-    return {
-        "idle_after_seconds": idle_after,
-        "malformed_statuses": {str(each): count for each, count in sorted(statuses.items())},
-        "memory_growth_bytes": growth,
-        "lives": status == 200,
-    }
-
-
-def quantile(values: Sequence[float], share: float) -> float:
-    """A quantile of what was measured."""
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else float("nan")
+    # in turn, so that any number of them is of both
+    prefixes = [prompt.prefix for pair in zip(*prompts, strict=False) for prompt in pair][:128]
+    for name in options.part or PARTS:
+        say(f"{name} …")
+        with copy_project(paths, options.corpora[0]) as copy:
+            result = PARTS[name](copy, prefixes, options)
+        report({"benchmark": "serve", "part": name, **result})
 
 
 if __name__ == "__main__":

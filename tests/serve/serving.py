@@ -18,7 +18,7 @@ from cog.serve.engine import Engine
 from cog.serve.run import bind
 from cog.serve.settings import ServeSettings
 
-WAIT = 60  # seconds after which a test is given up
+WAIT = 90  # seconds after which a test is given up; only here, since machines are loaded
 JSON = {"Content-Type": "application/json"}
 
 

@@ -17,8 +17,8 @@ from cog.params import load_params
 from cog.paths import ProjectPaths
 from tests.built_project import add_corpus
 from tests.evaluation.making import DECODING, copied, rep, result, save
-from tests.serve.pages.visiting import WAIT, Visitor
-from tests.serve.serving import RunningServer, run_server
+from tests.serve.pages.visiting import Visitor
+from tests.serve.serving import WAIT, RunningServer, run_server
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 HOSTILE = [
@@ -41,7 +41,7 @@ def browser() -> Iterator[Browser]:
     if found is None:
         pytest.skip("no Chromium here; next: apt-get install chromium")
     options = ["--no-sandbox"] if os.geteuid() == 0 else []
-    expect.set_options(timeout=WAIT)
+    expect.set_options(timeout=1000 * WAIT)
     with sync_playwright() as player:
         browser = player.chromium.launch(executable_path=found, args=options)
         yield browser

@@ -7,10 +7,9 @@ from urllib.parse import urlencode
 
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
-from tests.serve.serving import RunningServer
+from tests.serve.serving import WAIT, RunningServer
 
 WIDE, NARROW = (1280, 800), (390, 844)
-WAIT = 20_000  # milliseconds after which a test is given up
 PREFIX = "The old mill"
 # so that a model that knows nothing copies
 COPYING = {"phrase_bias": 30, "max_new_tokens": 96, "top_k_documents": 16}
@@ -45,7 +44,7 @@ class Visitor:
             permissions=["clipboard-read", "clipboard-write"],
         )
         self.contexts.append(context)
-        context.set_default_timeout(WAIT)
+        context.set_default_timeout(1000 * WAIT)
         page = context.new_page()
         page.on("console", lambda message: self._hear(message.type, message.text))
         page.on("pageerror", lambda error: self._hear("error", str(error)))
