@@ -32,7 +32,7 @@ SIDES = urlencode(
         ("seed", 0),
         ("max_new_tokens", 96),
         ("side", "corpus=eu-law-mini"),
-        ("side", "corpus=eu-law-mini&system=plain"),
+        ("side", "corpus=eu-law-mini&system=transformer"),
         ("side", "corpus=wiki-mini"),
     ]
 )

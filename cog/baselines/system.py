@@ -42,6 +42,8 @@ _SETTINGS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ),
 )
 ABLATIONS = {name: settings for name, _, settings in _SETTINGS}
+# the settings under which CoG writes what the Transformer does, token for token
+PLAIN = {"top_k_documents": 0, "verify": OFF, "no_repeat_ngram": 0}
 CHANGES = VARIANTS | {name: change for name, change, _ in _SETTINGS}
 COPYING = (COG, *VARIANTS)
 SYSTEMS = (COG, *BASELINES, *VARIANTS, *ABLATIONS)

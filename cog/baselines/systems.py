@@ -22,17 +22,15 @@ from cog.baselines.system import (
     IN_CONTEXT,
     KNN_LM,
     NEAREST_LAST,
-    PHRASES,
     PROMPT_PHRASES,
     RETRO,
     TRANSFORMER,
     TUNED_TRANSFORMER,
-    UNSUMMED,
     System,
     take_used,
 )
 from cog.baselines.transformer import TransformerGenerator
-from cog.baselines.variants import PhrasesGenerator, UnsummedGenerator
+from cog.baselines.variants import KINDS
 from cog.corpus.documents import documents_digest
 from cog.decoding.batches import iter_batches
 from cog.decoding.generator import CopyGenerator
@@ -48,7 +46,6 @@ from cog.params import Params
 from cog.paths import ProjectPaths
 from cog.records import Decoding, Generation
 
-_KINDS: dict[str, MakeGenerator] = {PHRASES: PhrasesGenerator, UNSUMMED: UnsummedGenerator}
 NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
 _STEPS = re.compile(r"^\W*steps\W+([\d,]+)", re.IGNORECASE | re.MULTILINE)  # in a model's card
 
@@ -174,7 +171,7 @@ def open_system(
     """Load what a system needs for as long as the block runs."""
     precision = params.generate.precision
     if name in COPYING:
-        make: MakeGenerator = _KINDS.get(name, CopyGenerator)
+        make: MakeGenerator = KINDS.get(name, CopyGenerator)
         if name == PROMPT_PHRASES:
             encoder = load_index_model(paths.model(params.model), device=device)
             make = partial(PromptPhrasesGenerator, phrase_encoder=encoder.phrase_encoder)

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from cog.baselines.system import PHRASES, UNSUMMED
 from cog.decoding.candidates import Phrases
 from cog.decoding.distribution import NextChoice
 from cog.decoding.generator import CopyGenerator
@@ -33,3 +34,6 @@ class UnsummedGenerator(CopyGenerator):
     """CoG for which every occurrence of a phrase is a choice of its own (CoG, section 3)."""
 
     pool_source = UnsummedPools
+
+
+KINDS: dict[str, type[CopyGenerator]] = {PHRASES: PhrasesGenerator, UNSUMMED: UnsummedGenerator}

@@ -33,6 +33,7 @@ class Ticket:
     :param generator: What writes it.
     :param request: What was asked.
     :param is_streamed: Whether its segments are told as they come.
+    :param is_alone: Whether its passes are its own.
     :param job: Makes what it may copy from; None if it has not begun, or is over.
     :param row: What is written; None until the job is done.
     :param unread: Its tokens that the cache has not read, but for those of a draft.
@@ -46,6 +47,7 @@ class Ticket:
     generator: "CopyGenerator"
     request: Request
     is_streamed: bool = False
+    is_alone: bool = False
     job: "Future[tuple[Row, dict[str, float]]] | None" = None
     row: Row | None = None
     unread: list[int] = field(default_factory=list)

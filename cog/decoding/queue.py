@@ -61,7 +61,8 @@ class TextQueue(Closing):
     ) -> None:
         self._model, self._is_steady = model, is_steady
         self._num_places, self._say = batch_size, say
-        self._batch = Batch(model)
+        self._shared = Batch(model)
+        self._alone: dict[Ticket, Batch] = {}
         self._changed = threading.Condition()  # guards what waits
         self._waiting: deque[Ticket] = deque()
         self._begun: deque[Ticket] = (
@@ -77,7 +78,8 @@ class TextQueue(Closing):
             self._waiting.clear()
         self._background.shutdown(cancel_futures=True)
         self._begun.clear()
-        self._batch = Batch(self._model)
+        self._shared = Batch(self._model)
+        self._alone.clear()
 
     @property
     def num_begun_at_once(self) -> int:
@@ -86,12 +88,12 @@ class TextQueue(Closing):
 
     @property
     def num_running(self) -> int:
-        """Number of texts that share passes."""
-        return len(self._batch.tickets)
+        """Number of texts that are being written."""
+        return len(self._running)
 
     @property
     def num_waiting(self) -> int:
-        """Number of texts that were submitted and do not share passes yet."""
+        """Number of texts that were submitted and are not being written yet."""
         with self._changed:
             return len(self._waiting) + sum(not each.is_cancelled for each in self._begun)
 
@@ -102,17 +104,24 @@ class TextQueue(Closing):
         :returns: False once all its texts have ended, or were cancelled and let go.
         """
         with self._changed:
-            tickets = (*self._waiting, *self._begun, *self._batch.tickets)
+            tickets = (*self._waiting, *self._begun, *self._running)
         return any(ticket.generator is generator for ticket in tickets)
 
     def submit(
-        self, generator: "CopyGenerator", request: Request, *, is_streamed: bool = False
+        self,
+        generator: "CopyGenerator",
+        request: Request,
+        *,
+        is_streamed: bool = False,
+        is_alone: bool = False,
     ) -> Ticket:
         """Have a text written.
 
         :param generator: What writes it, on the model of this queue.
         :param request: The text to write.
         :param is_streamed: Whether its segments are told as they come.
+        :param is_alone: Whether it shares its passes with no other, so that the last bits of its
+            probabilities, and with them the text, are those of a queue that holds nothing else.
         :returns: What it is known by.
         :raises GenerationError: If its prefix or a setting cannot be used; nothing is queued then.
         :raises ValueError: If the generator is on another model.
@@ -120,7 +129,7 @@ class TextQueue(Closing):
         if generator.model.prefix_encoder is not self._model.prefix_encoder:
             raise ValueError("a queue writes with one model")
         generator.check(request)
-        ticket = Ticket(generator, request, is_streamed)
+        ticket = Ticket(generator, request, is_streamed, is_alone)
         with self._changed:
             self._waiting.append(ticket)
         self._begin_jobs()
@@ -145,24 +154,36 @@ class TextQueue(Closing):
         """
 
         def is_ready() -> bool:
-            return bool(self._batch.tickets or self._begun and self._can_begin())
+            return bool(self._running or self._begun and self._can_begin())
 
         with self._changed:
             return self._changed.wait_for(is_ready, timeout_seconds)
 
     def step(self) -> list[Event]:
-        """Write on all texts in one pass, and take in those whose turn it is.
+        """Write on all texts, in one pass but for those alone, and take in those whose turn it is.
 
         With no text in the batch, the pool of the next one is waited for.
 
         :returns: What became of which text; nothing if there is none.
         """
         events = self._admit()
-        if self._batch.tickets:
-            self._pass()
-            events += [event for each in tuple(self._batch.tickets) for event in self._tell(each)]
-            self._begin_jobs()  # for the places of those that ended
+        for batch in (self._shared, *self._alone.values()):
+            self._pass(batch)
+            events += [event for each in tuple(batch.tickets) for event in self._tell(each)]
+        self._begin_jobs()  # for the places of those that ended
         return events
+
+    @property
+    def _running(self) -> list[Ticket]:
+        return [*self._shared.tickets, *self._alone]
+
+    def _join(self, ticket: Ticket) -> None:
+        if ticket.is_alone:
+            self._alone[ticket] = Batch(self._model)
+        self._alone.get(ticket, self._shared).join(ticket)
+
+    def _leave(self, ticket: Ticket) -> None:
+        self._alone.pop(ticket, self._shared).leave(ticket)
 
     def _can_begin(self) -> bool:
         # the next text, or none is there
@@ -171,10 +192,7 @@ class TextQueue(Closing):
 
     def _begin_jobs(self) -> None:
         with self._changed:
-            while (
-                self._waiting
-                and len(self._batch.tickets) + len(self._begun) < self.num_begun_at_once
-            ):
+            while self._waiting and self.num_running + len(self._begun) < self.num_begun_at_once:
                 ticket = self._waiting.popleft()
                 ticket.job = self._background.submit(ticket.generator.begin, ticket.request)
                 self._begun.append(ticket)
@@ -186,15 +204,15 @@ class TextQueue(Closing):
 
     def _admit(self) -> list[Event]:
         # let go of what was cancelled, and take in texts whose pools are made, in their order
-        for ticket in [each for each in self._batch.tickets if each.is_cancelled]:
-            self._batch.leave(ticket)
+        for ticket in [each for each in self._running if each.is_cancelled]:
+            self._leave(ticket)
         events: list[Event] = []
-        while len(self._batch.tickets) < self._num_places:
+        while self.num_running < self._num_places:
             with self._changed:
                 if self._is_steady:
                     self._changed.wait_for(self._can_begin)
                 elif not events:
-                    self._changed.wait_for(lambda: self._batch.tickets or self._can_begin())
+                    self._changed.wait_for(lambda: self._running or self._can_begin())
                 if not self._begun or not self._can_begin():
                     break
                 ticket = self._begun.popleft()
@@ -202,7 +220,7 @@ class TextQueue(Closing):
             if error is not None:
                 events.append(Event(ticket, error=error))
             elif not ticket.is_cancelled:
-                self._batch.join(ticket)
+                self._join(ticket)
         self._begin_jobs()
         return events
 
@@ -217,27 +235,26 @@ class TextQueue(Closing):
             return error
         return None
 
-    def _pass(self) -> None:
-        while True:
+    def _pass(self, batch: Batch) -> None:
+        while batch.tickets:
             try:
-                return self._batch.step()
+                return batch.step()
             except torch.OutOfMemoryError:
                 pass  # handled when the pass and what it held are gone
             self._make_room()
 
     def _make_room(self) -> None:
-        tickets = self._batch.tickets
-        if len(tickets) == 1:
-            tickets[0].error = GenerationError(
+        running = self._running
+        if len(running) == 1:
+            running[0].error = GenerationError(
                 "the device must have room for one text",
                 found="out of memory",
                 run="give a shorter prefix, lower --max-new-tokens, or use --device cpu",
             )
             return
-        self._num_places = len(tickets) // 2
-        while len(tickets) > self._num_places:
-            ticket = tickets[-1]
-            self._batch.leave(ticket)
+        self._num_places = len(running) // 2
+        for ticket in reversed(running[self._num_places :]):
+            self._leave(ticket)
             with self._changed:
                 self._begun.appendleft(ticket)
         if self._say is not None:
@@ -258,7 +275,7 @@ class TextQueue(Closing):
         except CogError as error:
             ticket.error, generation = error, None
         if ticket.is_over:
-            self._batch.leave(ticket)
+            self._leave(ticket)
         if ticket.is_cancelled or not (segments or generation or ticket.error):
             return []
         return [Event(ticket, segments, generation, ticket.error)]

@@ -151,6 +151,7 @@ API: tuple[tuple[str, tuple[str, ...], Answer, str], ...] = (
     ("/v1/models/{model}", GET, show_model, "One of them."),
     ("/generate", POST, generate, "Continue prefixes, as cog generate --json does."),
     ("/documents/{corpus}/{document_id:path}", GET, show_document, "A document, or a part of it."),
+    ("/documents/{corpus}", GET, show_document, "The same, whatever its id is."),
     ("/healthz", GET, show_health, "Whether the server goes on, and what is active."),
     ("/metrics", GET, show_metrics, "Counts for Prometheus."),
     ("/api/settings", GET, show_settings, "Settings with their defaults and meanings."),

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Annotated, Any, TypeVar
 
+from cog.baselines.system import COG
 from cog.decoding.licences import CopyRule
 from cog.decoding.settings import METHOD, choose_settings
 from cog.errors import RequestError
@@ -12,6 +13,7 @@ from cog.reading import Count, FieldError, Natural, OneOf, OneOrMany, Range, rea
 from cog.records import GREEDY, Active, Decoding
 from cog.serve.indexes import Version
 from cog.serve.settings import ServeSettings
+from cog.serve.systems import SERVED
 
 ACTIVE = "active"
 Body = TypeVar("Body")
@@ -26,6 +28,9 @@ class GenerateBody:
     :param index: Digest of a version of the index, or its beginning; null for the one in place, or
         the one that was switched on.
     :param num_return: Number of texts per prefix, with seeds that count up.
+    :param system: What writes: CoG, or CoG with one thing changed, by its name in evaluations.
+    :param deterministic: Whether each text shares no pass with others, so that the same seed gives
+        it again whatever else the server writes; slower where much is written.
     :param stream: Whether segments are sent as they come, as server-sent events.
     :param untuned: Whether what was tuned for the index is left out.
     :param decoding: Settings by name.
@@ -38,6 +43,8 @@ class GenerateBody:
     corpus: str | None = None
     index: str | None = None
     num_return: Count = 1
+    system: Annotated[str, OneOf(tuple(SERVED))] = COG
+    deterministic: bool = False
     stream: bool = False
     untuned: bool = False
     decoding: dict[str, Any] = field(default_factory=dict)
@@ -79,6 +86,8 @@ class CompletionBody:
     :param stream_options: What else a stream holds.
     :param user: Accepted, and without effect.
     :param decoding: Any other setting by name.
+    :param deterministic: Whether each text shares no pass with others, so that the same seed gives
+        it again whatever else the server writes; slower where much is written.
     :param best_of: Must be as ``n``.
     :param echo: Must be false.
     :param suffix: Must be null.
@@ -100,6 +109,7 @@ class CompletionBody:
     stream_options: StreamOptions | None = None
     user: str | None = None
     decoding: dict[str, Any] = field(default_factory=dict)
+    deterministic: bool = False
     best_of: int | None = None
     echo: bool | None = None
     suffix: str | None = None
@@ -139,6 +149,7 @@ class CompletionBody:
             self.prompt,
             corpus=None if self.model == ACTIVE else self.model,
             num_return=self.n or 1,
+            deterministic=self.deterministic,
             stream=bool(self.stream),
             decoding=changes,
         )

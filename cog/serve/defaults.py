@@ -12,6 +12,7 @@ from cog.serve.answers import answer_json
 from cog.serve.bodies import GenerateBody, choose_decoding
 from cog.serve.engine import Engine
 from cog.serve.schema import make_schema
+from cog.serve.systems import SERVED
 
 # in order of display; the others are advanced
 FIRST = ("max_new_tokens", "method", "top_p", "temperature", "seed", "phrase_bias")
@@ -49,6 +50,7 @@ def _describe(engine: Engine, corpus_id: str | None) -> dict[str, Any]:
         "corpus": version.corpus,
         "settings": settings,
         "tuned": tuned,
+        "systems": [{"name": name, "meaning": meaning} for name, meaning in SERVED.items()],
         "limits": {
             "max_prompts": limits.max_texts,
             "max_texts": limits.max_texts,

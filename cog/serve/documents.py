@@ -19,17 +19,20 @@ from cog.serve.indexes import Version
 
 
 async def show_document(request: Request) -> Response:
-    """Answer ``GET /documents/{corpus}/{document_id}``.
+    """Answer ``GET /documents/{corpus}/{document_id}``, or ``GET /documents/{corpus}?id=``.
 
     :param request: The request.
     :returns: The document.
     """
     engine: Engine = request.app.state.engine
     names = request.path_params
+    document_id = names.get("document_id") or request.query_params.get("id")
+    if not document_id:
+        raise RequestError("id must name a document", found="none", about="id")
     part = [read_number(request, name) for name in ("start", "end")]
     digest = request.query_params.get("index")
     document = await run_in_threadpool(
-        find_document, engine, names["corpus"], names["document_id"], digest=digest
+        find_document, engine, names["corpus"], document_id, digest=digest
     )
     return answer_json(_cut(document, names["corpus"], digest, *part))
 

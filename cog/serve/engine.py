@@ -133,6 +133,7 @@ class Engine:
         requests: Sequence[Request],
         *,
         is_streamed: bool,
+        is_alone: bool = False,
         deliver: Deliver,
     ) -> Job:
         """Ask for texts; what was opened for them is released when the last has ended.
@@ -141,6 +142,7 @@ class Engine:
         :param generator: The generator on it.
         :param requests: The texts, at least one.
         :param is_streamed: Whether segments are told as they come.
+        :param is_alone: Whether each text shares its passes with no other.
         :param deliver: Called with the number of a text and each of its events.
         :returns: What :meth:`cancel` takes.
         :raises CogError: If a request cannot be used, or there is no place; nothing is queued then.
@@ -150,7 +152,9 @@ class Engine:
             self._check_room(len(requests))
             for number, request in enumerate(requests):
                 with self._lock:  # no event may come before its ticket is known
-                    ticket = self._queue.submit(generator, request, is_streamed=is_streamed)
+                    ticket = self._queue.submit(
+                        generator, request, is_streamed=is_streamed, is_alone=is_alone
+                    )
                     self._jobs[ticket] = job
                     job.tickets[ticket] = number
         except BaseException:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from cog.corpus.documents import find_documents_digest
 from cog.decoding.generator import CopyGenerator
 from cog.decoding.licences import CopyRule
-from cog.decoding.session import find_allowed_chunks
+from cog.decoding.session import MakeGenerator, find_allowed_chunks
 from cog.errors import IndexMismatchError
 from cog.index.read.reader import PhraseIndex, open_index
 from cog.index.versions.activation import choose_corpus
@@ -22,7 +22,7 @@ from cog.index.versions.unions import JOIN, check_indexes, split_active, split_u
 from cog.model.load import CogModel
 from cog.paths import ProjectPaths
 
-MAX_RULES = 8  # of what may be copied, each with a mask over an index's chunks
+MAX_GENERATORS = 8  # on an index, each with a mask over its chunks
 
 IsUsing = Callable[[CopyGenerator], bool]
 
@@ -49,7 +49,7 @@ class _Entry:
     # an index that is open, or about to be; the lock is held while it is opened
     lock: threading.Lock = field(default_factory=threading.Lock)
     index: PhraseIndex | None = None
-    generators: dict[CopyRule, CopyGenerator] = field(default_factory=dict)
+    generators: dict[tuple[CopyRule, MakeGenerator], CopyGenerator] = field(default_factory=dict)
     num_users: int = 0
 
 
@@ -112,11 +112,14 @@ class OpenIndexes:
             version = Version(chosen, JOIN.join(each.digest for each in manifests))
         return version
 
-    def open(self, version: Version, rule: CopyRule) -> CopyGenerator:
+    def open(
+        self, version: Version, rule: CopyRule, *, make: MakeGenerator = CopyGenerator
+    ) -> CopyGenerator:
         """Give the generator on a version, which stays open until it is released.
 
         :param version: The version.
         :param rule: Which documents may be copied from.
+        :param make: What makes the generator.
         :returns: The generator.
         :raises CogError: If it cannot be opened.
         """
@@ -128,14 +131,14 @@ class OpenIndexes:
             with entry.lock:
                 if entry.index is None:
                     entry.index = self._open_index(version)
-                if rule not in entry.generators:
-                    while len(entry.generators) >= MAX_RULES:  # tickets keep theirs alive
+                if (rule, make) not in entry.generators:
+                    while len(entry.generators) >= MAX_GENERATORS:  # tickets keep theirs alive
                         del entry.generators[next(iter(entry.generators))]
                     allowed = find_allowed_chunks(entry.index, rule, corpus_id=version.corpus)
-                    entry.generators[rule] = CopyGenerator(
+                    entry.generators[rule, make] = make(
                         self._model, entry.index, allowed_chunks=allowed
                     )
-                return entry.generators[rule]
+                return entry.generators[rule, make]
         except BaseException:
             self.release(version)
             raise

@@ -20,12 +20,14 @@ BODIES = {
     "/api/studies/{study}/raters": bodies.RaterBody,
     "/api/studies/{study}/judgements": bodies.JudgementBody,
 }
+_DOCUMENT = {
+    "index": "Digest of the version that was copied from, as a text names it.",
+    "start": "First character that is wanted.",
+    "end": "One past the last.",
+}
 QUERIES = {
-    "/documents/{corpus}/{document_id}": {
-        "index": "Digest of the version that was copied from, as a text names it.",
-        "start": "First character that is wanted.",
-        "end": "One past the last.",
-    },
+    "/documents/{corpus}/{document_id}": _DOCUMENT,
+    "/documents/{corpus}": {"id": "Id of the document."} | _DOCUMENT,
     "/api/settings": {"corpus": "Corpus id; what is active unless given."},
     "/api/corpora/{corpus_id}/samples": {"num": "Number of documents.", "seed": "Of the drawing."},
     "/api/corpora/{corpus_id}/diff": {

@@ -19,6 +19,7 @@ from cog.serve.bodies import GenerateBody, check_body, check_length, choose_deco
 from cog.serve.engine import Engine, Job
 from cog.serve.errors import ApiError
 from cog.serve.indexes import Version
+from cog.serve.systems import settle_system
 
 WAIT_SECONDS = 5.0  # after which a stream says that it is still there
 Result = TypeVar("Result")
@@ -36,6 +37,8 @@ class Prepared:
     :param version: What is copied from; open.
     :param generator: The generator on it.
     :param requests: The texts.
+    :param system: What writes, by name.
+    :param is_alone: Whether each text shares its passes with no other.
     :param decoding: The settings in force, with the first seed.
     :param tuned: What was tuned, in one line; empty if nothing was.
     :param num_tokens: Number of tokens of each prefix that are read.
@@ -45,14 +48,18 @@ class Prepared:
     version: Version
     generator: CopyGenerator
     requests: list[Request]
+    system: str
+    is_alone: bool
     decoding: Decoding
     tuned: str
     num_tokens: list[int]
     num_unread: list[int]
 
-    def describe(self) -> dict[str, str]:
+    def describe(self) -> dict[str, Any]:
         """What the texts are written with."""
         return {
+            "system": self.system,
+            "deterministic": self.is_alone,
             "corpus": self.version.corpus,
             "index": self.version.index,
             "model": self.generator.model.fingerprint,
@@ -87,13 +94,14 @@ def _prepare(engine: Engine, body: GenerateBody, names: dict[str, str]) -> Prepa
         model=engine.model.fingerprint,
         names=names,
     )
+    decoding, make = settle_system(body.system, decoding)
     check_length(decoding, engine.settings, names=names)
     requests = [
         Request(prefix, replace(decoding, seed=decoding.seed + extra))
         for prefix in body.prefix
         for extra in range(body.num_return)
     ]
-    generator = engine.indexes.open(version, body.rule)
+    generator = engine.indexes.open(version, body.rule, make=make)
     try:
         firsts = requests[:: body.num_return]
         for request in firsts:
@@ -110,6 +118,8 @@ def _prepare(engine: Engine, body: GenerateBody, names: dict[str, str]) -> Prepa
         version,
         generator,
         requests,
+        body.system,
+        body.deterministic,
         decoding,
         tuned,
         [num_read for num_read, _ in counts],
@@ -144,6 +154,7 @@ class Texts:
             prepared.generator,
             prepared.requests,
             is_streamed=is_streamed,
+            is_alone=prepared.is_alone,
             deliver=deliver,
         )
 
@@ -256,14 +267,19 @@ def number_generations(
 
 
 def to_answer(generation: Generation, number: int, prepared: Prepared) -> dict[str, Any]:
-    """A text as it is answered: as ``cog generate --json`` writes it, with two more keys.
+    """A text as it is answered: as ``cog generate --json`` writes it, with a few more keys.
 
     :param generation: The text.
     :param number: Its number in the request.
     :param prepared: What was asked for.
     :returns: A JSON-ready object.
     """
-    more = {"number": number, "unread_tokens": prepared.num_unread[number]}
+    more = {
+        "number": number,
+        "unread_tokens": prepared.num_unread[number],
+        "system": prepared.system,
+        "deterministic": prepared.is_alone,
+    }
     return {**generation.to_json(), **more}
 
 

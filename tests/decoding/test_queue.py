@@ -70,6 +70,40 @@ def test_texts_of_several_generators_share_a_batch(
     assert checked.num_checked > 0
 
 
+def test_a_text_alone_shares_no_pass(
+    checked: CheckedGenerator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+    real = checked.model.prefix_encoder.append
+
+    def append(cache: PrefixCache, token_ids: Sequence[Sequence[int]]) -> torch.Tensor:
+        sizes.append(len(cache.lengths))
+        return real(cache, token_ids)
+
+    monkeypatch.setattr(checked.model.prefix_encoder, "append", append)
+    requests = ask_for((14, 14, 14, 14), **SETTINGS["all"])
+
+    def write(number: int, *, is_alone: bool) -> list[Generation | None]:
+        with TextQueue(checked.model, batch_size=4) as queue:
+            first = queue.submit(checked, requests[0], is_alone=is_alone)
+            gone = queue.submit(checked, requests[1], is_alone=True)
+            others = [queue.submit(checked, each) for each in requests[2 : 2 + number]]
+            queue.step()
+            queue.cancel(gone)
+            ended = {each.ticket: each.generation for each in drain(queue)}
+            assert queue.num_running == 0
+        assert set(ended) == {first, *others}
+        return [ended[each] for each in (first, *others)]
+
+    (single,) = write(0, is_alone=False)
+    assert set(sizes) == {1}
+    beside, *others = write(2, is_alone=True)
+    assert max(sizes) == len(others) == 2
+    assert beside is not None
+    assert single is not None
+    assert beside.segments == single.segments
+
+
 def test_a_text_that_is_cancelled_makes_room(checked: CheckedGenerator) -> None:
     requests = ask_for((40, 40, 12, 12), **SETTINGS["all"])
     with TextQueue(checked.model, batch_size=2) as queue:

@@ -35,6 +35,9 @@ def server(two_corpora: ProjectPaths) -> Iterator[RunningServer]:
 
 @pytest.fixture
 def own_project(tmp_path: Path, two_corpora: ProjectPaths) -> ProjectPaths:
-    """A copy of the two corpora that a test may change."""
+    """A copy of the two corpora that a test may change; before `village` nothing was active."""
     shutil.copytree(two_corpora.root, tmp_path / "own")
-    return ProjectPaths(tmp_path / "own")
+    paths = ProjectPaths(tmp_path / "own")
+    paths.active.unlink()
+    switch_corpus(paths, "village")
+    return paths

@@ -49,6 +49,7 @@ def test_a_document_is_whole_or_cut_and_of_a_version(server: RunningServer) -> N
     assert (part["char_start"], part["char_end"]) == (4, 10)
     beyond = server.get("/documents/village/forest?start=1000000").json
     assert beyond["text"] == ""
+    assert server.get(f"/documents/village?id=forest&index={index}").json == same
     union = server.get(f"/documents/village%2Bother/forest?index={index}")
     assert union.status == 409  # a union has a digest of each part
 
@@ -59,6 +60,8 @@ def test_a_document_is_whole_or_cut_and_of_a_version(server: RunningServer) -> N
         ("/documents/village/nothing", 404, "no document"),
         ("/documents/village/a%2F..%2Fb", 404, "a/../b"),
         ("/documents/nowhere/forest", 404, "nowhere"),
+        ("/documents/village?id=..", 404, "'..'"),
+        ("/documents/village", 400, "id must name a document"),
         ("/documents/..%2F..%2Fregistry/forest", 404, ""),
         ("/documents/village/forest?start=-1", 400, "start must be a whole number"),
         ("/documents/village/forest?end=1e3", 400, "end must be a whole number"),
@@ -133,6 +136,9 @@ def test_settings_have_defaults_ranges_and_meanings(server: RunningServer) -> No
     assert settings["copy_once"]["type"] == "boolean"
     assert all(each["meaning"] for each in found["settings"])
     assert found["limits"]["max_texts"] == 64
+    systems = {each["name"]: each["meaning"] for each in found["systems"]}
+    assert next(iter(systems)) == "cog"
+    assert systems["cog-tokens"] == "nothing is copied"
 
 
 def test_the_registry_tells_states_and_commands(server: RunningServer) -> None:

@@ -1,11 +1,15 @@
 """``POST /generate`` on the tiny project: the JSON of ``cog generate``, whole and streamed."""
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
+from cog.baselines.transformer import TransformerGenerator
 from cog.corpus.documents import DocumentStore
+from cog.decoding.request import Request
 from cog.index.versions.activation import switch_corpus
+from cog.records import Decoding
 from tests.serve.serving import RunningServer
 
 COPYING = {"phrase_bias": 3.0}
@@ -36,6 +40,40 @@ def test_texts_are_those_of_the_command_line(server: RunningServer) -> None:
     assert [each["decoding"]["seed"] for each in texts] == [5, 6, 5, 6]
     assert sum(check_citations(server, each) for each in texts)
     assert all(each["unread_tokens"] == 0 and each["num_tokens"] == 12 for each in texts)
+
+
+def test_systems_are_those_of_an_evaluation(server: RunningServer) -> None:
+    decoding = {"seed": 5, "verify": "absolute", "verify_threshold": 1e-3, **COPYING}
+    body = {"prefix": "The old mill", "decoding": decoding}
+    texts = {}
+    for name in ("cog", "transformer", "cog-tokens", "cog-phrases", "cog-no-spans"):
+        found = server.post("/generate", {**body, "system": name})
+        (texts[name],) = found.json["generations"]
+        assert texts[name]["system"] == name
+        check_citations(server, texts[name])
+    model = server.engine.model
+    own = TransformerGenerator(model, corpus_id="village")
+    wanted = Decoding(max_new_tokens=12, seed=5, phrase_bias=3.0)
+    (alone,) = own.generate([Request("The old mill", wanted)])
+    assert texts["transformer"]["text"] == alone.text
+    assert texts["cog-tokens"]["decoding"]["verify"] == "absolute"
+    assert check_citations(server, texts["cog-tokens"]) == 0
+    copied = {name: len(text["segments"]) for name, text in texts.items()}
+    assert copied["cog-phrases"] < copied["transformer"] == 12
+    refused = server.post("/generate", {**body, "system": "retro"})
+    assert (refused.status, refused.error["param"]) == (400, "system")
+
+
+def test_a_deterministic_text_is_the_same_beside_others(server: RunningServer) -> None:
+    body = {"prefix": "The old mill", "deterministic": True, "decoding": COPYING}
+    (alone,) = server.post("/generate", body).json["generations"]
+    assert alone["deterministic"]
+    many = {"prefix": ["A", "The", "The forest"], "num_return": 5, "decoding": COPYING}
+    with ThreadPoolExecutor(2) as pool:
+        beside = pool.submit(server.post, "/generate", many)
+        (again,) = server.post("/generate", body).json["generations"]
+        assert not any(each["deterministic"] for each in beside.result().json["generations"])
+    assert again["segments"] == alone["segments"]  # to the last bit of each probability
 
 
 def test_a_stream_tells_every_segment_once_and_then_the_whole(server: RunningServer) -> None:

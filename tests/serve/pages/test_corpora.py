@@ -52,8 +52,8 @@ def test_page_of_a_corpus_tells_all_of_it(visitor: Visitor) -> None:
     page.wait_for_selector("#versions dl")
     assert "6 the same" in page.locator("#versions dl").inner_text()
     finding = page.locator("#doctor").inner_text()
-    assert "params, hostile: must be root hostile" in finding
-    assert "edit corpora.hostile in params.yaml" in finding
+    assert "hostile: must be root hostile" in finding
+    assert "cog upgrade" in finding
 
 
 @pytest.mark.slow

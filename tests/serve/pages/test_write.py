@@ -12,12 +12,11 @@ from cog.corpus.documents import DocumentStore
 from cog.decoding.ranking import rank_documents
 from cog.evaluation.records import parse_generation
 from cog.records import CORPUS, Decoding, Generation
-from tests.serve.pages.visiting import PREFIX, Visitor, read_clipboard
+from tests.serve.pages.visiting import PREFIX, Visitor, copy_by
 
 
 def copy_json(page: Page) -> Generation:
-    page.click("#copy-json")
-    return parse_generation(json.loads(read_clipboard(page)))
+    return parse_generation(json.loads(copy_by(page, "#copy-json")))
 
 
 def test_text_is_shown_with_its_copies_and_sources_ranked_as_in_a_terminal(
@@ -102,16 +101,14 @@ def test_address_holds_all_settings_and_gives_the_text_again(visitor: Visitor) -
 def test_markdown_has_a_footnote_for_every_copy(visitor: Visitor) -> None:
     page = visitor.write()
     generation = copy_json(page)
-    page.click("#copy-markdown")
-    text, _, notes = read_clipboard(page).partition("\n\n[^1]: ")
+    text, _, notes = copy_by(page, "#copy-markdown").partition("\n\n[^1]: ")
     copies = [each for each in generation.segments if each.origin == CORPUS]
     assert len(re.findall(r"\[\^\d+\]", text)) == len(copies)
     assert re.sub(r"\[\^\d+\]", "", text).replace("\\", "") == PREFIX + generation.text
     sources = {each.document_id for each in copies}
     assert len(notes.strip().split("\n")) == len(sources)
     assert "Licence: CC0-1.0. Changes: " in notes
-    page.click("#copy-text")
-    assert read_clipboard(page) == PREFIX + generation.text
+    assert copy_by(page, "#copy-text") == PREFIX + generation.text
 
 
 def test_nothing_of_a_corpus_becomes_markup(visitor: Visitor) -> None:
@@ -133,6 +130,13 @@ def test_nothing_of_a_corpus_becomes_markup(visitor: Visitor) -> None:
         "[\u202a-\u202e\u2066-\u2069]", lambda found: f"{ord(found.group()):04X}", copy.text
     )
     assert marked == written_out  # also beyond a character of two units
+    page.keyboard.press("Escape")
+    ids = {each.document_id for each in generation.segments if each.origin == CORPUS}
+    assert {".", ".."} & ids
+    for source in page.locator("#sources button").all():
+        source.click()
+        page.wait_for_selector("#source mark.here")
+        page.keyboard.press("Escape")
 
 
 @pytest.mark.slow

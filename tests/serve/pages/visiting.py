@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
 
-from playwright.sync_api import Browser, BrowserContext, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Page
 
 from tests.serve.serving import WAIT, RunningServer
 
@@ -75,14 +75,27 @@ class Visitor:
         assert self.problems == []
 
 
-def read_clipboard(page: Page) -> str:
-    """What a page has copied."""
-    expect(page.locator("button:focus")).to_have_text("Copied")
+def copy_by(page: Page, button: str) -> str:
+    """What a button copies."""
+    # it says so for a moment that a busy machine may miss
+    page.evaluate(
+        "window.copied = false; new MutationObserver(([change]) => {"
+        " copied ||= change.target.textContent === 'Copied'; })"
+        f".observe(document.querySelector('{button}'), {{ childList: true }})"
+    )
+    page.click(button)
+    page.wait_for_function("() => window.copied")
     text: str = page.evaluate("navigator.clipboard.readText()")
     return text
 
 
-def is_too_wide(page: Page) -> bool:
-    """Whether a page must be moved sideways."""
-    root = "document.documentElement"
-    return bool(page.evaluate(f"{root}.scrollWidth > {root}.clientWidth"))
+def find_wide(page: Page) -> list[str]:
+    """What a page must be moved sideways for."""
+    found: list[str] = page.evaluate(
+        "(() => { const { scrollWidth, clientWidth } = document.documentElement;"
+        " if (scrollWidth <= clientWidth) return [];"
+        " return [...document.querySelectorAll('main *')]"
+        ".filter(each => each.getBoundingClientRect().right > clientWidth)"
+        ".map(each => each.outerHTML.slice(0, 200)); })()"
+    )
+    return found

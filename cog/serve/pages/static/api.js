@@ -66,7 +66,8 @@ async function* readEvents(body) {
 
 /** Write one text; `on` is told of its beginning and of every segment; the whole comes back. */
 export async function generate(request, { on, signal }) {
-  const response = await post("/generate", { ...request, stream: true }, { signal });
+  // an address gives its text again, and the seconds of a side are its own
+  const response = await post("/generate", { ...request, stream: true, deterministic: true }, { signal });
   let generation = null;
   for await (const { name, data } of readEvents(response.body)) {
     if (name === "error") throw new ServerError(data.error, 500);
@@ -77,10 +78,10 @@ export async function generate(request, { on, signal }) {
   throw Object.assign(new Error("The connection ended before the text did."), { run: "" });
 }
 
-/** Documents, or the part of one around a copy, of the version that was copied from. */
+/** The part of a document around a copy, of the version that was copied from. */
 export function getDocument({ corpus, document_id, index }, { start, end } = {}) {
-  // slashes are encoded, too: a browser takes "../" of an id for a way up
-  return getJson(`/documents/${part(corpus)}/${part(document_id)}${query({ index, start, end })}`);
+  // not in the path: a browser takes an id ".." for a way up, however it is encoded
+  return getJson(`/documents/${part(corpus)}${query({ id: document_id, index, start, end })}`);
 }
 
 export const getModels = async () => (await getJson("/v1/models")).data;

@@ -47,7 +47,7 @@ function chooseSides() {
   const active = models.find((each) => each.is_active) ?? models[0];
   const other = models.find((each) => each !== active && !each.id.includes("+"));
   const words = [new URLSearchParams({ corpus: active.id })];
-  words.push(new URLSearchParams(other ? { corpus: other.id } : { corpus: active.id, system: "plain" }));
+  words.push(new URLSearchParams(other ? { corpus: other.id } : { corpus: active.id, system: "transformer" }));
   return words.map(String);
 }
 

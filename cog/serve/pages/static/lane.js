@@ -7,11 +7,7 @@ import { listSources } from "./panel.js";
 import { Settings } from "./settings.js";
 import { Writing } from "./writing.js";
 
-// what writes: the model with the corpus, or without
-const SYSTEMS = {
-  cog: { label: "with copies", decoding: {} },
-  plain: { label: "without copies", decoding: { top_k_documents: 0 } },
-};
+const COG = "cog";
 const SHARED = ["seed", "max_new_tokens"];
 const FIGURES = [
   ["Copied", "share", (value) => `${(100 * value).toFixed(0)} %`, (value) => `${(100 * value).toFixed(0)} points`],
@@ -29,8 +25,9 @@ export class Lane {
     numLanes += 1;
     const id = `side-${numLanes}`;
     this.corpus = make("select", { id: `${id}-corpus` }, ...models.map((each) => make("option", { value: each.id }, each.id)));
-    this.system = make("select", { id: `${id}-system` },
-      ...Object.entries(SYSTEMS).map(([name, { label }]) => make("option", { value: name }, label)));
+    this.system = make("select", { id: `${id}-system`, "aria-describedby": `${id}-meaning` });
+    this.wanted = COG;
+    this.meaning = make("p", { class: "soft small", id: `${id}-meaning` });
     this.remove = make("button", { type: "button", class: "plain-button icon-button", "aria-label": "Remove this side", title: "Remove this side", click: () => onRemove(this) }, "×");
     this.form = make("div");
     this.status = make("p", { class: "status", role: "status" });
@@ -44,25 +41,40 @@ export class Lane {
         make("div", { class: "field" }, make("label", { for: this.corpus.id }, "Corpus"), this.corpus),
         make("div", { class: "field" }, make("label", { for: this.system.id }, "System"), this.system),
         this.remove),
+      this.meaning,
       make("details", { class: "settings" }, make("summary", {}, "Settings"), this.form),
       this.status, this.error, this.text, this.figures, this.list);
     this.settings = new Settings(this.form, { shown: SHARED, prefix: `${id}-` });
     this.open = (copy, opener) => onOpen(this, copy, opener);
     this.writing = new Writing(this.text, { onOpen: this.open });
     this.corpus.addEventListener("change", () => this.takeSettings().catch((error) => this.tell(error)));
+    this.system.addEventListener("change", () => {
+      this.wanted = this.system.value;
+      this.tellSystem();
+    });
+  }
+
+  /** Say what the system changes. */
+  tellSystem() {
+    const found = this.usual.systems.find(({ name }) => name === this.system.value);
+    this.meaning.textContent = found.name === COG ? "" : `${found.meaning[0].toUpperCase()}${found.meaning.slice(1)}.`;
   }
 
   /** Ask what the corpus writes with; what is usual comes back. */
   async takeSettings() {
     this.usual = await getSettings(this.corpus.value);
     this.settings.take(this.usual.settings);
+    const { systems } = this.usual;
+    this.system.replaceChildren(...systems.map(({ name, meaning }) => make("option", { value: name, title: meaning }, name)));
+    this.system.value = systems.some(({ name }) => name === this.wanted) ? this.wanted : COG;
+    this.tellSystem();
     return this.usual;
   }
 
   /** Words of the address that make this side again. */
   toAddress() {
     const words = new URLSearchParams({ corpus: this.corpus.value });
-    if (this.system.value !== "cog") words.set("system", this.system.value);
+    if (this.wanted !== COG) words.set("system", this.wanted);
     for (const [name, value] of Object.entries(this.settings.wanted)) words.set(name, value);
     return String(words);
   }
@@ -70,7 +82,7 @@ export class Lane {
   fromAddress(words) {
     for (const [name, value] of new URLSearchParams(words)) {
       if (name === "corpus") this.corpus.value = value;
-      else if (name === "system") this.system.value = value in SYSTEMS ? value : "cog";
+      else if (name === "system") this.wanted = value;
       else this.settings.wanted[name] = value;
     }
     if (!this.corpus.value) this.corpus.selectedIndex = 0;
@@ -82,9 +94,8 @@ export class Lane {
     this.error.replaceChildren();
     this.status.textContent = "Waiting for a place…";
     this.writing.start(prefix, { numTokens: length });
-    const decoding = {
-      ...this.settings.values(), ...SYSTEMS[this.system.value].decoding, seed, max_new_tokens: length,
-    };
+    const decoding = { ...this.settings.values(), seed, max_new_tokens: length };
+    const request = { prefix, corpus: this.corpus.value, system: this.system.value, decoding };
     const on = {
       begin: ({ index }) => {
         this.index = index;
@@ -93,7 +104,7 @@ export class Lane {
       segment: ({ segment }) => this.writing.add(segment),
     };
     try {
-      this.generation = await generate({ prefix, corpus: this.corpus.value, decoding }, { on, signal });
+      this.generation = await generate(request, { on, signal });
       this.status.textContent = `${formatCount(this.generation.num_tokens, "token")} in ${formatCount(this.generation.num_steps, "step")}`;
       listSources(this.sources, this.writing.copies, { isRanked: true, onChoose: this.open });
       this.list.querySelector("summary").textContent = formatCount(this.writing.copies.sources.size, "source");

@@ -15,24 +15,14 @@ const DRAWN = {
   "copies/tokens": ["Copied", "share of the tokens, %"],
   "latency/tokens-per-second": ["Speed", "tokens a second"],
 };
-// scores of all texts together mean something else at another number of texts
-const BY_COUNT = new Set(["quality/mauve"]);
 
 const nameMetric = (metric) => DRAWN[metric]?.[0] ?? metric;
 
-function splitRows(group, metric) {
-  const rows = group.rows.filter((row) => row.metric === metric);
-  if (!BY_COUNT.has(metric)) return [rows];
-  const counts = [...new Set(rows.map((row) => row.num_texts))].sort((one, other) => other - one);
-  return counts.map((count) => rows.filter((row) => row.num_texts === count));
-}
-
-function drawPanel(metric, rows, { bySize, isSplit }) {
+function drawPanel(metric, rows, { bySize }) {
   const [name, meaning] = DRAWN[metric] ?? [metric, ""];
-  const words = [meaning, isSplit ? `${rows[0].num_texts} texts: not to be compared with another number` : ""];
   const sized = rows.filter((row) => row.num_index_words > 0);
   return make("figure", {},
-    make("figcaption", {}, name, make("span", { class: "small" }, words.filter(Boolean).join(" · "))),
+    make("figcaption", {}, name, make("span", { class: "small" }, meaning)),
     bySize && sized.length > 1 ? drawSizes(sized) : drawRows(rows));
 }
 
@@ -48,10 +38,8 @@ function drawGroup(group) {
   const shownMetrics = Object.keys(DRAWN).filter((metric) => group.metrics.includes(metric));
   const metrics = shownMetrics.length ? shownMetrics : group.metrics.slice(0, 6);
   const panels = make("div", { class: "panels" });
-  const fill = (bySize) => panels.replaceChildren(...metrics.flatMap((metric) => {
-    const parts = splitRows(group, metric);
-    return parts.map((rows) => drawPanel(metric, rows, { bySize, isSplit: parts.length > 1 }));
-  }));
+  const fill = (bySize) => panels.replaceChildren(...metrics.map((metric) => (
+    drawPanel(metric, group.rows.filter((row) => row.metric === metric), { bySize }))));
   const section = make("section", { class: "group" },
     make("h2", {}, "Prompts of ", make("bdi", {}, oneLine(prompts))),
     make("p", { class: "soft small" }, `Protocol ${protocol.name} ${protocol.digest.slice(0, 12)}: ${fields.prompt_tokens} tokens continued by ${fields.generation_tokens}, ${fields.method} decoding`));
