@@ -7,7 +7,6 @@ from cog.errors import MissingPackageError
 DISTRIBUTION = "copy-generator"
 # the extra that brings a package, by the name it is imported by
 EXTRAS = {
-    "accelerate": "train",
     "datasets": "hub",
     "dvc": "pipeline",
     "dvc_data": "pipeline",

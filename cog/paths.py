@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from cog.errors import ProjectError
+from cog.errors import AssetError, ProjectError
 
 PARAMS_FILE = "params.yaml"
 REGISTRY_FOLDER = "registry"
@@ -178,6 +178,16 @@ def find_project(start: Path) -> ProjectPaths:
 
 
 def get_cache_folder() -> Path:
-    """Where fetched and converted files are kept between projects: ``COG_CACHE``, if set."""
+    """Where fetched and converted files are kept between projects: ``COG_CACHE``, if set.
+
+    Raises ``AssetError`` if it is not set and the user has no home.
+    """
     configured = os.environ.get("COG_CACHE")
-    return Path(configured) if configured else Path.home() / ".cache" / "cog"
+    try:
+        return Path(configured) if configured else Path.home() / ".cache" / "cog"
+    except RuntimeError:  # no HOME, and no entry for the user
+        raise AssetError(
+            "COG_CACHE must name a folder for what is fetched",
+            found="it is not set, and there is no home folder",
+            run="export COG_CACHE=DIR",
+        ) from None

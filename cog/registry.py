@@ -1,7 +1,7 @@
 """The only door to registry/: ids go in, cards and what is active come out; writes are atomic."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -218,6 +218,18 @@ def record_fetched(paths: ProjectPaths, files: dict[str, str]) -> None:
     with hold_lock(paths.locks / "fetched.lock"):
         content = files | load_fetched(paths)
         write_text_atomically(paths.fetched, FETCHED_HEADER + _dump(dict(sorted(content.items()))))
+
+
+def forget_fetched(paths: ProjectPaths, addresses: Collection[str]) -> None:
+    """Keep no longer what the files of addresses were."""
+    with hold_lock(paths.locks / "fetched.lock"):
+        content = {
+            name: value for name, value in load_fetched(paths).items() if name not in addresses
+        }
+        if content:
+            write_text_atomically(paths.fetched, FETCHED_HEADER + _dump(content))
+        else:
+            paths.fetched.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True, slots=True)

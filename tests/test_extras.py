@@ -1,13 +1,18 @@
 """A package that is not installed is named with what installs it."""
 
+import re
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 
 from cog.errors import MissingPackageError
 from cog.extras import EXTRAS, explain_missing
 from cog.paths import ProjectPaths
+
+ROOT = Path(__file__).parents[1]
 
 
 @pytest.mark.parametrize("name", ["mlflow.entities", "dvc.repo", "starlette"])
@@ -43,3 +48,12 @@ def test_nothing_is_evaluated_that_could_not_be_logged(
     monkeypatch.setitem(sys.modules, "mlflow", None)
     with pytest.raises(MissingPackageError, match=r"\[evaluate\]"):
         choose_uri(project)
+
+
+def test_no_extra_brings_what_is_installed_anyway() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    assert set(EXTRAS.values()) <= set(extras)
+    core = {re.split(r"\W", each)[0] for each in project["dependencies"]}
+    assert core.isdisjoint(EXTRAS)
+    assert {"accelerate", "gguf"} <= core  # without which transformers reads no GGUF

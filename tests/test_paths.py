@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from cog.errors import ProjectError
+from cog.errors import AssetError, ProjectError
 from cog.paths import CorpusPaths, ProjectPaths, _Below, find_project, get_cache_folder
 
 
@@ -59,3 +59,10 @@ def test_cache_folder_is_cog_cache_or_below_home(
     monkeypatch.delenv("COG_CACHE")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert get_cache_folder() == tmp_path / ".cache/cog"
+
+
+def test_who_has_no_home_is_told_to_name_a_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COG_CACHE", raising=False)
+    monkeypatch.setattr(Path, "home", lambda: (_ for _ in ()).throw(RuntimeError()))
+    with pytest.raises(AssetError, match="next: export COG_CACHE=DIR"):
+        get_cache_folder()

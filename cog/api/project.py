@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 from cog.api.corpus import Corpus
-from cog.api.refusals import refuse_wrong_settings
+from cog.api.refusals import name_extras, refuse_wrong_settings
 from cog.api.tables import Rows, list_pairs, list_scores, make_table
 from cog.corpus.listing import list_corpora
 from cog.decoding.settings import Settings, set_precision
@@ -141,6 +141,7 @@ class Project:
             rule=CopyRule(*map(frozenset, names)),
         )
 
+    @name_extras()
     def evaluate(
         self,
         corpus_id: str,
@@ -194,6 +195,7 @@ class Project:
             )
         return make_table(list_scores(result, run_id=run.run_id if run else None))
 
+    @name_extras()
     def compare(
         self,
         *corpus_ids: str,

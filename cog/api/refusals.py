@@ -1,9 +1,10 @@
-"""Wrong settings: what a reader of fields refuses goes in, an error of the tree comes out."""
+"""Refusals: wrong settings and packages that are missing go in, errors of the tree come out."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from cog.errors import CogError
+from cog.extras import explain_missing
 from cog.reading import FieldError
 
 
@@ -14,3 +15,15 @@ def refuse_wrong_settings(error: type[CogError]) -> Iterator[None]:
         yield
     except FieldError as problem:
         raise error(str(problem), found=problem.found, run=problem.run) from None
+
+
+@contextmanager
+def name_extras() -> Iterator[None]:
+    """Raise an error of the tree, with the extra that brings it, for a package that is missing."""
+    try:
+        yield
+    except ModuleNotFoundError as problem:
+        missing = explain_missing(problem)
+        if missing is None:
+            raise
+        raise missing from None

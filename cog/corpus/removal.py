@@ -12,11 +12,20 @@ from pathlib import Path
 from cog.cards import check_corpus_id
 from cog.corpus.dvc_cache import find_cached_files, find_revision
 from cog.dvc_lock import load_outs, remove_stages
-from cog.errors import CorpusNotFoundError, RegistryError
+from cog.errors import CogError, CorpusNotFoundError, RegistryError
 from cog.locks import hold_lock
 from cog.paths import ProjectPaths
 from cog.pipeline_file import PIPELINE_LOCK, load_pipeline, remove_corpus_entry
-from cog.registry import check_childless, forget_previous, load_active, load_previous
+from cog.registry import (
+    check_childless,
+    forget_fetched,
+    forget_previous,
+    iter_corpus_ids,
+    load_active,
+    load_card,
+    load_fetched,
+    load_previous,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +34,13 @@ class Traces:
 
     :param paths: Files and folders that are its own.
     :param entries: Entries in files that stay, as ``file: entry``.
+    :param addresses: Addresses of the web whose checksums are kept for it alone.
     :param cached: Files in DVC's cache that only it needs.
     """
 
     paths: tuple[Path, ...]
     entries: tuple[str, ...]
+    addresses: tuple[str, ...]
     cached: tuple[Path, ...]
 
     def describe(self, root: Path) -> list[str]:
@@ -96,6 +107,8 @@ def _remove(paths: ProjectPaths, corpus_id: str, traces: Traces) -> None:
             remove_stages(lock, corpus_id)
         remove_corpus_entry(paths, corpus_id)
     forget_previous(paths, corpus_id)
+    if traces.addresses:
+        forget_fetched(paths, traces.addresses)
     for path in traces.cached:
         path.unlink(missing_ok=True)
         with contextlib.suppress(OSError):
@@ -123,7 +136,20 @@ def find_traces(paths: ProjectPaths, corpus_id: str) -> Traces:
     card = paths.card(corpus_id)
     is_elsewhere = not card.is_file() and find_revision(paths, card)
     cached = [] if is_elsewhere else find_cached_files(paths, corpus_id)
-    return Traces(tuple(_iter_paths(paths, corpus_id)), tuple(entries), tuple(cached))
+    own, addresses = tuple(_iter_paths(paths, corpus_id)), _find_addresses(paths, corpus_id)
+    entries += [f"{paths.fetched.relative_to(paths.root)}: {each}" for each in addresses]
+    return Traces(own, tuple(entries), tuple(addresses), tuple(cached))
+
+
+def _find_addresses(paths: ProjectPaths, corpus_id: str) -> list[str]:
+    own: set[str] = set()
+    others: set[str] = set()
+    for each in iter_corpus_ids(paths):
+        with contextlib.suppress(CogError):  # a broken card names no address
+            source = load_card(paths, each).source
+            urls = source.urls if source is not None else ()
+            (own if each == corpus_id else others).update(url.partition("#")[0] for url in urls)
+    return sorted((own - others) & load_fetched(paths).keys()) if own else []
 
 
 def _iter_paths(paths: ProjectPaths, corpus_id: str) -> Iterator[Path]:

@@ -6,6 +6,7 @@ from cog.atomic import find_leftovers
 from cog.corpus.documents import DocumentStore, find_documents_digest
 from cog.corpus.dvc_cache import find_revision
 from cog.corpus.manage import check_corpus
+from cog.corpus.next_step import name_rebuild
 from cog.doctor.records import Finding, from_error
 from cog.errors import CogError, IndexNotBuiltError
 from cog.index.read.part import IndexPart
@@ -30,7 +31,7 @@ def check_files(paths: ProjectPaths, corpus_id: str) -> Iterator[Finding]:
         "card": f"git checkout HEAD {card}, or edit it, then cog corpus validate {corpus_id}",
         "pipeline": UPGRADE,
         "raw": f"cog corpus fetch {corpus_id}",
-        "source": f"dvc repro index@{corpus_id}",
+        "source": name_rebuild(corpus_id),
         "documents": f"cog corpus prepare {corpus_id}",
     }
     known = set(iter_corpus_ids(paths))

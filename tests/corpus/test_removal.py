@@ -7,12 +7,14 @@ import json
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 from dvc.repo import Repo
 
+from cog.card_source import Source
 from cog.corpus.dvc_cache import find_cached_files
 from cog.corpus.removal import remove_corpus
 from cog.doctor.corpora import find_strays
@@ -20,7 +22,16 @@ from cog.dvc_lock import remove_stages
 from cog.errors import CorpusNotFoundError, ProjectError, RegistryError
 from cog.paths import ProjectPaths
 from cog.records import Active
-from cog.registry import forget_previous, load_active, load_previous, switch_active
+from cog.registry import (
+    forget_previous,
+    load_active,
+    load_card,
+    load_fetched,
+    load_previous,
+    record_fetched,
+    save_card,
+    switch_active,
+)
 from tests.calling import call_json
 from tests.tiny_project import write_yaml
 
@@ -134,6 +145,17 @@ def test_nothing_is_left_of_a_removed_corpus(full: ProjectPaths) -> None:
     assert active is not None
     assert active.corpus == "village"
     assert load_previous(full) == ()
+
+
+def test_checksums_of_files_that_only_the_corpus_has_are_forgotten(full: ProjectPaths) -> None:
+    addresses = [f"https://example.org/{name}.txt" for name in ("own", "shared", "other")]
+    for corpus_id, urls in (("web", addresses[:2]), ("two", addresses[1:2])):
+        source = Source("url", urls=tuple(urls))
+        save_card(full, replace(load_card(full, "village"), id=corpus_id, source=source))
+    record_fetched(full, dict.fromkeys(addresses, "0" * 64))
+    assert f"registry/fetched.yaml: {addresses[0]}" in remove_corpus(full, "web", is_trial=True)
+    remove_corpus(full, "web", is_trial=False)
+    assert list(load_fetched(full)) == sorted(addresses[1:])
 
 
 def keep_by_dvc_file(paths: ProjectPaths, md5: str) -> None:

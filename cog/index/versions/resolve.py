@@ -141,10 +141,11 @@ def _ensure_version(paths: ProjectPaths, corpus_id: str, name: str, *, say: Say 
         return digest
     recorded = _find_recorded(paths, corpus_id, name)
     if recorded is None:
-        shown = ", ".join(sorted(each[:16] for each in local)) or "no index at all"
+        shown = ", ".join(sorted(each[:16] for each in local))
+        here = f"index {shown} here" if shown else "no index here"
         raise IndexMismatchError(
             f"corpus {corpus_id} needs an index {name!r}",
-            found=f"index {shown} here, and none of that name in DVC's records",
+            found=f"{here}, and none of that name in DVC's records",
             run=f"cog corpus versions {corpus_id}",
             about=corpus_id,
         )
