@@ -51,7 +51,7 @@ class BatchMaker:
         chunks = self._sampler.draw(number).tolist()
         examples = [self._store.get(chunk) for chunk in chunks]
         labels = segment_in_batch(
-            [example.words for example in examples],
+            examples,
             self._rules,
             common_words=self._store.common_words,
             random=np.random.default_rng([self._seed, 3, number]),
@@ -61,7 +61,7 @@ class BatchMaker:
         contexts = [self._store.get_context(chunk, max_tokens=max_tokens) for chunk in chunks]
         token_ids, token_mask = _pad(
             [
-                np.concatenate([begin, context, example.words.token_ids])
+                np.concatenate([begin, context, example.token_ids])
                 for context, example in zip(contexts, examples, strict=True)
             ]
         )
@@ -71,7 +71,7 @@ class BatchMaker:
         piece_ids, piece_mask = _pad([example.piece_ids for example in examples])
         return Batch(
             number=number,
-            documents=np.unique([example.words.document for example in examples]),
+            documents=np.unique([example.document for example in examples]),
             token_ids=token_ids,
             token_mask=token_mask,
             target_starts=np.maximum(num_before + len(begin), 1),

@@ -6,28 +6,22 @@ A build that is killed leaves nothing that could be taken for a whole one.
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cog.atomic import replacing
 from cog.errors import TrainingError
-from cog.index.chunking import Chunk, chunk_document
+from cog.index.chunking import Chunk, chunk_document, hash_words
 from cog.model.phrase_encoder import locate_words
 from cog.model.pieces import encode_pieces
 from cog.model.words import BARRED, WordSplitter, load_tokenizer
 from cog.progress import Progress
 from cog.records import Document
-from cog.training.examples import (
-    ABOUT_FILE,
-    DocumentName,
-    Example,
-    ExampleStore,
-    ExampleWriter,
-)
-from cog.training.segmentation.records import ChunkWords
+from cog.training.examples import ABOUT_FILE, Example, ExampleStore, ExampleWriter
 from cog.training.workers import iter_in_workers
 
 VERSION = "v1"  # raise when the same text gives other examples
@@ -89,8 +83,7 @@ def build_examples(
         return ExampleStore(store_folder)
     with replacing(store_folder) as unfinished:
         unfinished.mkdir()
-        writer = ExampleWriter(unfinished)
-        try:
+        with ExampleWriter(unfinished) as writer:
             for name, examples in _iter_examples(text.read(), settings, num_workers=num_workers):
                 writer.add_document(name, examples)
                 progress.advance(1)
@@ -100,15 +93,13 @@ def build_examples(
                     found="no document with a word in it",
                     run="name other files",
                 )
-            writer.finish({"key": key})
-        finally:
-            writer.close()
+            writer.finish()
     return ExampleStore(store_folder)
 
 
 def _iter_examples(
     documents: Iterable[Document], settings: ExampleSettings, *, num_workers: int
-) -> Iterator[tuple[DocumentName, list[Example]]]:
+) -> Iterator[tuple[str, list[Example]]]:
     source = iter(documents)
     tasks = iter(lambda: list(islice(source, DOCUMENTS_PER_TASK)), [])
     for made in iter_in_workers(
@@ -118,19 +109,16 @@ def _iter_examples(
 
 
 class ExampleMaker:
-    """Turns documents into examples."""
+    """Turns documents into examples, each beside the document's name in messages."""
 
     def __init__(self, settings: ExampleSettings) -> None:
         self._settings = settings
         self._splitter = WordSplitter.from_folder(settings.prefix_base)
         self._tokenizer = load_tokenizer(settings.phrase_base)
 
-    def __call__(self, documents: list[Document]) -> list[tuple[DocumentName, list[Example]]]:
+    def __call__(self, documents: list[Document]) -> list[tuple[str, list[Example]]]:
         """Cut documents into chunks and tokenise them."""
-        return [
-            (DocumentName(each.document_id, each.title, each.source), self._make(each.text))
-            for each in documents
-        ]
+        return [(_name(each), self._make(each.text)) for each in documents]
 
     def _make(self, text: str) -> list[Example]:
         blocks = chunk_document(
@@ -146,15 +134,37 @@ class ExampleMaker:
         examples = []
         for row, chunk in enumerate(chunks):
             first, last, has_piece = locate_words(batch, row, chunk.word_spans())
-            words = ChunkWords.from_chunk(chunk)
-            flags = words.word_flags | np.where(has_piece, np.uint8(0), BARRED)
-            num_pieces = int(batch.mask[row].sum())
+            text, bounds = chunk.text.encode("utf-8"), chunk.word_chars - chunk.word_chars[0]
+            # a word without a piece has no vectors, so it is no source
+            unseen = np.where(has_piece, 0, BARRED).astype(np.uint8)
             examples.append(
                 Example(
-                    words=replace(words, word_flags=flags.astype(np.uint8)),
-                    piece_ids=batch.ids[row, :num_pieces].numpy().astype(np.int32),
+                    document=0,  # the writer knows it
+                    token_ids=chunk.token_ids,
+                    word_tokens=chunk.word_tokens,
+                    word_hashes=hash_words(chunk.text, bounds),
+                    word_flags=chunk.word_flags | unseen,
+                    text=text,
+                    word_bytes=_char_to_byte(text, bounds),
+                    piece_ids=batch.ids[row, : int(batch.mask[row].sum())].numpy().astype(np.int32),
                     start_pieces=first.astype(np.int16),
                     end_pieces=last.astype(np.int16),
                 )
             )
         return examples
+
+
+def _name(document: Document) -> str:
+    if document.title:
+        return f"{document.title} ({document.source})"
+    return document.source or document.document_id
+
+
+def _char_to_byte(text: bytes, chars: NDArray[np.int32]) -> NDArray[np.int32]:
+    # character offsets, the end included, to byte offsets of UTF-8
+    if text.isascii():
+        return chars.astype(np.int32)
+    raw = np.frombuffer(text, dtype=np.uint8)
+    # a byte 10xxxxxx goes on with a character; the others begin one
+    leads = np.append(np.flatnonzero((raw & 0xC0) != 0x80), len(raw))
+    return leads[chars].astype(np.int32)

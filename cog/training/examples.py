@@ -5,6 +5,8 @@ assembled from, without a tokenizer and without torch.
 """
 
 import json
+from array import array
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -12,32 +14,31 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from cog.closing import Closing
 from cog.errors import TrainingError
 from cog.training.segmentation.records import ChunkWords
 
-FORMAT_VERSION = 1
-ABOUT_FILE = "examples.json"
-DOCUMENTS_FILE = "documents.jsonl"
+ABOUT_FILE = "about.json"  # written last: without it there are no examples
+NAMES_FILE = "names.jsonl"
 NUM_COMMON_WORDS = 150
 
-# the arrays of all chunks end to end; a bound array has one more entry per chunk than words
+# the fields of all examples end to end, in a file each, beside their bounds
 ARRAYS: dict[str, type[np.generic]] = {
-    "documents": np.int32,
+    "document": np.int32,
     "token_ids": np.int32,
     "word_tokens": np.int32,
-    "word_bytes": np.int32,
     "word_hashes": np.uint64,
     "word_flags": np.uint8,
+    "text": np.uint8,
+    "word_bytes": np.int32,
+    "piece_ids": np.int32,
     "start_pieces": np.int16,
     "end_pieces": np.int16,
-    "piece_ids": np.int32,
-    "texts": np.uint8,
 }
-BOUNDS = ("token_bounds", "word_bounds", "piece_bounds", "text_bounds")
 
 
 @dataclass(frozen=True, slots=True)
-class Example:
+class Example(ChunkWords):
     """One chunk, ready to be put into a batch.
 
     :param piece_ids: WordPieces with the special ones. *Shape:* ``(num_pieces,)``
@@ -45,28 +46,12 @@ class Example:
     :param end_pieces: Column of each word's last piece. *Shape:* ``(num_words,)``
     """
 
-    words: ChunkWords
     piece_ids: NDArray[np.int32]
     start_pieces: NDArray[np.int16]
     end_pieces: NDArray[np.int16]
 
 
-@dataclass(frozen=True, slots=True)
-class DocumentName:
-    """What a training document is called in messages.
-
-    :param title: Its title; may be empty.
-    """
-
-    document_id: str
-    title: str
-    source: str
-
-    def __str__(self) -> str:
-        return f"{self.title} ({self.source})" if self.title else self.source or self.document_id
-
-
-class ExampleWriter:
+class ExampleWriter(Closing):
     """Writes examples to a folder, streamed."""
 
     def __init__(self, folder: Path) -> None:
@@ -74,83 +59,61 @@ class ExampleWriter:
         self._files: dict[str, BinaryIO] = {
             name: (folder / f"{name}.bin").open("wb") for name in ARRAYS
         }
-        self._names = (folder / DOCUMENTS_FILE).open("w", encoding="utf-8")
-        self._bounds: dict[str, list[int]] = {name: [0] for name in BOUNDS}
+        self._names = (folder / NAMES_FILE).open("w", encoding="utf-8")
+        self._bounds = {name: array("q", [0]) for name in ARRAYS}
         self.num_documents = 0
-        self.num_chunks = 0
-        self.num_tokens = 0
 
-    def add_document(self, name: DocumentName, examples: list[Example]) -> None:
-        """Append a document.
+    @property
+    def num_chunks(self) -> int:
+        """Number of examples so far."""
+        return len(self._bounds["document"]) - 1
 
-        The document number of its chunks is set here.
-        """
-        line = [name.document_id, name.title, name.source]
-        self._names.write(json.dumps(line, ensure_ascii=False) + "\n")
+    def add_document(self, name: str, examples: Iterable[Example]) -> None:
+        """Append a document; its number is put into its examples here."""
+        self._names.write(json.dumps(name) + "\n")
         for example in examples:
-            self._add(example)
+            text = np.frombuffer(example.text, dtype=np.uint8)
+            own: dict[str, Any] = {"document": [self.num_documents], "text": text}
+            for field, kind in ARRAYS.items():
+                values = np.asarray(own.get(field, getattr(example, field)), dtype=kind)
+                self._files[field].write(values.tobytes())
+                self._bounds[field].append(self._bounds[field][-1] + len(values))
         self.num_documents += 1
 
-    def finish(self, about: dict[str, Any]) -> None:
+    def finish(self) -> None:
         """Write what is left; without it the folder cannot be opened."""
-        for file in self._files.values():
-            file.close()
-        self._names.close()
+        self.close()
         for name, bounds in self._bounds.items():
-            np.save(self._folder / f"{name}.npy", np.array(bounds, dtype=np.int64))
-        content = {
-            "format_version": FORMAT_VERSION,
+            np.save(self._folder / f"{name}.npy", np.array(bounds))
+        word_hashes = _map(self._folder / "word_hashes.bin", np.uint64)
+        about = {
             "num_documents": self.num_documents,
-            "num_chunks": self.num_chunks,
-            "num_tokens": self.num_tokens,
-            "common_words": _find_common_words(_map(self._folder / "word_hashes.bin", np.uint64)),
-            **about,
+            "common_words": _find_common_words(word_hashes),
         }
-        (self._folder / ABOUT_FILE).write_text(json.dumps(content, indent=1), encoding="utf-8")
+        (self._folder / ABOUT_FILE).write_text(json.dumps(about, indent=1), encoding="utf-8")
 
     def close(self) -> None:
-        """Close the files of a folder that is given up."""
+        """Close the files."""
+        self._names.close()
         for file in self._files.values():
             file.close()
-        self._names.close()
-
-    def _add(self, example: Example) -> None:
-        words = example.words
-        values: dict[str, Any] = {
-            "documents": [self.num_documents],
-            "token_ids": words.token_ids,
-            "word_tokens": words.word_tokens,
-            "word_bytes": words.word_bytes,
-            "word_hashes": words.word_hashes,
-            "word_flags": words.word_flags,
-            "start_pieces": example.start_pieces,
-            "end_pieces": example.end_pieces,
-            "piece_ids": example.piece_ids,
-            "texts": np.frombuffer(words.text, dtype=np.uint8),
-        }
-        for name, value in values.items():
-            self._files[name].write(np.asarray(value, dtype=ARRAYS[name]).tobytes())
-        sizes = {
-            "token_bounds": len(words.token_ids),
-            "word_bounds": words.num_words,
-            "piece_bounds": len(example.piece_ids),
-            "text_bounds": len(words.text),
-        }
-        for name, size in sizes.items():
-            self._bounds[name].append(self._bounds[name][-1] + size)
-        self.num_chunks += 1
-        self.num_tokens += len(words.token_ids)
 
 
 class ExampleStore:
-    """Reads examples; nothing is loaded before it is asked for."""
+    """Reads examples; nothing is loaded before it is asked for.
+
+    ``documents`` is the document of each chunk, *shape* ``(num_chunks,)``; ``common_words`` are
+    ascending hashes of the most frequent words, which carry little meaning.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         try:
-            self.about: dict[str, Any] = json.loads((folder / ABOUT_FILE).read_text("utf-8"))
-            bounds = {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in BOUNDS}
-            arrays = {name: _map(folder / f"{name}.bin", kind) for name, kind in ARRAYS.items()}
+            about = json.loads((folder / ABOUT_FILE).read_text("utf-8"))
+            self._arrays = {
+                name: _map(folder / f"{name}.bin", kind) for name, kind in ARRAYS.items()
+            }
+            self._bounds = {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in ARRAYS}
         except (OSError, ValueError) as error:
             raise TrainingError(
                 f"{folder.name} must hold training examples",
@@ -158,78 +121,45 @@ class ExampleStore:
                 run="remove the folder and run the same command again",
                 about=str(folder),
             ) from error
-        self._arrays, self._bounds = arrays, bounds
-        self.num_chunks = int(self.about["num_chunks"])
-        self.num_documents = int(self.about["num_documents"])
-        self.num_tokens = int(self.about["num_tokens"])
-
-    @property
-    def documents(self) -> NDArray[np.int32]:
-        """Number of the document of each chunk.
-
-        *Shape:* ``(num_chunks,)``
-        """
-        rows: NDArray[np.int32] = self._arrays["documents"]
-        return rows
-
-    @property
-    def common_words(self) -> NDArray[np.uint64]:
-        """Hashes of the most frequent words, which carry little meaning.
-
-        Ascending. *Shape:* ``(num_words,)``
-        """
-        return np.array(self.about["common_words"], dtype=np.uint64)
+        self.documents: NDArray[np.int32] = self._arrays["document"]
+        self.common_words = np.array(about["common_words"], dtype=np.uint64)
+        self.num_chunks = len(self.documents)
+        self.num_documents = int(about["num_documents"])
+        self.num_tokens = len(self._arrays["token_ids"])
 
     def get(self, chunk: int) -> Example:
         """Read one example."""
-        first, last = (int(bound) for bound in self._bounds["word_bounds"][chunk : chunk + 2])
-        bounded = slice(first + chunk, last + chunk + 1)  # one entry more per chunk before
-        arrays = self._arrays
-        return Example(
-            words=ChunkWords(
-                document=int(arrays["documents"][chunk]),
-                token_ids=self._slice("token_ids", "token_bounds", chunk),
-                word_tokens=arrays["word_tokens"][bounded],
-                word_hashes=arrays["word_hashes"][first:last],
-                word_flags=arrays["word_flags"][first:last],
-                text=self.get_text(chunk),
-                word_bytes=arrays["word_bytes"][bounded],
-            ),
-            piece_ids=self._slice("piece_ids", "piece_bounds", chunk),
-            start_pieces=arrays["start_pieces"][first:last],
-            end_pieces=arrays["end_pieces"][first:last],
-        )
+        fields = {name: self._slice(name, chunk) for name in ARRAYS}
+        fields["document"] = int(fields["document"][0])
+        fields["text"] = fields["text"].tobytes()
+        return Example(**fields)
 
-    def get_text(self, chunk: int) -> bytes:
+    def get_text(self, chunk: int) -> str:
         """Read the text of one chunk."""
-        return self._slice("texts", "text_bounds", chunk).tobytes()
+        text: bytes = self._slice("text", chunk).tobytes()
+        return text.decode("utf-8")
 
     def get_context(self, chunk: int, *, max_tokens: int) -> NDArray[np.int32]:
-        """Read the tokens of the document that stand before a chunk.
-
-        None stand before the first chunk of a document. *Shape:* ``(num_tokens,)``
-        """
-        documents, bounds = self.documents, self._bounds["token_bounds"]
-        first = int(np.searchsorted(documents, documents[chunk]))
+        """Read the tokens of the document that stand before a chunk; of its first one, none."""
+        bounds = self._bounds["token_ids"]
+        first = int(np.searchsorted(self.documents, self.documents[chunk]))
         end = int(bounds[chunk])
-        rows: NDArray[np.int32] = self._arrays["token_ids"][
-            max(int(bounds[first]), end - max_tokens) : end
-        ]
-        return rows
+        begin = max(int(bounds[first]), end - max_tokens)
+        tokens: NDArray[np.int32] = self._arrays["token_ids"][begin:end]
+        return tokens
 
-    def load_names(self) -> list[DocumentName]:
+    def load_names(self) -> list[str]:
         """Read what the documents are called."""
-        with (self.folder / DOCUMENTS_FILE).open(encoding="utf-8", newline="\n") as lines:
-            return [DocumentName(*json.loads(line)) for line in lines]
+        lines = (self.folder / NAMES_FILE).read_text(encoding="utf-8").splitlines()
+        return [json.loads(line) for line in lines]
 
-    def _slice(self, name: str, bounds: str, chunk: int) -> NDArray[Any]:
-        start, end = (int(bound) for bound in self._bounds[bounds][chunk : chunk + 2])
-        rows: NDArray[Any] = self._arrays[name][start:end]
-        return rows
+    def _slice(self, name: str, chunk: int) -> Any:  # noqa: ANN401
+        begin, end = self._bounds[name][chunk : chunk + 2].tolist()
+        return self._arrays[name][begin:end]
 
 
 def _map(path: Path, kind: type[np.generic]) -> NDArray[Any]:
-    if path.stat().st_size == 0:
+    if path.stat().st_size == 0:  # nothing can be mapped
         return np.zeros(0, dtype=kind)
     return np.memmap(path, dtype=kind, mode="r")
 

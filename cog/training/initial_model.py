@@ -54,13 +54,9 @@ def find_bases(
 ) -> Bases:
     """Find, fetch or make what a model begins with.
 
-    :param recipe: The profile.
-    :param source: Folder of a model to go on from; its config then counts, not the profile's.
-    :param out: Folder of the model to be; bases that are made or lie in ``source`` go there.
-    :param text: What small bases' tokenizers are learnt from.
-    :param seed: Seed of small bases' weights.
-    :param is_new: Whether what lies in ``out`` may be of another run, and is made or copied anew.
-    :returns: The bases.
+    The config of a model to go on from counts, not the profile's. Bases that are made, or lie in
+    its folder, go to ``out``: small ones from the text and the seed. ``is_new`` tells that what
+    lies there may be of another run, and is made or copied anew.
     """
     if is_new:
         for role in ROLES:

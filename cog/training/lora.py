@@ -28,11 +28,7 @@ class LoraLinear(nn.Module):
         self.dropout = nn.Dropout(dropout) if dropout else nn.Identity()
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Apply the layer.
-
-        :param inputs: *Shape:* ``(…, num_in)``
-        :returns: *Shape:* ``(…, num_out)``
-        """
+        """Apply the layer: ``(…, num_in)`` to ``(…, num_out)``."""
         base: Tensor = self.base(inputs)
         low = nn.functional.linear(nn.functional.linear(self.dropout(inputs), self.A), self.B)
         return torch.add(base, low.to(base.dtype), alpha=self.scale)

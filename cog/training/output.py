@@ -25,15 +25,10 @@ def write_model(
 ) -> str:
     """Write a model folder; a killed process leaves the old model or the new one.
 
-    Shards are named by their content and put in place first; replacing ``config.yaml``, which
-    names them, is the moment at which the model changes.
-
-    :param folder: The folder; what else lies in it stays.
-    :param weights: Trained weights by name; stored in half precision.
-    :param config: Its config; names of the weights files are filled in.
-    :param facts: Lines of the card.
-    :returns: The model's fingerprint.
-    :raises CheckpointError: If a weight is not a number that half precision holds.
+    Weights are stored in half precision; one that it does not hold is a ``CheckpointError``. Shards
+    are named by their content and put in place first; replacing ``config.yaml``, which names them,
+    is the moment at which the model changes. What else lies in the folder stays. Facts are lines of
+    the model's card. Gives its fingerprint.
     """
     folder.mkdir(parents=True, exist_ok=True)
     names = []

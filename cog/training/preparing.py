@@ -61,7 +61,7 @@ class TrainingData:
     def name_documents(self, batch: Batch) -> str:
         """Name the documents of a batch."""
         names = self.store.load_names()
-        chosen = [str(names[number]) for number in batch.documents.tolist()]
+        chosen = [names[number] for number in batch.documents.tolist()]
         rest = len(chosen) - NUM_NAMED
         return ", ".join(chosen[:NUM_NAMED]) + (f" and {rest} more" if rest > 0 else "")
 

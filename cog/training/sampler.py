@@ -56,11 +56,7 @@ class BatchSampler:
         self._pass: tuple[int, NDArray[np.int64]] = (-1, np.zeros(0, dtype=np.int64))
 
     def draw(self, number: int) -> NDArray[np.int64]:
-        """Draw one batch.
-
-        :param number: Number of the batch, from 0.
-        :returns: Its chunks, each once. *Shape:* ``(num_chunks,)``
-        """
+        """Draw the chunks of a batch, each once, by its number from 0."""
         seeds = self._draw_seeds(number)
         taken = list(dict.fromkeys(seeds.tolist()))
         is_taken = np.zeros(len(self._chunks), dtype=bool)
@@ -135,12 +131,9 @@ class BatchSampler:
 def split_documents(
     documents: NDArray[np.int32], *, num_held_out: int, seed: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Set whole documents aside for validation.
+    """Set whole documents aside for validation, given the document of each chunk.
 
-    :param documents: Document of each chunk. *Shape:* ``(num_chunks,)``
-    :param num_held_out: Number of documents set aside.
-    :param seed: Seed of the choice.
-    :returns: Numbers of the chunks to train on, and of those set aside.
+    Gives the numbers of the chunks to train on, and of those set aside.
     """
     numbers = np.unique(documents)
     chosen = np.random.default_rng([seed, 2]).permutation(numbers)[:num_held_out]

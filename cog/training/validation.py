@@ -17,10 +17,9 @@ from cog.training.tensors import to_tensors
 
 
 def count_written(batch: Batch) -> int:
-    """Count the tokens that the choices of a batch write, where each writes what is up to the next.
+    """Count the tokens that the choices of a batch write, where they are all that write its chunks.
 
-    :param batch: A batch whose queries are all the choices that write its chunks.
-    :returns: All of its tokens, but for the first of a chunk where no begin token stands before it.
+    That is every token, but for the first of a chunk where no begin token stands before it.
     """
     ends = batch.token_mask.sum(1)
     firsts = ends - 1  # column of the first query of each chunk
@@ -51,15 +50,11 @@ def measure(
     losses: LossProfile,
     device: torch.device,
 ) -> dict[str, float]:
-    """Measure a model on batches.
+    """Measure a model on batches; it is left in evaluation mode.
 
-    :param model: The model; it is left in evaluation mode.
-    :param batches: The batches.
-    :param losses: What the model learns by.
-    :param device: Where it lies.
-    :returns: ``token_loss`` per token; ``phrase_loss`` per choice, as it is learnt;
-        ``segment_log_probability`` of the text along its segmentation, per token that is written,
-        in one softmax that leaves nothing out; ``phrase_share`` of the choices that are phrases.
+    Gives ``token_loss`` per token; ``phrase_loss`` per choice, as it is learnt;
+    ``segment_log_probability`` of the text along its segmentation, per token that is written, in
+    one softmax that leaves nothing out; ``phrase_share`` of the choices that are phrases.
     """
     model.eval()
     sums = torch.zeros(3, dtype=torch.float64)

@@ -37,7 +37,7 @@ def encode_vectors(
         )
         for first in range(0, store.num_chunks, SORTED_TEXTS):
             last = min(first + SORTED_TEXTS, store.num_chunks)
-            texts = [store.get_text(chunk).decode("utf-8") for chunk in range(first, last)]
+            texts = [store.get_text(chunk) for chunk in range(first, last)]
             order = np.argsort([len(text) for text in texts], kind="stable")
             for start in range(0, len(order), TEXTS_PER_PASS):
                 rows = order[start : start + TEXTS_PER_PASS]

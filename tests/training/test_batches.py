@@ -53,7 +53,7 @@ def make_batch(store: ExampleStore, **rules: object) -> Batch:
 
 def find_chunks(store: ExampleStore, batch: Batch, *, num_begin: int = 1) -> list[int]:
     """The chunks that a batch without text before them is made of."""
-    numbers = {tuple(store.get(c).words.token_ids): c for c in range(store.num_chunks)}
+    numbers = {tuple(store.get(c).token_ids): c for c in range(store.num_chunks)}
     rows = zip(batch.token_ids, batch.token_mask, strict=True)
     return [numbers[tuple(row[mask][num_begin:])] for row, mask in rows]
 
@@ -89,13 +89,13 @@ def test_batches_are_whole_and_every_label_is_the_text_that_follows(store: Examp
             )
         for query in np.flatnonzero(labels.is_phrase):
             num_phrases += 1
-            own = examples[labels.query_chunks[query]].words
+            own = examples[labels.query_chunks[query]]
             first = np.searchsorted(own.word_tokens, labels.query_positions[query])
             rest = own.text[own.word_bytes[first] :]
             a, b = labels.positive_offsets[query : query + 2]
             for flat in labels.positive_spans[a:b].tolist():
                 row, word, num_words = find_span(batch, flat)
-                other = examples[row].words
+                other = examples[row]
                 assert other.document != own.document
                 begin, end = other.word_bytes[[word, word + num_words]]
                 assert rest.startswith(other.text[begin:end])
@@ -123,9 +123,9 @@ def test_prefixes_begin_with_the_text_before_the_chunk(
         batch = make_batch(store, begin_token_id=begin, context_tokens=max_tokens)
         num_before = 0
         for place, chunk in enumerate(chunks):
-            own = store.get(chunk).words.token_ids.tolist()
+            own = store.get(chunk).token_ids.tolist()
             earlier = [c for c in range(chunk) if store.documents[c] == store.documents[chunk]]
-            text = [token for c in earlier for token in store.get(c).words.token_ids.tolist()]
+            text = [token for c in earlier for token in store.get(c).token_ids.tolist()]
             row = batch.token_ids[place][batch.token_mask[place]].tolist()
             assert row[num_begin:] == [*text[-max_tokens:], *own]
             num_before += min(len(text), max_tokens)
@@ -172,7 +172,7 @@ def test_tokens_that_choices_write_are_counted(
     for query in np.flatnonzero(batch.labels.is_phrase):
         first_positive = batch.labels.positive_offsets[query]
         row, word, num_words = find_span(batch, int(batch.labels.positive_spans[first_positive]))
-        bounds = store.get(chunks[row]).words.word_tokens
+        bounds = store.get(chunks[row]).word_tokens
         num_written += int(bounds[word + num_words] - bounds[word])
     assert batch.labels.is_phrase.any()
     assert count_written(batch) == num_written

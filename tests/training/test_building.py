@@ -10,7 +10,7 @@ from cog.model.words import BARRED
 from cog.progress import SilentProgress
 from cog.records import Document
 from cog.training.building import TrainingText, build_examples
-from cog.training.examples import DocumentName, ExampleStore
+from cog.training.examples import ExampleStore
 from tests.training.making import iter_village, make_settings, make_store
 
 
@@ -32,15 +32,15 @@ def test_examples_are_the_chunks_that_an_index_has(tiny_model: Path, tmp_path: P
     assert store.num_tokens == sum(len(chunk.token_ids) for _, chunk in wanted)
     for row, (number, chunk) in enumerate(wanted):
         example = store.get(row)
-        assert example.words.document == number == store.documents[row]
-        assert example.words.text.decode() == chunk.text == store.get_text(row).decode()
-        np.testing.assert_array_equal(example.words.token_ids, chunk.token_ids)
-        np.testing.assert_array_equal(example.words.word_tokens, chunk.word_tokens)
-        bounds = example.words.word_bytes
-        assert (bounds[0], bounds[-1]) == (0, len(example.words.text))
-        first_words = example.words.text[: bounds[2]].decode()
+        assert example.document == number == store.documents[row]
+        assert example.text.decode() == chunk.text == store.get_text(row)
+        np.testing.assert_array_equal(example.token_ids, chunk.token_ids)
+        np.testing.assert_array_equal(example.word_tokens, chunk.word_tokens)
+        bounds = example.word_bytes
+        assert (bounds[0], bounds[-1]) == (0, len(example.text))
+        first_words = example.text[: bounds[2]].decode()
         assert first_words == chunk.text[: chunk.word_chars[2] - chunk.word_chars[0]]
-    assert store.load_names()[4] == DocumentName("d4", "Title 4", "t:4")
+    assert store.load_names()[4] == "Title 4 (t:4)"
 
 
 def test_words_lie_where_the_phrase_encoder_reads_them(tiny_model: Path, tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_words_lie_where_the_phrase_encoder_reads_them(tiny_model: Path, tmp_pat
     ).chunks[0]
     vectors = model.phrase_encoder.encode_chunks([chunk.text], [chunk.word_spans()])[0]
     example = store.get(0)
-    is_barred = (example.words.word_flags & BARRED) > 0
+    is_barred = (example.word_flags & BARRED) > 0
     assert is_barred[~vectors.has_piece].all()
     assert (~vectors.has_piece).any()
     import torch
@@ -94,7 +94,7 @@ def test_titles_with_line_separators_stay_whole(tiny_model: Path, tmp_path: Path
         num_workers=0,
         progress=SilentProgress(),
     )
-    assert store.load_names() == [DocumentName("i", title, "f:1")] * 2
+    assert store.load_names() == [f"{title} (f:1)"] * 2
 
 
 def test_examples_are_made_once(tiny_model: Path, tmp_path: Path) -> None:

@@ -48,8 +48,8 @@ def load_validation(job: TrainJob) -> tuple[ExampleStore, list[Batch]]:
 
 def gather(model: IndexModel, examples: list[Example]) -> GatheredChunks:
     """Chunks as an index gives them, vectors as the loaded phrase encoder makes them."""
-    texts = [each.words.text.decode() for each in examples]
-    bounds = [each.words.word_bytes for each in examples]
+    texts = [each.text.decode() for each in examples]
+    bounds = [each.word_bytes for each in examples]
     spans = []
     for text, ends in zip(texts, bounds, strict=True):
         assert text.isascii()
@@ -57,7 +57,7 @@ def gather(model: IndexModel, examples: list[Example]) -> GatheredChunks:
         skipped = np.array([len(word) - len(word.lstrip(" ")) for word in words])
         spans.append(np.stack([ends[:-1] + skipped, ends[1:]], axis=1).astype(np.int32))
     vectors = model.phrase_encoder.encode_chunks(texts, spans)
-    lengths = [each.words.num_words for each in examples]
+    lengths = [each.num_words for each in examples]
     num_words = sum(lengths)
     empty = np.zeros((num_words, 2), dtype=np.int64)
     return GatheredChunks(
@@ -68,8 +68,8 @@ def gather(model: IndexModel, examples: list[Example]) -> GatheredChunks:
         end_vectors=np.concatenate([each.end for each in vectors]),
         start_scales=np.ones(num_words, dtype=np.float32),
         end_scales=np.ones(num_words, dtype=np.float32),
-        word_flags=np.concatenate([each.words.word_flags for each in examples]),
-        word_hashes=np.concatenate([each.words.word_hashes for each in examples]),
+        word_flags=np.concatenate([each.word_flags for each in examples]),
+        word_hashes=np.concatenate([each.word_hashes for each in examples]),
         word_chars=empty.astype(np.int32),
         word_tokens=empty,
         token_ids=np.zeros(0, dtype=np.int32),
@@ -82,7 +82,7 @@ def measure_loaded(
 ) -> dict[str, float]:
     """The figures of validation, from the loaded folder and the functions of decoding."""
     config = model.config
-    by_tokens = {tuple(e.words.token_ids): e for e in map(store.get, range(store.num_chunks))}
+    by_tokens = {tuple(e.token_ids): e for e in map(store.get, range(store.num_chunks))}
     rows = [batch.token_ids[i][batch.token_mask[i]][1:] for i in range(batch.num_chunks)]
     examples = [by_tokens[tuple(row)] for row in rows]
     encoder, token_sum, segment_sum = model.prefix_encoder, 0.0, 0.0

@@ -21,14 +21,8 @@ def joint_losses(
     logarithm; the first token of a right phrase may be left out of the vocabulary's sum, since
     writing it is not wrong; positions whose label is a token are queries as well.
 
-    :param gold_logits: Logits of the next tokens. *Shape:* ``(num_queries,)``
-    :param rest: Log-sum-exp of the other tokens. *Shape:* ``(num_queries,)``
-    :param spans: Log-sum-exp over candidates and over right spans, as
-        :func:`cog.training.losses.spans.score_spans` gives them. *Shape:* twice
-        ``(num_queries,)``
-    :param is_phrase: Whether a phrase is the label. *Shape:* ``(num_queries,)``
-    :param is_gold_neutral: Leave the first token of a right phrase out.
-    :returns: *Shape:* ``(num_queries,)``
+    Scores are as ``score_vocabulary`` and ``score_spans`` give them; ``is_gold_neutral`` leaves the
+    first token of a right phrase out. *Shape* of all: ``(num_queries,)``
     """
     candidates, right = spans
     tokens = torch.logaddexp(gold_logits, rest)
@@ -41,11 +35,6 @@ def joint_losses(
 
 
 def weighted_mean(losses: Tensor, weights: Tensor) -> Tensor:
-    """Average losses by weight; 0 where the weights add up to nothing.
-
-    :param losses: *Shape:* ``(num_queries,)``
-    :param weights: Weights from 0. *Shape:* ``(num_queries,)``
-    :returns: A number. *Shape:* ``()``
-    """
+    """Average losses by weight; 0 where the weights add up to nothing."""
     tiny = torch.finfo(losses.dtype).tiny
     return (losses * weights).sum() / weights.sum().clamp_min(tiny)

@@ -76,12 +76,7 @@ def score_vocabulary(
 
 
 def token_losses(gold_logits: Tensor, rest: Tensor) -> Tensor:
-    """Token loss of each row (CoG, section 3.2, ``L_t``): ``-log(exp z_g / sum_w exp z_w)``.
-
-    :param gold_logits: As :func:`score_vocabulary` gives them. *Shape:* ``(num_rows,)``
-    :param rest: As :func:`score_vocabulary` gives it. *Shape:* ``(num_rows,)``
-    :returns: *Shape:* ``(num_rows,)``
-    """
+    """Token loss of each row (CoG, section 3.2, ``L_t``): ``-log(exp z_g / sum_w exp z_w)``."""
     return torch.nn.functional.softplus(rest - gold_logits)
 
 

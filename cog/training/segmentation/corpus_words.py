@@ -66,9 +66,8 @@ class WordCollector:
     ) -> None:
         """Take words of the last document that lie side by side.
 
-        :param text: The document's text.
-        :param bounds: Bounds of the words in characters. *Shape:* ``(num_words + 1,)``
-        :param flags: Bits of the words; None for those of their texts. *Shape:* ``(num_words,)``
+        Their bounds are characters of its text, *shape* ``(num_words + 1,)``; flags of None are
+        those of the words' texts.
         """
         known = self._known
         numbers = [

@@ -3,6 +3,7 @@
 Two have the same number if and only if they have the same text.
 """
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -45,13 +46,9 @@ class GramLevel:
 
 
 def number_words(hashes: NDArray[np.uint64], texts: WordTexts) -> NDArray[np.int64]:
-    """Number words so that two have the same number if and only if they have the same text.
+    """Number words from 0 so that two have the same number if and only if they have the same text.
 
     Hashes do the work, texts are compared: words of one hash that differ are told apart.
-
-    :param hashes: A hash of each word; equal texts have equal hashes. *Shape:* ``(num_words,)``
-    :param texts: The words' texts.
-    :returns: Numbers from 0. *Shape:* ``(num_words,)``
     """
     _, first, numbers = np.unique(hashes, return_index=True, return_inverse=True)
     if _same_texts(texts, np.arange(len(hashes)), first[numbers]).all():
@@ -60,7 +57,7 @@ def number_words(hashes: NDArray[np.uint64], texts: WordTexts) -> NDArray[np.int
     bounds = texts.bounds.tolist()
     exact = [
         known.setdefault(texts.text[start:end], len(known))
-        for start, end in zip(bounds, bounds[1:], strict=False)
+        for start, end in itertools.pairwise(bounds)
     ]
     return np.array(exact, dtype=np.int64)
 
@@ -97,17 +94,19 @@ def iter_levels(
     for num_words in range(min_words, max_words + 1):
         is_inside = firsts + num_words <= run_ends[firsts]
         firsts, grams = firsts[is_inside], grams[is_inside]
+        # gram and last word in one number: equal keys are equal runs
         keys = grams.astype(np.int64)
         keys *= vocab_size
         keys += words[firsts + (num_words - 1)]
         order = np.argsort(keys, kind="stable")
         keys, firsts = keys[order], firsts[order]
-        del order
+        del order  # of the size of a corpus, as keys are: one less while the next is made
         starts = np.flatnonzero(np.diff(keys, prepend=-1))
         del keys
         if not len(starts):
             return
         sizes = np.diff(starts, append=len(firsts))
+        # the stable sort left the places of one text ascending, and so their groups: the ends tell
         is_shared = groups[firsts[starts]] != groups[firsts[starts + sizes - 1]]
         firsts, sizes = firsts[np.repeat(is_shared, sizes)], sizes[is_shared]
         if not len(sizes):
@@ -117,19 +116,15 @@ def iter_levels(
 
 
 def expand_ranges(starts: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Write out ranges of integers one after another.
-
-    :param starts: First integer of each range. *Shape:* ``(num_ranges,)``
-    :param sizes: How many integers each has. *Shape:* ``(num_ranges,)``
-    :returns: The integers. *Shape:* ``(sizes.sum(),)``
-    """
-    offsets = np.cumsum(sizes) - sizes
+    """Write out ranges of integers one after another. *Shape:* ``(sizes.sum(),)``."""
+    offsets = np.cumsum(sizes) - sizes  # where each range lies in the result
     return np.repeat(starts - offsets, sizes) + np.arange(int(sizes.sum()))
 
 
 def _same_texts(
     texts: WordTexts, left: NDArray[np.int64], right: NDArray[np.int64]
 ) -> NDArray[np.bool_]:
+    # whether word `left[i]` has the text of word `right[i]`; only those of one length are read
     sizes = np.diff(texts.bounds)
     same: NDArray[np.bool_] = sizes[left] == sizes[right]
     rows = np.flatnonzero(same & (left != right))

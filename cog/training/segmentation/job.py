@@ -3,15 +3,15 @@
 import json
 import time
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cog.atomic import write_text_atomically
 from cog.corpus.documents import DocumentStore, documents_digest
 from cog.errors import CorpusError
 from cog.index.read.reader import PhraseIndex, open_index
-from cog.model.config import ModelConfig, load_config
+from cog.model.config import load_config
 from cog.model.fingerprint import fingerprint_model
 from cog.params import Params
 from cog.paths import ProjectPaths
@@ -20,7 +20,6 @@ from cog.training.segmentation.corpus_words import CorpusWords, collect_index, c
 from cog.training.segmentation.matches import find_in_corpus, walk_words
 from cog.training.segmentation.retrieved import find_in_neighbours, iter_neighbours
 
-CORPUS = "corpus"
 RETRIEVED = "retrieved"
 
 
@@ -67,30 +66,19 @@ class Segmentation:
         return self.report.num_words / max(self.seconds["total"], 1e-9)
 
 
-@dataclass(frozen=True, slots=True)
-class _Matches:
-    words: CorpusWords
-    lengths: NDArray[np.uint8]
-    index_digest: str
-    seconds: dict[str, float]
-
-
 def segment_corpus(
     paths: ProjectPaths, corpus_id: str, *, params: Params, progress: Progress
 ) -> Segmentation:
     """Cut a corpus into phrases of other documents and words (CoG, appendix B), and count them.
 
-    :param paths: The project.
-    :param corpus_id: The corpus.
-    :param params: params.yaml; its section ``segment`` says where phrases may come from.
-    :param progress: Told of documents that are read.
-    :returns: What was found; the report lies in ``segments.json``, too.
-    :raises CorpusError: If the documents are not prepared, or there are none.
-    :raises IndexNotBuiltError: If ``retrieved`` is asked for and there is no index.
+    ``params.segment`` says where phrases may come from; the report lies in ``segments.json``, too.
+    Without documents it is a ``CorpusError``, without the index that ``retrieved`` needs an
+    ``IndexNotBuiltError``.
     """
     began = time.perf_counter()
-    folder = paths.model(params.model)
+    folder, section = paths.model(params.model), params.segment
     config = load_config(folder)
+    limits = {"min_words": config.min_phrase_words, "max_words": config.max_phrase_words}
     store = DocumentStore(paths.corpus(corpus_id).documents)
     if not store.num_documents:
         raise CorpusError(
@@ -99,90 +87,55 @@ def segment_corpus(
             run=f"cog corpus prepare {corpus_id}",
             about=corpus_id,
         )
-    is_retrieved = params.segment.source == RETRIEVED
-    match = _match_neighbours if is_retrieved else _match_corpus
-    matches = match(paths, corpus_id, params=params, config=config, progress=progress)
-    phrase_lengths = matches.lengths[walk_words(matches.lengths)]
+    if section.source == RETRIEVED:
+        with _open_index(paths, corpus_id, params=params) as index:
+            words = collect_index(index, progress=progress)
+            read = time.perf_counter()
+            nearest = iter_neighbours(index, words.run_documents, top_k=section.top_k_documents)
+            lengths = find_in_neighbours(words, nearest, **limits)
+            index_digest = index.digest
+    else:
+        words = _collect_documents(store, folder, progress=progress)
+        read = time.perf_counter()
+        lengths = find_in_corpus(words, **limits)
+        index_digest = ""
+    matched = time.perf_counter()
+    phrase_lengths = lengths[walk_words(lengths)]
     counts = np.bincount(phrase_lengths, minlength=config.max_phrase_words + 1).tolist()
     report = SegmentReport(
         corpus=corpus_id,
-        source=params.segment.source,
-        top_k_documents=params.segment.top_k_documents if is_retrieved else 0,
+        source=section.source,
+        top_k_documents=section.top_k_documents if index_digest else 0,
         model=fingerprint_model(folder),
         documents_digest=documents_digest(store.path),
-        index_digest=matches.index_digest,
+        index_digest=index_digest,
         min_phrase_words=config.min_phrase_words,
         max_phrase_words=config.max_phrase_words,
-        num_documents=matches.words.num_documents,
-        num_words=matches.words.num_words,
+        num_documents=words.num_documents,
+        num_words=words.num_words,
         num_phrases=len(phrase_lengths),
         copied_words=int(phrase_lengths.sum()),
         lengths={str(length): count for length, count in enumerate(counts) if length >= 2},
     )
     content = json.dumps(asdict(report), indent=1) + "\n"
     write_text_atomically(paths.corpus(corpus_id).segments, content)
-    return Segmentation(report, matches.seconds | _since(began, "total"))
+    ended = time.perf_counter()
+    seconds = {"read": read - began, "match": matched - read, "total": ended - began}
+    return Segmentation(report, seconds)
 
 
-def _match_corpus(
-    paths: ProjectPaths,
-    corpus_id: str,
-    *,
-    params: Params,
-    config: ModelConfig,
-    progress: Progress,
-) -> _Matches:
-    from cog.model.load import load_splitter
+def _collect_documents(store: DocumentStore, model: Path, *, progress: Progress) -> CorpusWords:
+    from cog.model.load import load_splitter  # torch, which an index does not need
 
-    at = time.perf_counter()
-    documents = DocumentStore(paths.corpus(corpus_id).documents).iter_documents()
-    words = collect_texts(
-        (document.text for document in documents),
-        splitter=load_splitter(paths.model(params.model)),
-        progress=progress,
-    )
-    seconds = _since(at, "read")
-    at = time.perf_counter()
-    lengths = find_in_corpus(
-        words, min_words=config.min_phrase_words, max_words=config.max_phrase_words
-    )
-    return _Matches(words, lengths, "", seconds | _since(at, "match"))
-
-
-def _match_neighbours(
-    paths: ProjectPaths,
-    corpus_id: str,
-    *,
-    params: Params,
-    config: ModelConfig,
-    progress: Progress,
-) -> _Matches:
-    at = time.perf_counter()
-    with _open_index(paths, corpus_id, params=params) as index:
-        words = collect_index(index, progress=progress)
-        seconds = _since(at, "read")
-        at = time.perf_counter()
-        neighbours = iter_neighbours(
-            index, words.run_documents, top_k=params.segment.top_k_documents
-        )
-        lengths = find_in_neighbours(
-            words,
-            neighbours,
-            min_words=config.min_phrase_words,
-            max_words=config.max_phrase_words,
-        )
-        return _Matches(words, lengths, index.digest, seconds | _since(at, "match"))
+    texts = (document.text for document in store.iter_documents())
+    return collect_texts(texts, splitter=load_splitter(model), progress=progress)
 
 
 def _open_index(paths: ProjectPaths, corpus_id: str, *, params: Params) -> PhraseIndex:
-    """Open the index of a corpus if it is of the project's model and of the corpus's documents."""
+    # of the project's model and of the corpus's documents, or refused
     return open_index(
         paths.corpus(corpus_id),
         locks=paths.locks,
         model_fingerprint=fingerprint_model(paths.model(params.model)),
         documents_digest_of=lambda place: documents_digest(place.documents),
     )
-
-
-def _since(at: float, name: str) -> dict[str, float]:
-    return {name: time.perf_counter() - at}

@@ -22,12 +22,8 @@ BLOCK_WORDS = 1 << 18  # walked as a Python list, which takes many times their m
 def find_in_corpus(words: CorpusWords, *, min_words: int, max_words: int) -> NDArray[np.uint8]:
     """Find the longest phrase at each word that another document holds, exactly.
 
-    A phrase must be admissible where it is written and where it is copied.
-
-    :param words: The words.
-    :param min_words: Number of words of a phrase, at least.
-    :param max_words: Number of words of a phrase, at most.
-    :returns: Numbers of words, 0 for no phrase. *Shape:* ``(num_words,)``
+    A phrase must be admissible where it is written and where it is copied. Gives numbers of words,
+    0 for no phrase. *Shape:* ``(num_words,)``
     """
     lengths = np.zeros(words.num_words, dtype=np.uint8)
     documents = words.word_documents()
@@ -63,12 +59,9 @@ def iter_phrase_levels(words: CorpusWords, *, max_words: int) -> Iterator[GramLe
 def walk_words(lengths: NDArray[np.uint8]) -> NDArray[np.int64]:
     """Go through words from left to right: take the longest phrase, else one word (CoG, app. B).
 
-    Differs from the authors' code: where two words are not found, one is left and the other tried
-    again.
-
-    :param lengths: Number of words of the longest phrase at each word; 0 for none. No phrase
-        reaches past the end. *Shape:* ``(num_words,)``
-    :returns: The words at which a phrase is taken, ascending. *Shape:* ``(num_phrases,)``
+    Given the number of words of the longest phrase at each word, 0 for none, gives the words at
+    which a phrase is taken, ascending. Differs from the authors' code: where two words are not
+    found, one is left and the other tried again.
     """
     word = 0
     phrases = [np.zeros(0, dtype=np.int64)]

@@ -5,8 +5,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from cog.index.chunking import Chunk, hash_words
-
 
 @dataclass(frozen=True, slots=True)
 class ChunkWords:
@@ -32,24 +30,6 @@ class ChunkWords:
     word_flags: NDArray[np.uint8]
     text: bytes
     word_bytes: NDArray[np.int32]
-
-    @classmethod
-    def from_chunk(cls, chunk: Chunk) -> "ChunkWords":
-        """Take the words of a chunk as the index cuts it.
-
-        Its ``document_ordinal`` becomes ``document``.
-        """
-        bounds = chunk.word_chars - chunk.word_chars[0]
-        text = chunk.text.encode("utf-8")
-        return cls(
-            document=chunk.document_ordinal,
-            token_ids=chunk.token_ids,
-            word_tokens=chunk.word_tokens,
-            word_hashes=hash_words(chunk.text, bounds),
-            word_flags=chunk.word_flags,
-            text=text,
-            word_bytes=char_to_byte(text, bounds),
-        )
 
     @property
     def num_words(self) -> int:
@@ -119,17 +99,3 @@ class BatchLabels:
     neutral_offsets: NDArray[np.int64]
     neutral_spans: NDArray[np.int64]
     weights: NDArray[np.float32]
-
-
-def char_to_byte(text: bytes, chars: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Turn character offsets into byte offsets.
-
-    :param text: A text, UTF-8.
-    :param chars: Character offsets in it, the end included. *Shape:* ``(num_offsets,)``
-    :returns: Byte offsets. *Shape:* ``(num_offsets,)``
-    """
-    if text.isascii():
-        return chars.astype(np.int32)
-    raw = np.frombuffer(text, dtype=np.uint8)
-    leads = np.append(np.flatnonzero((raw & 0xC0) != 0x80), len(raw))
-    return leads[chars].astype(np.int32)

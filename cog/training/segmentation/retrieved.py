@@ -23,13 +23,9 @@ def iter_neighbours(
 ) -> Iterator[NDArray[np.int64]]:
     """Search the chunks of other documents nearest to each chunk by the retriever.
 
-    Differs from the authors' code: the chunk's whole document is left out, not the chunk alone.
-
-    :param index: An index of one part; its chunk vectors are both what is looked for and what is
-        found.
-    :param chunk_documents: Document of each chunk. *Shape:* ``(num_chunks,)``
-    :param top_k: Number of chunks, at most.
-    :yields: Per chunk, the nearest chunks, best first. *Shape:* ``(num_neighbours,)``
+    The index has one part, whose chunk vectors are both what is looked for and what is found.
+    Gives, chunk by chunk, the nearest ones, best first. Differs from the authors' code: the chunk's
+    whole document is left out, not the chunk alone.
     """
     document_sizes = np.bincount(chunk_documents)[chunk_documents]
     num_done = 0
@@ -54,11 +50,8 @@ def find_in_neighbours(
 ) -> NDArray[np.uint8]:
     """Find the longest phrase at each word that the nearest runs hold (CoG, appendix B).
 
-    :param words: The words; a run is a chunk.
-    :param neighbours: Per run, other runs, none of its document.
-    :param min_words: Number of words of a phrase, at least.
-    :param max_words: Number of words of a phrase, at most.
-    :returns: Numbers of words, 0 for no phrase. *Shape:* ``(num_words,)``
+    A run is a chunk; its neighbours are runs of other documents. Gives numbers of words, 0 for no
+    phrase. *Shape:* ``(num_words,)``
     """
     lengths = np.zeros(words.num_words, dtype=np.uint8)
     finder = _Finder(words, min_words=min_words, max_words=max_words)
