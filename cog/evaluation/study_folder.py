@@ -63,8 +63,9 @@ def save_study(folder: Path, items: Sequence[Item], key: Key, *, is_forced: bool
             run="choose another --output, or pass --force",
             about=str(folder),
         )
-    write_text_atomically(folder / KEY_NAME, json.dumps(key.to_json(), indent=1))
     write_text_atomically(folder / CSV_NAME, write_sheet(items))
+    # last, since it is what makes a folder a study: one that is killed here can be run again
+    write_text_atomically(folder / KEY_NAME, json.dumps(key.to_json(), indent=1))
 
 
 def list_studies(paths: ProjectPaths) -> list[str]:

@@ -10,7 +10,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
@@ -30,7 +30,7 @@ from cog.evaluation.logged import (
 from cog.evaluation.records import EvaluationResult
 from cog.extras import require
 from cog.git import run_git
-from cog.locks import hold_lock
+from cog.locks import hold_lock, try_locks
 from cog.paths import ProjectPaths
 from cog.progress import Progress
 from cog.version import __version__
@@ -43,6 +43,7 @@ TABLES_TAG = "mlflow.loggedArtifacts"
 CONTEXT_TAG = "mlflow.data.context"
 RESULT_TAG = "cog.result"
 TABLE_NAME = "generations.json"
+RUN_LOCK = "run-{}.lock"  # held while a process logs to a run
 LogMetrics = Callable[[int, Mapping[str, float]], None]
 LIBRARIES = ("mlflow", "sqlalchemy", "sqlite3", "requests", "urllib3", "alembic")
 
@@ -82,6 +83,7 @@ class Tracker:
 
             self._client = MlflowClient(tracking_uri=self.uri)
             self._experiment_id = self._get_experiment()
+            self._end_killed_runs()
 
     def log_result(self, result: EvaluationResult) -> Run:
         """Log an evaluation, or find the run that holds it already.
@@ -171,12 +173,30 @@ class Tracker:
     def _run(self, name: str, *, tags: Mapping[str, str]) -> Iterator[str]:
         all_tags = {**tags, NAME_TAG: name}
         run_id: str = self._client.create_run(self._experiment_id, tags=all_tags).info.run_id
-        try:
-            yield run_id
-        except BaseException:
-            self._client.set_terminated(run_id, status="FAILED")
-            raise
-        self._client.set_terminated(run_id)
+        lock = self._paths.locks / RUN_LOCK.format(run_id)
+        with hold_lock(lock):
+            try:
+                yield run_id
+            except BaseException:
+                self._client.set_terminated(run_id, status="FAILED")
+                raise
+            else:
+                self._client.set_terminated(run_id)
+            finally:
+                lock.unlink(missing_ok=True)
+
+    def _end_killed_runs(self) -> None:
+        # they would run for ever: nobody holds the lock of a run whose process was killed
+        from mlflow.exceptions import MlflowException
+
+        before, after = RUN_LOCK.split("{}")
+        for lock in self._paths.locks.glob(RUN_LOCK.format("*")):
+            with try_locks(lock) as is_free:
+                if is_free:
+                    with suppress(MlflowException):  # of another server, or removed
+                        run_id = lock.name.removeprefix(before).removesuffix(after)
+                        self._client.set_terminated(run_id, status="KILLED")
+                    lock.unlink(missing_ok=True)
 
     def _log(
         self,

@@ -170,6 +170,33 @@ def test_database_that_is_none_is_said(project: ProjectPaths, evaluation: Evalua
         Tracker(project, "study").log_result(evaluation)
 
 
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from cog.evaluation.tracking import Tracker
+from cog.paths import ProjectPaths
+with Tracker(ProjectPaths(Path(sys.argv[1])), "train").follow_training("killed", {}):
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_run_whose_process_was_killed_is_ended_by_the_next(tracked: ProjectPaths) -> None:
+    words = [sys.executable, "-W", "ignore", "-c", KILLED, str(tracked.root)]
+    assert subprocess.run(words, cwd=ROOT, check=False).returncode == -9
+
+    def list_states() -> dict[str, str]:
+        client = client_of(tracked)
+        ids = [each.experiment_id for each in client.search_experiments()]
+        return {each.info.run_name: each.info.status for each in client.search_runs(ids)}
+
+    assert list_states() == {"killed": "RUNNING"}
+    with Tracker(tracked, "train").follow_training("living", {}):
+        Tracker(tracked, "study")
+        assert list_states() == {"killed": "KILLED", "living": "RUNNING"}
+    assert list_states() == {"killed": "KILLED", "living": "FINISHED"}
+    assert list(tracked.locks.glob("run-*")) == []
+
+
 def test_five_at_once_all_succeed(project: ProjectPaths) -> None:
     begin = time.time() + 1.0
     words = [sys.executable, "-W", "ignore", "-m", "tests.evaluation.track_process"]
