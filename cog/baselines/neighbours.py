@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import faiss
 import numpy as np
 from numpy.typing import NDArray
 
@@ -88,6 +87,8 @@ class NeighbourSearcher:
             if (rows < 0).any():  # every entry has a distance, so one of them has no number
                 distances[rows < 0] = np.nan
             return rows, distances
+        import faiss
+
         wanted = min(top_k * self._settings.rerank_factor, len(self._keys))
         limits: dict[str, Any] = {"nprobe": self._settings.num_probes}
         parameters = faiss.SearchParametersIVF(**limits)
@@ -164,6 +165,8 @@ def build_searcher(
     """
     if len(keys) <= settings.flat_threshold_rows:
         return {"kind": FLAT, "num_lists": 0, "recall": 1.0, "recall_at": settings.recall_at}
+    import faiss
+
     num_entries, dim = keys.shape
     num_lists = 2 ** round(np.log2(4 * np.sqrt(num_entries)))
     num_codes = dim // DIMS_PER_CODE if dim % DIMS_PER_CODE == 0 else dim
@@ -218,6 +221,8 @@ def exact_search(
     :param top_k: Number of entries per state.
     :returns: Entries, nearest first, and squared distances; each of *Shape:* ``(batch, top_k)``
     """
+    import faiss
+
     top_k = min(top_k, len(keys))
     heap = faiss.ResultHeap(nq=len(states), k=top_k)
     for first in range(0, len(keys), ROWS_PER_BLOCK):
@@ -236,6 +241,8 @@ def open_searcher(
     folder: Path, keys: NDArray[np.float16], *, kind: str, settings: SearchSettings
 ) -> NeighbourSearcher:
     """Open the search of a built datastore."""
+    import faiss
+
     if kind != FLAT:
         index = faiss.read_index(str(folder / SEARCHER_FILE))
         return NeighbourSearcher(index, keys, settings)

@@ -14,6 +14,7 @@ from cog.evaluation.protocol import CONTAMINATION, GROUPS, LIKELIHOOD
 from cog.evaluation.records import EvaluationResult, Score, SeedResult
 from cog.evaluation.rows import digest_text
 from cog.evaluation.session import Evaluation, Plan, prepare
+from cog.extras import require
 from cog.params import Params
 from cog.paths import ProjectPaths
 from cog.progress import Progress
@@ -36,6 +37,8 @@ def evaluate(
         cannot be, too much of the references is in the index, the store is of another version, or
         the disk is full.
     """
+    for package in ("scipy", "sklearn"):  # imported when texts are written
+        require(package)
     run = prepare(paths, params, plan, progress)
     run.plan = replace(run.plan, groups=choose_groups(run))
     with run.stack:

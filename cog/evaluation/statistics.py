@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtr, stdtrit
 
 Values = NDArray[np.float64]
 FindError = Callable[[Values], float]  # of sums by document
@@ -154,6 +153,8 @@ def compare(
             return None
         p_value = 1.0
     else:
+        from scipy.special import stdtr
+
         p_value = float(2 * stdtr(num - 1, -abs(distance) / error))
     closer = 0 if first.reference is None else int(np.sign(distance))
     method = "paired by document" if is_paired else "by document"
@@ -254,6 +255,8 @@ def _find_joint_error(parts: Sequence[Values], *, is_paired: bool) -> float:
 
 
 def _quantile(num: int) -> float:
+    from scipy.special import stdtrit
+
     return float(stdtrit(num - 1, (1 + LEVEL) / 2))
 
 

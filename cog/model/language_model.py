@@ -4,21 +4,23 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 from torch import nn
-from transformers import PreTrainedModel
 
 from cog.errors import ParamsError
 from cog.model.base import get_base_folder
 from cog.model.config import load_config
 from cog.model.load import resolve_device
-from cog.model.modules import load_causal
 from cog.model.words import load_tokenizer
 from cog.profiles import Base, HubBase, WheelBase
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 PACKAGED = "packaged"
 PACKAGED_BASE = WheelBase(
@@ -43,7 +45,7 @@ class LanguageModel:
     """
 
     identity: str
-    body: PreTrainedModel
+    body: "PreTrainedModel"
     head: nn.Module
     tokenizer: Tokenizer
     begin_token_id: int | None
@@ -143,6 +145,10 @@ def load_language_model(folder: Path, *, device: str) -> LanguageModel:
     :param device: ``cpu``, ``cuda`` or ``auto``.
     :returns: The model.
     """
+    from transformers import PreTrainedModel
+
+    from cog.model.modules import load_causal  # seconds, for what may never be measured
+
     model = load_causal(folder)
     model.requires_grad_(False).train(mode=False)
     model.to(resolve_device(device))  # type: ignore[arg-type]

@@ -19,7 +19,6 @@ from cog.model.base import get_base_folder
 from cog.model.cache import ATTENTION_NAME, Layout, PrefixCache, packed_attention
 from cog.model.config import load_config
 from cog.model.matrices import CPU, Matrix
-from cog.model.prefix_encoder import PrefixEncoder
 from cog.model.weights import Weights, apply_weights, load_weights, select_weights
 from cog.records import FLOAT32
 
@@ -113,12 +112,6 @@ class TextModules:
         """Read texts; as :class:`cog.model.bert.BertNetwork`."""
         states: Tensor = self._model(input_ids=ids, attention_mask=mask).last_hidden_state
         return states
-
-
-def get_modules(encoder: PrefixEncoder) -> PreTrainedModel:
-    """The model inside a prefix encoder that was loaded to keep its modules."""
-    assert isinstance(encoder.network, CausalModules)
-    return encoder.network.model
 
 
 def load_network(folder: Path) -> PreTrainedModel:

@@ -4,12 +4,16 @@ Token ids go in, prefix vectors and token logits come out, with a cache in betwe
 """
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from cog.model.cache import PrefixCache
 from cog.model.protocols import CausalNetwork
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 PREFILL_TOKENS = 512  # tokens of one prefix encoded in one pass; bounds the memory of long prefixes
 
@@ -57,6 +61,13 @@ class PrefixEncoder:
     def max_positions(self) -> int:
         """Number of tokens that the model can read."""
         return self.network.max_positions
+
+    def get_modules(self) -> "PreTrainedModel":
+        """The model of transformers that reads, where it was loaded to keep its modules."""
+        from cog.model.modules import CausalModules
+
+        assert isinstance(self.network, CausalModules)
+        return self.network.model
 
     def new_cache(self, *, batch: int, capacity: int) -> PrefixCache:
         """An empty cache.

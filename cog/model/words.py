@@ -24,6 +24,7 @@ SENTENCE_MARKS = frozenset(".!?;:")
 UNKNOWN = re.compile(r"<unk>")
 SPACE = "Ġ"  # how byte-level vocabularies write a space
 NEWLINE = "Ċ"  # and a line feed
+NO_BYTE = "\uffff"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,27 +66,25 @@ class WordSplitter:
         tokenizer.encode_special_tokens = True  # "<|im_start|>" in a document is text
         self._encoder = TokenEncoder(tokenizer)
         special = {i for i, token in tokenizer.get_added_tokens_decoder().items() if token.special}
-        vocab_size = tokenizer.get_vocab_size(with_added_tokens=True)
-        strings = [tokenizer.id_to_token(i) or "" for i in range(vocab_size)]
-        byte_of = _byte_alphabet()
-        if SPACE + "the" not in tokenizer.get_vocab() and SPACE not in tokenizer.get_vocab():
+        vocab = tokenizer.get_vocab(with_added_tokens=True)
+        if SPACE + "the" not in vocab and SPACE not in vocab:
             raise CheckpointError(
                 "the prefix encoder needs a byte-level vocabulary (as GPT-2 and Llama 3 have)",
                 found="no token that begins with a space in byte-level spelling",
                 run="name another prefix encoder in the model's config.yaml",
             )
+        strings = [""] * (max(vocab.values()) + 1)
+        for token, i in vocab.items():
+            strings[i] = token
+        table = _byte_alphabet()
         self.token_bytes: tuple[bytes, ...] = tuple(
-            bytes(byte_of[c] for c in s)
-            if i not in special and all(c in byte_of for c in s)
-            else s.encode()
-            for i, s in enumerate(strings)
+            s.encode() if i in special else _spell(s, table) for i, s in enumerate(strings)
         )
         self.special_token_ids = np.array(sorted(special), dtype=np.int64)
         self._num_bytes = np.array([len(b) for b in self.token_bytes], dtype=np.int64)
-        self._opens = np.array([s[:1] in (SPACE, NEWLINE) or _is_mark(s[:1]) for s in strings])
-        self._closes = np.array(
-            [s != SPACE and (s[-1:] in (SPACE, NEWLINE) or _is_mark(s[-1:])) for s in strings]
-        )
+        ends_word = {SPACE, NEWLINE, *filter(_is_mark, map(chr, range(128)))}
+        self._opens = np.array([s[:1] in ends_word for s in strings])
+        self._closes = np.array([s != SPACE and s[-1:] in ends_word for s in strings])
 
     @classmethod
     def from_folder(cls, folder: Path) -> "WordSplitter":
@@ -207,15 +206,24 @@ def _flag(word: str) -> int:
 
 
 def _is_mark(character: str) -> bool:
-    return character.isascii() and character != "" and not character.isalnum()
+    return character.isascii() and not character.isalnum()
 
 
-def _byte_alphabet() -> dict[str, int]:
-    # the printable stand-ins that byte-level vocabularies use for the 256 bytes (Radford et al.
-    # 2019)
+def _byte_alphabet() -> dict[int, str]:
+    # The printable stand-ins that byte-level vocabularies use for the 256 bytes (Radford et al.
+    # 2019), by code point, as characters of these numbers; what else is below 256 is no stand-in.
     kept = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     moved = [b for b in range(256) if b not in kept]
-    return {chr(b): b for b in kept} | {chr(0x100 + i): b for i, b in enumerate(moved)}
+    stands_in = {b: chr(b) for b in kept} | {0x100 + i: chr(b) for i, b in enumerate(moved)}
+    return dict.fromkeys(moved, NO_BYTE) | stands_in
+
+
+def _spell(token: str, table: dict[int, str]) -> bytes:
+    # fifty thousand times at every start, so without a loop over characters
+    try:
+        return token.translate(table).encode("latin-1")
+    except UnicodeEncodeError:  # no byte-level spelling
+        return token.encode()
 
 
 def _chars_before(

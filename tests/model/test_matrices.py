@@ -11,7 +11,7 @@ from cog.errors import CheckpointError
 from cog.model.base_form import read_form
 from cog.model.llama import LlamaNetwork, is_llama
 from cog.model.matrices import Matrix, can_pack, choose_precision
-from cog.model.modules import CausalModules, get_modules
+from cog.model.modules import CausalModules
 from cog.model.prefix_encoder import PrefixEncoder
 from cog.model.protocols import CausalNetwork
 from cog.model.weights import TrainedTensors
@@ -80,7 +80,7 @@ def test_what_flows_between_matrices_stays_in_float32(
 
 @pytest.mark.parametrize("precision", [FLOAT32, *LIGHT])
 def test_modules_keep_all_but_matrices_in_float32(folder: Path, precision: str) -> None:
-    model = get_modules(make_encoder(folder, precision, keeps_modules=True))
+    model = make_encoder(folder, precision, keeps_modules=True).get_modules()
     plain = AutoModelForCausalLM.from_pretrained(folder / "prefix")
     for name, buffer in plain.named_buffers():  # the frequencies of rotations, for one
         assert torch.equal(model.get_buffer(name), buffer)
@@ -92,7 +92,7 @@ def test_modules_keep_all_but_matrices_in_float32(folder: Path, precision: str) 
 @pytest.mark.parametrize("precision", [FLOAT32, *LIGHT])
 def test_no_weight_is_held_twice(precision: str, keeps_modules: bool, tmp_path: Path) -> None:
     folder = make_tiny_model(tmp_path, architecture="gpt2")
-    model = get_modules(make_encoder(folder, precision, keeps_modules=keeps_modules))
+    model = make_encoder(folder, precision, keeps_modules=keeps_modules).get_modules()
     linear = [each for each in model.base_model.modules() if type(each).__name__ == "Conv1D"]
     assert bool(linear) == (keeps_modules and precision == FLOAT32)
     held = {each.data_ptr(): each for each in model.parameters()}

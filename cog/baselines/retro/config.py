@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 from cog.errors import ParamsError
 from cog.model.load import CogModel
-from cog.model.modules import get_modules
 from cog.params import RetroParams
 from cog.reading import Count, Natural
 
@@ -47,7 +46,7 @@ def make_config(model: CogModel, params: RetroParams) -> RetroConfig:
     :returns: The sizes.
     :raises ParamsError: If the model has fewer layers than the first that attends.
     """
-    base = get_modules(model.prefix_encoder).config
+    base = model.prefix_encoder.get_modules().config
     num_layers = int(base.num_hidden_layers)
     layers = tuple(range(params.first_cross_layer - 1, num_layers, params.cross_layer_step))
     if not layers:

@@ -16,7 +16,6 @@ from cog.decoding.request import Request
 from cog.index.read.reader import PhraseIndex
 from cog.model.cache import PrefixCache
 from cog.model.load import CogModel
-from cog.model.modules import get_modules
 from cog.records import Generation
 
 
@@ -87,7 +86,7 @@ class RetroMemory:
             texts.append(read_chunk(self._model.splitter, ids, begin_token_id=begin))
         found = self._source.find(texts)
         neighbours = lay_out(found, self._source.read(found)).to(self._device)
-        embed = get_modules(self._model.prefix_encoder).get_input_embeddings()
+        embed = self._model.prefix_encoder.get_modules().get_input_embeddings()
         keys, values = self._adapter.encode(embed(neighbours.token_ids).float(), neighbours)
         self._make_room(keys, values)
         index = torch.tensor(rows, device=self._device)
@@ -142,7 +141,7 @@ class RetroLoop(TokenLoop):
         super().__init__(model)
         self._adapter = adapter.to(model.prefix_encoder.device).eval()
         self._source = source
-        adapter.attach(find_layers(get_modules(model.prefix_encoder)))
+        adapter.attach(find_layers(model.prefix_encoder.get_modules()))
         self.memory: RetroMemory | None = None
 
     def begin(self, batch: int) -> None:

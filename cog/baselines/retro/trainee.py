@@ -15,7 +15,6 @@ from transformers import DynamicCache
 from cog.baselines.retro.adapter import Memory, Placement, RetroAdapter, find_layers
 from cog.baselines.retro.batches import IGNORED, RetroBatch
 from cog.model.load import CogModel
-from cog.model.modules import get_modules
 from cog.training.objective import TOTAL
 
 
@@ -30,7 +29,7 @@ class RetroTrainee(nn.Module):
     def __init__(self, model: CogModel, adapter: RetroAdapter, *, is_half: bool) -> None:
         super().__init__()
         self.is_half = is_half
-        self.network = get_modules(model.prefix_encoder)
+        self.network = model.prefix_encoder.get_modules()
         self.network.requires_grad_(False)
         # that of the cache knows no gradients; the fused one is slow in bf16 on a processor
         is_plain = is_half and model.prefix_encoder.device.type == "cpu"

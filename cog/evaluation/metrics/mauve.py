@@ -11,10 +11,6 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.cluster import KMeans
-from sklearn.decomposition import PCA
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.preprocessing import normalize
 
 from cog.errors import EvaluationError
 from cog.evaluation.metrics.metric import HIGHER, Measured, Metric
@@ -156,6 +152,11 @@ def quantise(references: Features, features: Features, *, seed: int) -> NDArray[
     :returns: Clusters of each pair. *Shape:* ``(num_texts, 2)``
     :raises EvaluationError: If a feature is not finite.
     """
+    from sklearn.cluster import KMeans
+    from sklearn.decomposition import PCA
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.preprocessing import normalize
+
     joined = np.concatenate([references, features])
     if not np.isfinite(joined).all():
         raise EvaluationError(
