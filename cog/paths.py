@@ -12,6 +12,7 @@ PARAMS_FILE = "params.yaml"
 REGISTRY_FOLDER = "registry"
 CARDS_FOLDER = "cards"
 MODELS_FOLDER = "models"
+WORKFLOWS_FOLDER = "workflows"
 
 
 def is_below(name: str) -> bool:
@@ -108,7 +109,7 @@ class ProjectPaths:
     models = _Below(MODELS_FOLDER)
     pipeline = _Below("dvc.yaml")  # the stages that DVC runs
     dvc_lock = _Below("dvc.lock")  # what they read and wrote, by checksum
-    workflows = _Below("workflows")  # pipelines beside the main one, each in its folder
+    workflows = _Below(WORKFLOWS_FOLDER)  # pipelines beside the main one, each in its folder
     studies = _Below("studies")  # blind ones: sheets, keys and answers
     locks = _Below(".cog", "locks")  # never versioned; safe to delete when nothing runs
     runs_database = _Below("mlflow.db")

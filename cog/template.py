@@ -7,7 +7,7 @@ never overwritten: what is new then lies beside it, in a file that ends in ``.ne
 import hashlib
 import shutil
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from cog.atomic import write_text_atomically
 from cog.errors import CogError, ProjectError, advise_on_writing
 from cog.locks import hold_lock
 from cog.params import MOVED
-from cog.paths import PARAMS_FILE, REGISTRY_FOLDER, ProjectPaths, get_shipped
+from cog.paths import PARAMS_FILE, REGISTRY_FOLDER, WORKFLOWS_FOLDER, ProjectPaths, get_shipped
 from cog.pipeline_file import (
     PIPELINE_LOCK,
     UPGRADE,
@@ -34,6 +34,7 @@ FIRST_CORPORA = ("wiki-mini", "eu-law-mini")
 OWN_FILES = (".gitignore", ".dvcignore", "corpora/.gitignore", "dvc.yaml", PARAMS_FILE)
 DVC_FILES = (".dvc/.gitignore", ".dvc/config")
 NO_GIT = "[core]\n    no_scm = true\n"
+WORKFLOW_FILES = ("dvc.yaml", "README.md")
 NEW = ".new"
 
 
@@ -55,22 +56,35 @@ class Plan:
         """Whether nothing would change."""
         return not self.texts and self.pipeline is None
 
+    @property
+    def has_new(self) -> bool:
+        """Whether something new lies beside a file that a person wrote."""
+        return any(name.endswith(NEW) for name in self.texts)
+
     def describe(self) -> list[str]:
         """Say what would change, one line each."""
         return [*self.texts, *self.notes]
 
 
-def init_project(folder: Path, *, is_trial: bool = False) -> Plan:
+def init_project(folder: Path, *, workflows: Sequence[str] = (), is_trial: bool = False) -> Plan:
     """Make a project of a folder; one that is made already stays as it is.
 
     :param folder: The folder; made if need be.
+    :param workflows: Pipelines beside the main one that it is to have.
     :param is_trial: Whether to say only what would be done.
     :returns: What was done.
-    :raises ProjectError: If it lies in another project, is of another cog, or cannot be written.
+    :raises ProjectError: If it lies in another project, is of another cog, or cannot be written;
+        or if there is no such pipeline.
     """
     paths = ProjectPaths(folder.resolve())
     _refuse_nested(paths)
-    return _carry_out(paths, is_trial=is_trial, is_upgrade=False)
+    shipped = sorted(path.parent.name for path in get_shipped(WORKFLOWS_FOLDER).glob("*/dvc.yaml"))
+    for name in workflows:
+        if name not in shipped:
+            wanted = f"a workflow must be one of {', '.join(shipped)}"
+            raise ProjectError(wanted, found=name, run="cog init --help", about=name)
+    names = [f"{WORKFLOWS_FOLDER}/{each}/{file}" for each in workflows for file in WORKFLOW_FILES]
+    return _carry_out(paths, names, is_trial=is_trial)
 
 
 def upgrade_project(paths: ProjectPaths, *, is_trial: bool = False) -> Plan:
@@ -109,13 +123,15 @@ def add_shipped(paths: ProjectPaths, corpus_id: str) -> bool:
         return content != before
 
 
-def _carry_out(paths: ProjectPaths, *, is_trial: bool, is_upgrade: bool) -> Plan:
+def _carry_out(
+    paths: ProjectPaths, added: Sequence[str] = (), *, is_trial: bool, is_upgrade: bool = False
+) -> Plan:
     if is_trial:
-        return _plan(paths, is_upgrade=is_upgrade)
+        return _plan(paths, added, is_upgrade=is_upgrade)
     try:
         paths.root.mkdir(parents=True, exist_ok=True)
         with hold_lock(paths.locks / PIPELINE_LOCK):
-            plan = _plan(paths, is_upgrade=is_upgrade)
+            plan = _plan(paths, added, is_upgrade=is_upgrade)
             for name, text in plan.texts.items():
                 write_text_atomically(paths.root / name, text)
             _begin_versioning(paths)
@@ -131,7 +147,7 @@ def _carry_out(paths: ProjectPaths, *, is_trial: bool, is_upgrade: bool) -> Plan
     return plan
 
 
-def _plan(paths: ProjectPaths, *, is_upgrade: bool) -> Plan:
+def _plan(paths: ProjectPaths, added: Sequence[str], *, is_upgrade: bool) -> Plan:
     is_new = not paths.pipeline_file.is_file()
     if is_new and not is_upgrade and paths.params.is_file() and paths.cards.is_dir():
         raise _older(paths, "a project without registry/pipeline.yaml")
@@ -139,7 +155,8 @@ def _plan(paths: ProjectPaths, *, is_upgrade: bool) -> Plan:
     old_corpora = _find_old_corpora(paths) if is_new else None
     corpora = list(before.corpora) if old_corpora is None and not is_new else old_corpora
     ids = list(FIRST_CORPORA) if corpora is None else corpora
-    names = [*OWN_FILES, *_list_cards(paths, ids)]
+    taken = [name for name in before.files if name.startswith(f"{WORKFLOWS_FOLDER}/")]
+    names = dict.fromkeys([*OWN_FILES, *_list_cards(paths, ids), *taken, *added])
     texts, files, notes = _compare(paths, names, before.files)
     if _has_moved(paths):
         texts.pop(f"{PARAMS_FILE}{NEW}", None)

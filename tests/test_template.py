@@ -166,6 +166,18 @@ def test_a_checkout_around_it_is_used(tmp_path: Path) -> None:
     assert not (tmp_path / "mine" / ".git").exists()
 
 
+def test_pipelines_beside_the_main_one_are_added_and_renewed(made: ProjectPaths) -> None:
+    with pytest.raises(ProjectError, match="must be one of baselines, training; found: none"):
+        init_project(made.root, workflows=["none"])
+    names = [f"workflows/baselines/{name}" for name in ("dvc.yaml", "README.md")]
+    assert init_project(made.root, workflows=["baselines"]).describe() == names
+    assert init_project(made.root).is_empty
+    before = load_pipeline(made)
+    age(made, names[0], "# of an older version\n")
+    assert upgrade_project(made).describe() == names[:1]
+    assert load_pipeline(made) == before
+
+
 def test_two_at_once_make_one_project(tmp_path: Path) -> None:
     words = [sys.executable, "-m", "cog.cli.main", "init", str(tmp_path / "mine")]
     both = [subprocess.Popen(words, stdout=subprocess.PIPE, text=True) for _ in range(2)]

@@ -11,13 +11,20 @@ from cog.template import init_project
 @click.argument(
     "folder", metavar="[DIR]", type=click.Path(path_type=Path, file_okay=False), default=Path()
 )
+@click.option(
+    "--workflow",
+    "workflows",
+    multiple=True,
+    metavar="NAME",
+    help="Also a pipeline beside the main one: baselines or training; repeatable.",
+)
 @click.option("--check", "is_trial", is_flag=True, help="Write nothing; exit 1 if it would.")
-def command(folder: Path, is_trial: bool) -> None:
+def command(folder: Path, workflows: tuple[str, ...], is_trial: bool) -> None:
     """Make a project of a folder, of the current one unless named; again, nothing changes.
 
     Nothing that is there is overwritten, and nothing is committed.
     """
-    plan = init_project(folder, is_trial=is_trial)
+    plan = init_project(folder, workflows=workflows, is_trial=is_trial)
     for line in plan.describe():
         click.echo(line)
     if plan.is_empty:
@@ -27,4 +34,5 @@ def command(folder: Path, is_trial: bool) -> None:
         raise SystemExit(1)
     else:
         step = "" if folder.resolve() == Path.cwd() else f"cd {folder} && "
-        click.echo(f"next: {step}cog demo, or cog corpus add ID DIR_OR_FILE", err=True)
+        first = "take over what the files with .new have, then " if plan.has_new else ""
+        click.echo(f"next: {first}{step}cog demo, or cog corpus add ID DIR_OR_FILE", err=True)
