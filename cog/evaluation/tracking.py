@@ -297,10 +297,8 @@ def find_runs(
 ) -> dict[int, tuple[str, str | None]]:
     """Find where evaluations were logged; nothing is written.
 
-    :param paths: The project.
-    :param results: The evaluations.
-    :returns: Id of the run and, where a server tracks runs, its address; by position.
-    :raises TrackingError: If MLflow refuses.
+    Gives the id of the run and, where a server tracks runs, its address; by position. Raises
+    ``TrackingError`` if MLflow refuses.
     """
     uri = choose_uri(paths)
     if not os.environ.get(URI_VARIABLE) and not paths.runs_database.is_file():
