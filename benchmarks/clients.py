@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import os
 import random
 import socket
 import struct
@@ -86,6 +87,11 @@ class Server:
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         (line,) = [each for each in status.splitlines() if each.startswith("VmRSS")]
         return int(line.split()[1]) * 1024
+
+    def processor_seconds(self) -> float:
+        """What it has spent on its own code so far."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return int(fields[11]) / os.sysconf("SC_CLK_TCK")
 
     def wait_until_idle(self) -> float:
         """Wait until nothing is written or waits; seconds."""

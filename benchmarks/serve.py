@@ -35,10 +35,11 @@ from benchmarks.clients import Server, break_off, load, run_server, send_malform
 from benchmarks.common import ROOT, report, say
 from cog.corpus.documents import load_prompts
 from cog.index.read.reader import open_index
+from cog.index.versions.activation import switch_corpus
 from cog.index.versions.manifest import load_manifest
 from cog.paths import ProjectPaths, find_project
 
-SHORT = {"seconds": 15.0, "clients": 8, "tokens": 32, "broken": 60, "malformed": 340}
+SHORT = {"seconds": 15.0, "clients": 16, "tokens": 32, "broken": 60, "malformed": 340}
 Options = argparse.Namespace
 Part = Callable[[ProjectPaths, list[str], Options], dict[str, Any]]
 
@@ -54,7 +55,7 @@ def copy_project(paths: ProjectPaths, active: str) -> Iterator[ProjectPaths]:
         copy.corpora.symlink_to(paths.corpora)
         if paths.models.exists():
             copy.models.symlink_to(paths.models)
-        run_cog(copy, "switch", active)
+        switch_corpus(copy, active)
         yield copy
 
 
@@ -68,13 +69,13 @@ def run_cog(paths: ProjectPaths, *words: str, lines: str = "") -> None:
 
 @contextmanager
 def switching(paths: ProjectPaths, corpora: Sequence[str], *, every: float) -> Iterator[list[str]]:
-    """Switch between corpora in processes of their own; gives what was switched to so far."""
+    """Switch between corpora, outside the server; gives what was switched to so far."""
     stop, done = threading.Event(), [corpora[0]]
 
     def go_on() -> None:
         while not stop.wait(every):
             chosen = corpora[len(done) % len(corpora)]
-            run_cog(paths, "switch", chosen)
+            switch_corpus(paths, chosen)
             done.append(chosen)
 
     with ThreadPoolExecutor(1) as pool:
@@ -119,17 +120,22 @@ def load_texts(paths: ProjectPaths, corpus_id: str, digest: str) -> dict[str, st
 
 def time_command(
     paths: ProjectPaths, prefixes: Sequence[str], *, corpus: str, batch_size: int, tokens: int
-) -> float:
-    """Tokens a second of ``cog generate --input``, the loading of the model left out."""
+) -> tuple[float, float]:
+    """Tokens a second of ``cog generate --input``, and a second of the processor.
+
+    The loading of the model is left out.
+    """
     words = ["generate", "--corpus", corpus, "--batch-size", str(batch_size), "--json"]
     words += ["--max-new-tokens", str(tokens), "--input", "-"]
-    seconds = []
+    seconds, spent = [], []
     for count in (1, len(prefixes)):
         lines = "".join(json.dumps({"prefix": prefix}) + "\n" for prefix in prefixes[:count])
-        began = time.perf_counter()
+        began, before = time.perf_counter(), os.times()
         run_cog(paths, *words, lines=lines)
         seconds.append(time.perf_counter() - began)
-    return (len(prefixes) - 1) * tokens / (seconds[1] - seconds[0])
+        spent.append(os.times().children_user - before.children_user)
+    num_tokens = (len(prefixes) - 1) * tokens
+    return num_tokens / (seconds[1] - seconds[0]), num_tokens / (spent[1] - spent[0])
 
 
 @contextmanager
@@ -153,11 +159,12 @@ def measure_load(paths: ProjectPaths, prefixes: list[str], options: Options) -> 
         say(f"cog generate --corpus {corpus_id} --input …")
         compared = prefixes[: options.batch_size * (2 if options.short else 4)]
         speeds.append(time_command(paths, compared, corpus=corpus_id, **size))
-        say(f"{speeds[-1]:.1f} tokens a second")
+        say(f"{speeds[-1][0]:.1f} tokens a second")
     with (
         run_warm(paths, prefixes, options) as server,
         switching(paths, options.corpora, every=1.0) as switched,
     ):
+        before = server.processor_seconds()
         tally, seconds = load(
             server,
             prefixes,
@@ -166,16 +173,20 @@ def measure_load(paths: ProjectPaths, prefixes: list[str], options: Options) -> 
             seconds=options.seconds,
             tokens=options.tokens,
         )
-    speed = sum(text["num_tokens"] for text in tally.texts) / seconds
+        spent = server.processor_seconds() - before
+    num_tokens = sum(text["num_tokens"] for text in tally.texts)
+    speed = num_tokens / seconds
+    command, command_processor = map(statistics.mean, zip(*speeds, strict=True))
     say(f"{speed:.1f} tokens a second; citations are checked …")
     num_citations, problems = check_citations(paths, tally.texts)
     for each in [*problems, *tally.errors][:5]:
         say(each)
     return {
         "clients": options.clients,
-        "command_tokens_per_second": speeds,
+        "command_tokens_per_second": command,
         "tokens_per_second": speed,
-        "ratio": speed / statistics.mean(speeds),
+        "ratio": speed / command,
+        "ratio_processor": num_tokens / spent / command_processor,
         "texts": len(tally.texts),
         "switches": len(switched) - 1,
         "citations": num_citations,

@@ -170,10 +170,13 @@ def digest_records(records: Iterable[Document | Prompt]) -> str:
 NO_PROMPTS = "holds out no prompt (prompts.held_out in its card, prepare in params.yaml)"
 
 
-def load_prompts(path: Path) -> list[Prompt]:
-    """Read the held-out prompts in order."""
+def load_prompts(path: Path, *, at_most: int | None = None) -> list[Prompt]:
+    """Read the held-out prompts in order, all or the first."""
     file = _open_parquet(path, PROMPT_SCHEMA)
-    return [Prompt(**row) for row in file.read().to_pylist()]
+    if at_most is None:
+        return [Prompt(**row) for row in file.read().to_pylist()]
+    first = next(file.iter_batches(at_most), None)
+    return [] if first is None else [Prompt(**row) for row in first.to_pylist()]
 
 
 def _encode_row(row: Iterable[Any]) -> bytes:

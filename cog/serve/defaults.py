@@ -7,6 +7,9 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
+from cog.corpus.documents import load_prompts
+from cog.errors import CorpusError
+from cog.index.versions.unions import split_union
 from cog.records import Decoding
 from cog.serve.answers import answer_json
 from cog.serve.bodies import GenerateBody, choose_decoding
@@ -15,6 +18,7 @@ from cog.serve.schema import make_schema
 from cog.serve.systems import SERVED
 
 # in order of display; the others are advanced
+NUM_EXAMPLES = 3
 FIRST = ("max_new_tokens", "method", "top_p", "temperature", "seed", "phrase_bias")
 
 
@@ -58,9 +62,21 @@ def _describe(engine: Engine, corpus_id: str | None) -> dict[str, Any]:
             "max_prefix_characters": limits.max_prefix_characters,
             "max_body_bytes": limits.max_body_bytes,
         },
+        "examples": _list_examples(engine, version.corpus),
         "model": engine.model.fingerprint,
         "precision": encoder.precision,
     }
+
+
+def _list_examples(engine: Engine, corpus_id: str) -> list[str]:
+    # what may be begun with: held-out prompts, each of another document
+    path = engine.paths.corpus(split_union(corpus_id)[0]).prompts
+    try:
+        prompts = load_prompts(path, at_most=8 * NUM_EXAMPLES)
+    except CorpusError:  # deleted, or of an earlier version
+        return []
+    first = {each.document_id: each.prefix for each in reversed(prompts)}
+    return list(reversed(first.values()))[:NUM_EXAMPLES]
 
 
 def _describe_setting(name: str, value: object, schema: dict[str, Any]) -> dict[str, Any]:

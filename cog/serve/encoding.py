@@ -27,7 +27,9 @@ def read_json(body: bytes) -> dict[str, Any]:
     :raises RequestError: If it is none.
     """
     try:
-        content = json.loads(body.decode("utf-8-sig"), parse_constant=_refuse)
+        content = json.loads(
+            body.decode("utf-8-sig"), parse_constant=_refuse, object_pairs_hook=_join
+        )
     except UnicodeDecodeError as error:
         found = f"byte {error.object[error.start]:#04x} at offset {error.start}"
         raise RequestError("the body must be UTF-8", found=found) from None
@@ -48,6 +50,15 @@ def write_event(content: object, *, name: str = "") -> bytes:
     """
     head = f"event: {name}\n".encode() if name else b""
     return head + b"data: " + write_json(content) + b"\n\n"
+
+
+def _join(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    content: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in content:
+            raise ValueError(f"{name[:80]!r} more than once")
+        content[name] = value
+    return content
 
 
 def _refuse(word: str) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from cog.corpus.documents import load_prompts
 from cog.index.versions.activation import switch_corpus
 from cog.paths import ProjectPaths
 from tests.serve.serving import RunningServer, run_server
@@ -139,6 +140,9 @@ def test_settings_have_defaults_ranges_and_meanings(server: RunningServer) -> No
     systems = {each["name"]: each["meaning"] for each in found["systems"]}
     assert next(iter(systems)) == "cog"
     assert systems["cog-tokens"] == "nothing is copied"
+    prompts = load_prompts(server.paths.corpus("other").prompts)
+    assert set(found["examples"]) <= {each.prefix for each in prompts}
+    assert len(found["examples"]) == min(3, len({each.document_id for each in prompts}))
 
 
 def test_the_registry_tells_states_and_commands(server: RunningServer) -> None:

@@ -1,5 +1,6 @@
 """``POST /generate`` on the tiny project: the JSON of ``cog generate``, whole and streamed."""
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -9,8 +10,9 @@ from cog.baselines.transformer import TransformerGenerator
 from cog.corpus.documents import DocumentStore
 from cog.decoding.request import Request
 from cog.index.versions.activation import switch_corpus
+from cog.paths import ProjectPaths
 from cog.records import Decoding
-from tests.serve.serving import RunningServer
+from tests.serve.serving import RunningServer, run_server
 
 COPYING = {"phrase_bias": 3.0}
 
@@ -164,9 +166,31 @@ def test_an_index_that_is_not_built_comes_with_the_command(server: RunningServer
     assert error["run"].endswith("cog index build hamlet")
 
 
+def test_an_index_of_another_model_comes_with_the_command(own_project: ProjectPaths) -> None:
+    manifest = own_project.corpus("other").manifest
+    content = json.loads(manifest.read_text())
+    manifest.write_text(json.dumps(content | {"model": "0" * 64}))
+    with run_server(own_project) as server:
+        found = server.post("/generate", {"prefix": "a", "corpus": "other"})
+        assert (found.status, found.error["code"]) == (409, "index_mismatch")
+        assert found.error["run"] == "cog index build other"
+        assert [each["id"] for each in server.get("/v1/models").json["data"]] == ["village"]
+        assert server.post("/generate", {"prefix": "a"}).status == 200
+
+
 @pytest.mark.parametrize(
     "body",
-    [b"", b"{", b"\xff", b'{"prefix": NaN}', b"[1]", b"[" * 100_000, b'{"prefix": Infinity}', b"3"],
+    [
+        b"",
+        b"{",
+        b"\xff",
+        b'{"prefix": NaN}',
+        b"[1]",
+        b"[" * 100_000,
+        b'{"prefix": Infinity}',
+        b"3",
+        b'{"prefix": "a", "prefix": "b"}',
+    ],
 )
 def test_what_is_no_json_object_is_refused(server: RunningServer, body: bytes) -> None:
     found = server.post("/generate", body)

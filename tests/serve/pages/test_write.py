@@ -12,7 +12,7 @@ from cog.corpus.documents import DocumentStore
 from cog.decoding.ranking import rank_documents
 from cog.evaluation.records import parse_generation
 from cog.records import CORPUS, Decoding, Generation
-from tests.serve.pages.visiting import PREFIX, Visitor, copy_by
+from tests.serve.pages.visiting import COPYING, PREFIX, Visitor, copy_by
 
 
 def copy_json(page: Page) -> Generation:
@@ -157,3 +157,13 @@ def test_what_cannot_be_written_is_said_with_what_to_run(visitor: Visitor) -> No
     page.click("#write")
     page.wait_for_selector("#done:not([hidden])")
     assert page.locator("#error [role=alert]").count() == 0
+
+
+def test_an_empty_page_offers_beginnings(visitor: Visitor) -> None:
+    page = visitor.visit("/", {"corpus": "village", **COPYING})
+    page.wait_for_selector("#examples:not([hidden])")
+    text = page.locator("#examples button").first.inner_text().removesuffix("…")
+    page.locator("#examples button").first.click()
+    page.wait_for_selector("#done:not([hidden])")
+    assert page.input_value("#prefix") == text
+    assert page.locator("#examples").is_hidden()

@@ -89,13 +89,13 @@ function makeItem(source, onChoose) {
   },
   make("span", { class: `key ${source.className}`, title: `copies ${numbers}` }, numbers),
   make("bdi", { class: "title" }, oneLine(title)),
-  make("span", { class: "weight" }, weight),
+  make("span", { class: "weight", title: "How much its copies say" }, weight),
   make("span", { class: "from" }, make("bdi", {}, oneLine(parts)))));
 }
 
 function makeFacts(segment) {
   const facts = make("p", { class: "facts" });
-  const known = [segment.document_id, segment.corpus, segment.licence];
+  const known = [segment.document_id === segment.title ? "" : segment.document_id, segment.corpus, segment.licence];
   facts.append(...known.filter(Boolean).map((each) => make("span", {}, make("bdi", {}, oneLine(each)))));
   const link = makeLink(segment.url);
   if (link) facts.append(make("br"), link);

@@ -2,7 +2,7 @@
 
 import { generate, getCorpus, getModels, getSettings } from "./api.js";
 import { measure, toMarkdown } from "./copies.js";
-import { copyText, formatCount, formatShare, make, makeError } from "./dom.js";
+import { copyText, formatCount, formatShare, make, makeError, shown } from "./dom.js";
 import { listSources, SourceView } from "./panel.js";
 import { Settings } from "./settings.js";
 import { Writing } from "./writing.js";
@@ -61,7 +61,16 @@ async function takeSettings() {
   length.value = settings.wanted.max_new_tokens ?? defaults.max_new_tokens;
   length.max = found.limits.max_tokens;
   at("tuned").textContent = found.tuned;
+  showExamples(found.examples);
   prefix.maxLength = found.limits.max_prefix_characters;
+}
+
+/** What may be begun with, as long as nothing is written. */
+function showExamples(examples) {
+  at("examples").hidden = !examples.length || !at("desk").hidden;
+  at("examples").querySelector("ul").replaceChildren(...examples.map((text) => make("li", {}, make("button", {
+    type: "button", click: () => { prefix.value = text; write(); },
+  }, shown(text), "…"))));
 }
 
 function readRequest() {
@@ -85,6 +94,7 @@ async function write() {
   source.close({ isQuiet: true });
   at("done").hidden = true;
   at("error").replaceChildren();
+  at("examples").hidden = true;
   at("desk").hidden = false;
   at("stop").disabled = false;
   at("status").textContent = "Waiting for a place…";
@@ -135,7 +145,6 @@ function finish() {
 }
 
 function tell(error) {
-  at("desk").hidden = false;
   at("error").replaceChildren(makeError(error));
 }
 
