@@ -24,10 +24,9 @@ from transformers import PreTrainedModel
 from benchmarks.common import ROOT, report, say
 from benchmarks.peer import run_peer
 from cog.baselines.datastore import iter_entries
-from cog.baselines.knn_lm import KnnGenerator, KnnSettings
+from cog.baselines.knn_lm import KnnGenerator
 from cog.baselines.manifest import DatastoreManifest
 from cog.baselines.neighbours import build_searcher, open_searcher
-from cog.baselines.project import read_settings
 from cog.baselines.retro.adapter import make_adapter
 from cog.baselines.retro.config import make_config
 from cog.baselines.retro.folder import CONFIG_FILE, load_adapter
@@ -35,10 +34,9 @@ from cog.baselines.retro.generator import RetroGenerator
 from cog.baselines.retro.project import get_adapter_folder, open_retro_index
 from cog.baselines.system import COG
 from cog.baselines.systems import TextGenerator
-from cog.baselines.token_loop import TokenLoop
 from cog.baselines.transformer import TransformerGenerator
 from cog.corpus.documents import DocumentStore, load_prompts
-from cog.decoding.request import Request
+from cog.decoding.request import Request, encode_prefix
 from cog.decoding.session import open_generator
 from cog.model.load import CogModel, load_model
 from cog.model.modules import load_network
@@ -61,9 +59,7 @@ def make_keys(
     """
     documents = DocumentStore(paths.corpus(options.corpus).documents).iter_documents()
     keys, tokens, num_real = [], [], 0
-    for some, targets, _ in iter_entries(
-        model, documents, settings=read_settings(params.datastore)
-    ):
+    for some, targets, _ in iter_entries(model, documents, settings=params.datastore):
         keys.append(some)
         tokens.append(targets)
         num_real += len(targets)
@@ -95,8 +91,7 @@ def make_knn_lm(
     :returns: The generator, and what its search is.
     """
     keys, tokens = make_keys(model, paths, params, options)
-    settings = params.datastore
-    search = replace(read_settings(settings).search, min_recall=0.0)
+    search = replace(params.datastore, min_recall=0.0)
     with tempfile.TemporaryDirectory() as folder:
         began = time.perf_counter()
         found = build_searcher(Path(folder), keys, settings=search, progress=SilentProgress())
@@ -105,10 +100,7 @@ def make_knn_lm(
     manifest = DatastoreManifest(
         1, options.corpus, "", "", model.fingerprint, len(keys), keys.shape[1], {}, found, {}
     )
-    knn = KnnSettings(
-        settings.top_k, settings.weight, settings.distance_scale, settings.temperature
-    )
-    generator = KnnGenerator(model, manifest, searcher=searcher, tokens=tokens, settings=knn)
+    generator = KnnGenerator(model, manifest, searcher=searcher, tokens=tokens, settings=search)
     return generator, {**found, "seconds": round(time.perf_counter() - began, 1)}
 
 
@@ -139,7 +131,7 @@ def compare(
     systems: dict[str, TextGenerator],
     peer: PreTrainedModel,
     *,
-    loop: TokenLoop,
+    model: CogModel,
     requests: list[Request],
     rounds: int,
 ) -> dict[str, object]:
@@ -147,7 +139,7 @@ def compare(
 
     :param systems: Ours, by name.
     :param peer: Plain transformers.
-    :param loop: Tokenises for the peer.
+    :param model: Tokenises for the peer.
     :param requests: The prompts, decoded as one batch.
     :param rounds: Number of rounds after one that warms up.
     :returns: Tokens per second of all, ratios to the peer, and of CoG to every other.
@@ -161,7 +153,7 @@ def compare(
             system.generate(seeded)
             speeds[name].append(num_tokens / (time.perf_counter() - began))
         began = time.perf_counter()
-        ids = [loop.encode_prefix(request) for request in seeded]
+        ids = [encode_prefix(request, model) for request in seeded]
         tokenised = time.perf_counter() - began
         seconds = tokenised + run_peer(peer, ids, seeded[0].decoding)
         speeds["generate"].append(num_tokens / seconds)
@@ -207,7 +199,6 @@ def main() -> None:
     requests = [Request(prompt.prefix, decoding) for prompt in prompts]
     wanted = options.systems.split(",")
     peer = load_network(folder).eval()
-    loop = TokenLoop(model)
     systems: dict[str, TextGenerator] = {}
     search: dict[str, object] = {}
     with ExitStack() as stack:
@@ -222,7 +213,7 @@ def main() -> None:
             systems["retro"] = stack.enter_context(open_retro(paths, params, options.corpus))
         results = {
             f"batch_{len(some)}": compare(
-                systems, peer, loop=loop, requests=some, rounds=options.rounds
+                systems, peer, model=model, requests=some, rounds=options.rounds
             )
             for some in (requests[:1], requests)
         }

@@ -19,29 +19,15 @@ from cog.baselines.manifest import (
     TOKENS_FILE,
     DatastoreManifest,
 )
-from cog.baselines.neighbours import SearchSettings, build_searcher
+from cog.baselines.neighbours import build_searcher
 from cog.errors import IndexingError
 from cog.model.load import CogModel
+from cog.params import DatastoreParams
 from cog.progress import Progress
 from cog.records import Document
 
+STATED = ("context_tokens", "overlap_tokens", "flat_threshold_rows")  # what another build needs
 WINDOWS_PER_GROUP = 512  # windows sorted by length together; bounds the memory
-
-
-@dataclass(frozen=True, slots=True)
-class DatastoreSettings:
-    """How a datastore is built.
-
-    :param context_tokens: Number of tokens of a document read in one pass.
-    :param overlap_tokens: Number of those that were already read, and only give context.
-    :param batch_tokens: Number of tokens encoded together.
-    :param search: How it is searched.
-    """
-
-    context_tokens: int
-    overlap_tokens: int
-    batch_tokens: int
-    search: SearchSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +43,7 @@ class Window:
 
 
 def iter_windows(
-    token_ids: list[int], *, begin: list[int], settings: DatastoreSettings
+    token_ids: list[int], *, begin: list[int], settings: DatastoreParams
 ) -> Iterator[Window]:
     """Cut a document into windows, so that every token is the target of exactly one entry.
 
@@ -78,7 +64,7 @@ def iter_windows(
 
 
 def iter_entries(
-    model: CogModel, documents: Iterable[Document], *, settings: DatastoreSettings
+    model: CogModel, documents: Iterable[Document], *, settings: DatastoreParams
 ) -> Iterator[tuple[NDArray[np.float16], NDArray[np.int32], int]]:
     """Encode documents (Khandelwal et al. 2020, section 2: the keys are last hidden states).
 
@@ -139,7 +125,7 @@ def build_datastore(
     model: CogModel,
     corpus_id: str,
     documents_digest: str,
-    settings: DatastoreSettings,
+    settings: DatastoreParams,
     progress: Progress,
 ) -> DatastoreManifest:
     """Build a datastore and put it in place; a killed build leaves the old one."""
@@ -151,7 +137,7 @@ def build_datastore(
         search = build_searcher(
             building,
             load_keys(building, num_entries=num_entries, dim=dim),
-            settings=settings.search,
+            settings=settings,
             progress=progress,
         )
         manifest = DatastoreManifest(
@@ -162,7 +148,7 @@ def build_datastore(
             model=model.fingerprint,
             num_entries=num_entries,
             dim=dim,
-            settings=asdict(settings),
+            settings={name: getattr(settings, name) for name in STATED},
             search=search,
             seconds={
                 "encode": round(encoded - began, 3),
@@ -178,7 +164,7 @@ def _write_entries(
     building: Path,
     documents: Iterable[Document],
     model: CogModel,
-    settings: DatastoreSettings,
+    settings: DatastoreParams,
     progress: Progress,
 ) -> tuple[int, int, str]:
     hashes = hashlib.sha256(), hashlib.sha256()

@@ -1,8 +1,6 @@
 """kNN-LM: a model and a datastore go in, texts of the interpolated distribution come out."""
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -11,39 +9,16 @@ from torch import Tensor
 
 from cog.baselines.manifest import DatastoreManifest
 from cog.baselines.neighbours import AnySearcher
-from cog.baselines.token_loop import TokenLoop
-from cog.baselines.transformer import describe_tokens
-from cog.decoding.request import Request
+from cog.baselines.transformer import TransformerGenerator
 from cog.errors import GenerationError
 from cog.model.load import CogModel
-from cog.reading import Count, PositiveFactor, Share
-from cog.records import Generation
+from cog.params import DatastoreParams
+
+KNN_SETTINGS = ("top_k", "weight", "distance_scale", "temperature")  # k, lambda, alpha, and tau
 
 
-@dataclass(frozen=True, slots=True)
-class KnnSettings:
-    """How neighbours count (CoG, section 4.2, after Khandelwal et al. 2020).
-
-    :param top_k: Number of neighbours (k).
-    :param weight: Share of the neighbours in the distribution (lambda), from 0 to 1.
-    :param distance_scale: What a squared distance is multiplied with (alpha).
-    :param temperature: What it is divided by.
-    """
-
-    top_k: Count
-    weight: Share
-    distance_scale: PositiveFactor
-    temperature: PositiveFactor
-
-
-def check_settings(settings: KnnSettings, *, num_entries: int, corpus_id: str) -> None:
-    """Refuse settings that cannot be used.
-
-    :param settings: The settings.
-    :param num_entries: Number of entries of the datastore.
-    :param corpus_id: The corpus, for the message.
-    :raises GenerationError: If they cannot be used.
-    """
+def check_settings(settings: DatastoreParams, *, num_entries: int, corpus_id: str) -> None:
+    """Refuse settings that cannot be used with a datastore of so many entries."""
     factor = settings.distance_scale / settings.temperature
     if not 1e-30 <= factor <= 1e30:
         raise GenerationError(
@@ -61,11 +36,7 @@ def check_settings(settings: KnnSettings, *, num_entries: int, corpus_id: str) -
 
 
 def check_distances(distances: NDArray[np.float32]) -> None:
-    """Refuse distances that are no numbers.
-
-    :param distances: Squared distances, infinite for no neighbour.
-    :raises GenerationError: If one is not a number.
-    """
+    """Refuse distances that are no numbers; infinite ones are of no neighbour."""
     if np.isnan(distances).any():
         raise GenerationError(
             "distances to neighbours must be numbers",
@@ -75,7 +46,7 @@ def check_distances(distances: NDArray[np.float32]) -> None:
 
 
 def weigh_neighbours(
-    distances: NDArray[np.float32], *, settings: KnnSettings
+    distances: NDArray[np.float32], *, settings: DatastoreParams
 ) -> NDArray[np.float32]:
     """Probability of each neighbour: ``softmax(-alpha · distance / temperature)``.
 
@@ -117,8 +88,8 @@ def interpolate(
     return mixed.scatter_add_(1, tokens, neighbour_weights * (share * totals))
 
 
-class KnnGenerator:
-    """The kNN-LM baseline (CoG, section 4.1).
+class KnnGenerator(TransformerGenerator):
+    """The kNN-LM baseline (CoG, section 4.1); every step searches the datastore.
 
     :param model: The model.
     :param manifest: The datastore.
@@ -135,56 +106,16 @@ class KnnGenerator:
         *,
         searcher: AnySearcher,
         tokens: NDArray[np.int32],
-        settings: KnnSettings,
+        settings: DatastoreParams,
     ) -> None:
         check_settings(settings, num_entries=manifest.num_entries, corpus_id=manifest.corpus)
-        self.model = model
-        self.loop = TokenLoop(model)
-        self._manifest = manifest
+        super().__init__(model, corpus_id=manifest.corpus, index=manifest.digest)
         self._searcher = searcher
         self._tokens = tokens
         self._settings = settings
-        self._searched_seconds = 0.0
-
-    def generate(self, requests: Sequence[Request]) -> list[Generation]:
-        """Write a batch of texts together; every step searches the datastore.
-
-        :param requests: What to write; settings of retrieval and of phrases do not count.
-        :returns: The texts; the seconds of ``retrieve`` are those of searching.
-        :raises GenerationError: If a prefix or a setting cannot be used.
-        """
-        if not requests:
-            return []
-        self._searched_seconds = 0.0
-        texts, seconds = self.loop.write(requests, blend=self.blend)
-        shared = {
-            "retrieve": round(self._searched_seconds / len(texts), 4),
-            "gather": 0.0,
-            "decode": round((seconds - self._searched_seconds) / len(texts), 4),
-        }
-        return [
-            describe_tokens(
-                request,
-                text,
-                corpus_id=self._manifest.corpus,
-                index=self._manifest.digest,
-                model=self.model,
-                seconds=shared,
-            )
-            for request, text in zip(requests, texts, strict=True)
-        ]
-
-    def score_tokens(self, request: Request, token_ids: NDArray[np.int32]) -> NDArray[np.float64]:
-        """Log-probability of each token of a text that follows, as :class:`TokenLoop` has it."""
-        return self.loop.score_tokens(request, token_ids, blend=self.blend)
 
     def blend(self, states: Tensor, weights: Tensor) -> Tensor:
-        """Mix the neighbours of each state in.
-
-        :param states: Last hidden states. *Shape:* ``(batch, dim)``
-        :param weights: Unnormalised probabilities. *Shape:* ``(batch, vocab_size)``
-        :returns: The mixture. *Shape:* ``(batch, vocab_size)``
-        """
+        """Mix the neighbours of each state in."""
         if self._settings.weight == 0.0:
             return weights
         began = time.perf_counter()
@@ -202,7 +133,7 @@ class KnnGenerator:
                 found="NaN or infinity in that of the model",
                 run="cog generate --corpus ID, to see whether the model itself is sound",
             )
-        self._searched_seconds += time.perf_counter() - began
+        self.searched_seconds += time.perf_counter() - began
         return mixed
 
     def find_neighbours(

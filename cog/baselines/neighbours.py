@@ -6,7 +6,6 @@ are searched one after another, and what they find is merged by distance.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cog.errors import IndexingError
+from cog.params import DatastoreParams
 from cog.progress import Progress
 
 SEARCHER_FILE = "search.faiss"
@@ -23,24 +23,6 @@ ROWS_PER_BLOCK = 65536
 TRAINING_ROWS_PER_LIST = 48
 DIMS_PER_CODE = 8  # a byte of a product quantiser stands for this many dimensions
 NUM_PROBE_ROWS = 64
-
-
-@dataclass(frozen=True, slots=True)
-class SearchSettings:
-    """How a datastore is searched.
-
-    :param flat_threshold_rows: Number of entries up to which search is exact.
-    :param num_probes: Number of lists that are read.
-    :param rerank_factor: Number of entries proposed per entry wanted.
-    :param recall_at: The k at which recall is measured.
-    :param min_recall: Recall below which the datastore is refused.
-    """
-
-    flat_threshold_rows: int
-    num_probes: int
-    rerank_factor: int
-    recall_at: int
-    min_recall: float
 
 
 class NeighbourSearcher:
@@ -56,7 +38,7 @@ class NeighbourSearcher:
         self,
         index: Any,  # noqa: ANN401
         keys: NDArray[np.float16],
-        settings: SearchSettings,
+        settings: DatastoreParams,
         *,
         is_exact: bool = False,
     ) -> None:
@@ -152,7 +134,7 @@ AnySearcher = NeighbourSearcher | UnionSearcher
 
 
 def build_searcher(
-    folder: Path, keys: NDArray[np.float16], *, settings: SearchSettings, progress: Progress
+    folder: Path, keys: NDArray[np.float16], *, settings: DatastoreParams, progress: Progress
 ) -> dict[str, object]:
     """Build the search of a datastore, measure its recall, and write what must be kept.
 
@@ -238,7 +220,7 @@ def exact_search(
 
 
 def open_searcher(
-    folder: Path, keys: NDArray[np.float16], *, kind: str, settings: SearchSettings
+    folder: Path, keys: NDArray[np.float16], *, kind: str, settings: DatastoreParams
 ) -> NeighbourSearcher:
     """Open the search of a built datastore."""
     import faiss

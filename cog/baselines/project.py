@@ -1,16 +1,13 @@
 """A project's datastores: a corpus id goes in, a built or an opened datastore comes out."""
 
-from dataclasses import fields
-
 import numpy as np
 
 from cog.baselines.datastore import (
-    DatastoreSettings,
     build_datastore,
     load_keys,
     load_tokens,
 )
-from cog.baselines.knn_lm import KnnGenerator, KnnSettings
+from cog.baselines.knn_lm import KNN_SETTINGS, KnnGenerator
 from cog.baselines.manifest import (
     DatastoreManifest,
     join_manifests,
@@ -21,7 +18,6 @@ from cog.baselines.neighbours import (
     FLAT,
     SEARCHER_FILE,
     NeighbourSearcher,
-    SearchSettings,
     UnionSearcher,
     open_searcher,
 )
@@ -49,7 +45,7 @@ def build_corpus_datastore(
     """
     corpus_paths = paths.corpus(corpus_id)
     store = DocumentStore(corpus_paths.documents)
-    settings = read_settings(params.datastore)
+    settings = params.datastore
     model = load_model(paths.model(params.model), device=device)
     limit = model.prefix_encoder.max_positions
     if settings.context_tokens > limit:
@@ -70,20 +66,6 @@ def build_corpus_datastore(
         )
 
 
-def read_settings(params: DatastoreParams) -> DatastoreSettings:
-    """Read how datastores are built."""
-    search = SearchSettings(
-        flat_threshold_rows=params.flat_threshold_rows,
-        num_probes=params.num_probes,
-        rerank_factor=params.rerank_factor,
-        recall_at=params.recall_at,
-        min_recall=params.min_recall,
-    )
-    return DatastoreSettings(
-        params.context_tokens, params.overlap_tokens, params.batch_tokens, search
-    )
-
-
 def describe_search(params: DatastoreParams, manifest: DatastoreManifest) -> dict[str, float]:
     """The settings of section ``datastore`` that change what is found in a built datastore.
 
@@ -95,7 +77,7 @@ def describe_search(params: DatastoreParams, manifest: DatastoreManifest) -> dic
     parts = search.get("parts", [search])
     assert isinstance(parts, list)
     is_exact = all(part["kind"] == FLAT for part in parts)
-    names = ["weight"] if not params.weight else [*(each.name for each in fields(KnnSettings))]
+    names = ["weight"] if not params.weight else [*KNN_SETTINGS]
     names += [] if is_exact or not params.weight else ["num_probes", "rerank_factor"]
     return {f"knn_{name}": getattr(params, name) for name in names}
 
@@ -113,8 +95,7 @@ def open_knn_lm(
     :raises IndexMismatchError: If one is damaged, or of another model or other documents.
     """
     manifests = load_manifests(paths, corpus_id, model=model.fingerprint)
-    search = read_settings(settings).search
-    parts = [_open_part(paths, manifest, search) for manifest in manifests]
+    parts = [_open_part(paths, manifest, settings) for manifest in manifests]
     tokens = [
         load_tokens(paths.corpus(each.corpus).datastore, num_entries=each.num_entries)
         for each in manifests
@@ -124,19 +105,17 @@ def open_knn_lm(
         join_manifests(manifests),
         searcher=parts[0] if len(parts) == 1 else UnionSearcher(parts),
         tokens=np.concatenate(tokens),
-        settings=KnnSettings(
-            settings.top_k, settings.weight, settings.distance_scale, settings.temperature
-        ),
+        settings=settings,
     )
 
 
 def _open_part(
-    paths: ProjectPaths, manifest: DatastoreManifest, search: SearchSettings
+    paths: ProjectPaths, manifest: DatastoreManifest, settings: DatastoreParams
 ) -> NeighbourSearcher:
     folder = paths.corpus(manifest.corpus).datastore
     keys = load_keys(folder, num_entries=manifest.num_entries, dim=manifest.dim)
     try:
-        return open_searcher(folder, keys, kind=str(manifest.search["kind"]), settings=search)
+        return open_searcher(folder, keys, kind=str(manifest.search["kind"]), settings=settings)
     except RuntimeError as error:  # what FAISS raises for a file that is missing or damaged
         raise mismatch(
             manifest.corpus, f"one with a readable {SEARCHER_FILE}", str(error).partition("\n")[0]

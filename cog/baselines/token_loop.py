@@ -1,6 +1,5 @@
 """Token by token: a batch of requests and a model go in, texts come out, with a key-value cache."""
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -71,31 +70,20 @@ class TokenLoop:
 
     def write(
         self, requests: Sequence[Request], *, blend: Blend | None = None
-    ) -> tuple[list[GrowingText], float]:
-        """Write a batch.
-
-        :param requests: What to write.
-        :param blend: Changes the distribution of every step; None to leave it.
-        :returns: The texts, and the seconds of all.
-        :raises GenerationError: If a prefix or a setting cannot be used.
-        """
+    ) -> list[GrowingText]:
+        """Write a batch; ``blend`` changes the distribution of every step."""
         for request in requests:
             check_request(request, self.model.prefix_encoder)
-        began = time.perf_counter()
         rows = [TokenRow(each, Chooser(each.decoding, each.prefix)) for each in requests]
         self._write(rows, blend)
         for row in rows:
             row.text.finish()
-        return [row.text for row in rows], time.perf_counter() - began
-
-    def encode_prefix(self, request: Request) -> list[int]:
-        """The tokens that the prefix encoder reads: a prefix's last ones, if it is too long."""
-        return encode_prefix(request, self.model)
+        return [row.text for row in rows]
 
     @torch.inference_mode()
     def _write(self, rows: list[TokenRow], blend: Blend | None) -> None:
         encoder, token_bytes = self.model.prefix_encoder, self.model.splitter.token_bytes
-        prefixes = [self.encode_prefix(row.request) for row in rows]
+        prefixes = [encode_prefix(row.request, self.model) for row in rows]
         lengths = [
             len(ids) + row.request.decoding.max_new_tokens
             for ids, row in zip(prefixes, rows, strict=True)
@@ -127,7 +115,7 @@ class TokenLoop:
         :returns: Natural logarithms. *Shape:* ``(num_tokens,)``
         """
         decoding = replace(request.decoding, max_new_tokens=len(token_ids))
-        prefix = self.encode_prefix(replace(request, decoding=decoding))
+        prefix = encode_prefix(replace(request, decoding=decoding), self.model)
         read = [prefix + token_ids[:-1].tolist()]
         cache = self.model.prefix_encoder.new_cache(batch=1, capacity=len(read[0]))
         states = self.append(cache, read)[len(prefix) - 1 :]  # one per token of the text

@@ -1,9 +1,14 @@
-"""The Transformer baseline: a model goes in, its prefix encoder's own texts come out."""
+"""The Transformer baseline: a model goes in, its prefix encoder's own texts come out.
 
+Baselines that retrieve change what is read, or the distribution that is chosen from.
+"""
+
+import time
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from cog.baselines.token_loop import TokenLoop
 from cog.decoding.request import Request
@@ -16,59 +21,65 @@ class TransformerGenerator:
     """The prefix encoder without phrases (CoG, section 4.1: Transformer).
 
     :param model: A CoG model, or one that was trained with the objective ``tokens``.
-    :param corpus_id: The corpus that the texts are written for.
+    :param corpus_id: The corpus that is searched, or that the texts are written for.
+    :param index: Digest of what is searched; empty for nothing.
+    :param loop: Writes the tokens; None for the plain one.
     """
 
-    def __init__(self, model: CogModel, *, corpus_id: str) -> None:
+    def __init__(
+        self, model: CogModel, *, corpus_id: str, index: str = "", loop: TokenLoop | None = None
+    ) -> None:
         self.model = model
-        self._loop = TokenLoop(model)
-        self._corpus_id = corpus_id
+        self.loop = loop or TokenLoop(model)
+        self.searched_seconds = 0.0  # of the batch
+        self._corpus_id, self._index = corpus_id, index
 
     def generate(self, requests: Sequence[Request]) -> list[Generation]:
         """Write a batch of texts together, token by token.
 
-        :param requests: What to write; settings of retrieval and of phrases do not count.
-        :returns: The texts, in the order asked.
+        :param requests: What to write; settings that the system does not use do not count.
+        :returns: The texts, in the order asked; the seconds of ``retrieve`` are those of searching.
         :raises GenerationError: If a prefix or a setting cannot be used.
         """
         if not requests:
             return []
-        texts, seconds = self._loop.write(requests)
-        shared = {"retrieve": 0.0, "gather": 0.0, "decode": round(seconds / len(texts), 4)}
-        model = self.model
-        return [
-            describe_tokens(
-                request, text, corpus_id=self._corpus_id, index="", model=model, seconds=shared
-            )
-            for request, text in zip(requests, texts, strict=True)
-        ]
+        self.searched_seconds = 0.0
+        began = time.perf_counter()
+        texts = self.loop.write([self.place(each) for each in requests], blend=self.blend)
+        spent, searched = time.perf_counter() - began, self.searched_seconds
+        seconds = {
+            "retrieve": round(searched / len(texts), 4),
+            "gather": 0.0,
+            "decode": round((spent - searched) / len(texts), 4),
+        }
+        return [self._describe(*each, seconds) for each in zip(requests, texts, strict=True)]
 
     def score_tokens(self, request: Request, token_ids: NDArray[np.int32]) -> NDArray[np.float64]:
         """Log-probability of each token of a text that follows, as :class:`TokenLoop` has it."""
-        return self._loop.score_tokens(request, token_ids)
+        return self.loop.score_tokens(self.place(request), token_ids, blend=self.blend)
 
+    def place(self, request: Request) -> Request:
+        """What is read instead of a prefix."""
+        return request
 
-def describe_tokens(
-    request: Request,
-    text: GrowingText,
-    *,
-    corpus_id: str,
-    index: str,
-    model: CogModel,
-    seconds: dict[str, float],
-) -> Generation:
-    """Put a text that was written token by token into the record that every system returns."""
-    segments = tuple(text.segments)
-    return Generation(
-        prefix=request.prefix,
-        text="".join(segment.text for segment in segments),
-        corpus=corpus_id,
-        index=index,
-        model=model.fingerprint,
-        decoding=request.decoding,
-        num_steps=len(segments),
-        num_tokens=len(segments),
-        seconds=seconds,
-        segments=segments,
-        precision=model.prefix_encoder.precision,
-    )
+    def blend(self, _states: Tensor, weights: Tensor) -> Tensor:
+        """What is chosen from instead of the model's distribution."""
+        return weights
+
+    def _describe(
+        self, request: Request, text: GrowingText, seconds: dict[str, float]
+    ) -> Generation:
+        segments = tuple(text.segments)
+        return Generation(
+            prefix=request.prefix,
+            text="".join(segment.text for segment in segments),
+            corpus=self._corpus_id,
+            index=self._index,
+            model=self.model.fingerprint,
+            decoding=request.decoding,
+            num_steps=len(segments),
+            num_tokens=len(segments),
+            seconds=seconds,
+            segments=segments,
+            precision=self.model.prefix_encoder.precision,
+        )

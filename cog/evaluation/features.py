@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from cog.evaluation.judging import JudgeModel, score_likelihood
+from cog.evaluation.judging import score_likelihood
 from cog.evaluation.rows import RowCache, Rows, digest_text, fill
 from cog.model.language_model import (
     LanguageModel,
@@ -87,11 +87,11 @@ class Measurer:
             found = score_likelihood(
                 [prompts[i] for i in positions],
                 [texts[i] for i in positions],
-                judge=_as_judge(self._load()),
+                judge=self._load(),
                 batch_size=PASS_TEXTS,
             )
             self._progress.advance(len(positions))
-            return np.array([[each.log_likelihood, each.num_tokens] for each in found])
+            return found
 
         digests = [digest_text(*pair) for pair in zip(prompts, texts, strict=True)]
         return fill(self._cache("likelihoods"), digests, compute, batch_size=KEPT_TEXTS)
@@ -105,13 +105,3 @@ class Measurer:
         if self._model is None:
             self._model = load_language_model(self.folder, device=self._device)
         return self._model
-
-
-def _as_judge(model: LanguageModel) -> JudgeModel:
-    return JudgeModel(
-        body=model.body,
-        head=model.head,
-        encode=model.encode,
-        begin_token_id=model.begin_token_id,
-        max_positions=model.max_positions,
-    )

@@ -9,34 +9,29 @@ import numpy as np
 import pytest
 import torch
 
-from cog.baselines.datastore import (
-    DatastoreSettings,
-    iter_windows,
-    load_keys,
-    load_tokens,
-)
-from cog.baselines.knn_lm import KnnSettings, interpolate, weigh_neighbours
+from cog.baselines.datastore import iter_windows, load_keys, load_tokens
+from cog.baselines.knn_lm import interpolate, weigh_neighbours
 from cog.baselines.manifest import load_corpus_manifest, load_datastore_manifest
-from cog.baselines.neighbours import SearchSettings
 from cog.baselines.project import build_corpus_datastore, open_knn_lm
 from cog.baselines.transformer import TransformerGenerator
 from cog.corpus.documents import DocumentStore
-from cog.decoding.request import Request
+from cog.decoding.request import Request, encode_prefix
 from cog.errors import GenerationError, IndexingError, IndexMismatchError, IndexNotBuiltError
 from cog.model.load import CogModel
-from cog.params import load_params
+from cog.params import DatastoreParams, load_params
 from cog.paths import ProjectPaths
 from cog.progress import SilentProgress
 from cog.records import Decoding
 from tests.choices import Choices, assert_same_choices, record_choices
 from tests.model_fixtures import WIDTH
 
-SEARCH = SearchSettings(
-    flat_threshold_rows=100, num_probes=8, rerank_factor=2, recall_at=10, min_recall=0.5
-)
-LENGTHS = DatastoreSettings(context_tokens=8, overlap_tokens=3, batch_tokens=64, search=SEARCH)
+LENGTHS = DatastoreParams(context_tokens=8, overlap_tokens=3, batch_tokens=64)
 NUCLEUS = Decoding("nucleus", 0.95, 0, 16, 16, 0.0)
 REQUESTS = [Request(prefix, NUCLEUS) for prefix in ("The mill", "A bridge over the river", "")]
+
+
+def knn(k: int, weight: float, scale: float, temperature: float = 1.0) -> DatastoreParams:
+    return DatastoreParams(top_k=k, weight=weight, distance_scale=scale, temperature=temperature)
 
 
 @pytest.mark.parametrize("num_tokens", [1, 2, 7, 8, 9, 12, 13, 14, 40])
@@ -77,7 +72,7 @@ def test_weights_and_mixture_equal_a_plain_loop() -> None:
     distances[1, 4:] = np.inf
     tokens = random.integers(0, 5, (3, 6)).astype(np.int32)
     model = torch.from_numpy(random.uniform(0.1, 1.0, (3, 9)).astype(np.float32))
-    settings = KnnSettings(top_k=6, weight=0.3, distance_scale=0.1, temperature=2.0)
+    settings = knn(6, 0.3, 0.1, temperature=2.0)
     found = interpolate(
         model,
         torch.from_numpy(tokens.astype(np.int64)),
@@ -124,7 +119,7 @@ def test_a_known_prefix_is_continued_by_what_followed_it(
     generator = open_knn_lm(knn_village, "village", model=tiny_cog_model, settings=sure)
     decoding = replace(NUCLEUS, method="greedy", max_new_tokens=4)
     request = Request(prefix, decoding)
-    ids = generator.loop.encode_prefix(request)
+    ids = encode_prefix(request, tiny_cog_model)
     encoder = tiny_cog_model.prefix_encoder
     read = ids + tiny_cog_model.splitter.encode(wanted).tolist()[:3]
     states = encoder.append(encoder.new_cache(batch=1, capacity=64), [read])[len(ids) - 1 :]
@@ -135,21 +130,19 @@ def test_a_known_prefix_is_continued_by_what_followed_it(
 
 def test_a_missing_neighbour_has_no_weight() -> None:
     distances = np.array([[1.0, np.inf, 2.0]], np.float32)
-    weights = weigh_neighbours(distances, settings=KnnSettings(3, 0.5, 0.1, 1.0))
+    weights = weigh_neighbours(distances, settings=knn(3, 0.5, 0.1))
     assert weights[0, 1] == 0.0
     assert weights.sum() == pytest.approx(1.0)
 
 
 def test_nan_distances_are_refused() -> None:
     with pytest.raises(GenerationError, match="NaN"):
-        weigh_neighbours(
-            np.array([[1.0, np.nan]], np.float32), settings=KnnSettings(2, 0.5, 0.1, 1.0)
-        )
+        weigh_neighbours(np.array([[1.0, np.nan]], np.float32), settings=knn(2, 0.5, 0.1))
 
 
 @pytest.mark.parametrize("share", [0.5, 1.0])
 def test_a_state_without_neighbours_keeps_the_distribution_of_the_model(share: float) -> None:
-    settings = KnnSettings(2, share, 0.1, 1.0)
+    settings = knn(2, share, 0.1)
     distances = np.array([[np.inf, np.inf], [1.0, 2.0]], np.float32)
     found = weigh_neighbours(distances, settings=settings)
     assert found[0].tolist() == [0.0, 0.0]
@@ -163,7 +156,7 @@ def test_a_state_without_neighbours_keeps_the_distribution_of_the_model(share: f
 
 @pytest.mark.parametrize("scale", [1e-30, 1e30])
 def test_extreme_scales_give_probabilities(scale: float) -> None:
-    settings = KnnSettings(3, 0.5, scale, 1.0)
+    settings = knn(3, 0.5, scale)
     found = weigh_neighbours(np.array([[2.0, 3.0, np.inf]], np.float32), settings=settings)
     assert found.sum() == pytest.approx(1.0)
     assert found[0].tolist() == pytest.approx([1.0, 0.0, 0.0] if scale > 1 else [0.5, 0.5, 0.0])

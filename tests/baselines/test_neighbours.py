@@ -10,16 +10,16 @@ from numpy.typing import NDArray
 
 from cog.baselines.neighbours import (
     NeighbourSearcher,
-    SearchSettings,
     UnionSearcher,
     build_searcher,
     exact_search,
     open_searcher,
 )
 from cog.errors import IndexingError
+from cog.params import DatastoreParams
 from cog.progress import SilentProgress
 
-SEARCH = SearchSettings(
+SEARCH = DatastoreParams(
     flat_threshold_rows=100, num_probes=8, rerank_factor=2, recall_at=10, min_recall=0.5
 )
 

@@ -7,9 +7,8 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from cog.baselines.token_loop import TokenLoop
 from cog.baselines.transformer import TransformerGenerator
-from cog.decoding.request import Request
+from cog.decoding.request import Request, encode_prefix
 from cog.errors import GenerationError
 from cog.model.base import get_base_folder
 from cog.model.config import load_config
@@ -36,10 +35,9 @@ def test_greedy_equals_generate_of_transformers(
     base = get_base_folder(load_config(folder).prefix_base, model_folder=folder)
     peer = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
     peer.load_state_dict(load_network(folder).state_dict())
-    loop = TokenLoop(tiny_cog_model)
     wanted = []
     for prefix in PREFIXES:
-        ids = loop.encode_prefix(Request(prefix, GREEDY))
+        ids = encode_prefix(Request(prefix, GREEDY), tiny_cog_model)
         output = peer.eval().generate(
             torch.tensor([ids]),
             attention_mask=torch.ones(1, len(ids), dtype=torch.long),

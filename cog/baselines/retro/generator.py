@@ -11,7 +11,7 @@ from torch import Tensor
 from cog.baselines.retro.adapter import Memory, Placement, RetroAdapter, find_layers, get_chunk
 from cog.baselines.retro.neighbours import NeighbourSource, lay_out, read_chunk
 from cog.baselines.token_loop import TokenLoop
-from cog.baselines.transformer import describe_tokens
+from cog.baselines.transformer import TransformerGenerator
 from cog.decoding.request import Request
 from cog.index.read.reader import PhraseIndex
 from cog.model.cache import PrefixCache
@@ -184,7 +184,7 @@ class RetroLoop(TokenLoop):
         return found
 
 
-class RetroGenerator:
+class RetroGenerator(TransformerGenerator):
     """The RETRO baseline (Borgeaud et al. 2022), as an adapter of the model's prefix encoder.
 
     :param model: The model.
@@ -193,43 +193,22 @@ class RetroGenerator:
     """
 
     def __init__(self, model: CogModel, index: PhraseIndex, *, adapter: RetroAdapter) -> None:
-        self.model = model
         source = NeighbourSource(index, model, config=adapter.config)
-        self._loop = RetroLoop(model, adapter, source)
-        self._index = index
+        self._retro = RetroLoop(model, adapter, source)
+        super().__init__(model, corpus_id=index.corpus, index=index.digest, loop=self._retro)
 
     def generate(self, requests: Sequence[Request]) -> list[Generation]:
-        """Write a batch of texts together, token by token.
-
-        :param requests: What to write; settings of phrases do not count.
-        :returns: The texts; the seconds of ``retrieve`` are those of finding and encoding
-            neighbours.
-        :raises GenerationError: If a prefix or a setting cannot be used.
-        """
-        if not requests:
-            return []
-        self._loop.begin(len(requests))
-        texts, seconds = self._loop.write(requests)
-        assert self._loop.memory is not None
-        retrieved = self._loop.memory.seconds
-        shared = {
-            "retrieve": round(retrieved / len(texts), 4),
-            "gather": 0.0,
-            "decode": round((seconds - retrieved) / len(texts), 4),
-        }
-        return [
-            describe_tokens(
-                request,
-                text,
-                corpus_id=self._index.corpus,
-                index=self._index.digest,
-                model=self.model,
-                seconds=shared,
-            )
-            for request, text in zip(requests, texts, strict=True)
-        ]
+        """Write a batch; to find and to encode neighbours is ``retrieve``."""
+        self._retro.begin(len(requests))
+        return super().generate(requests)
 
     def score_tokens(self, request: Request, token_ids: NDArray[np.int32]) -> NDArray[np.float64]:
-        """Log-probability of each token of a text that follows, as :class:`TokenLoop` has it."""
-        self._loop.begin(1)
-        return self._loop.score_tokens(request, token_ids)
+        """Score a text, whose neighbours are refreshed as if it were written."""
+        self._retro.begin(1)
+        return super().score_tokens(request, token_ids)
+
+    def blend(self, _states: Tensor, weights: Tensor) -> Tensor:
+        """Leave the distribution, and take note of the time that neighbours took so far."""
+        assert self._retro.memory is not None
+        self.searched_seconds = self._retro.memory.seconds
+        return weights
