@@ -26,16 +26,8 @@ SEARCH_KEYS = ("kind", "recall", "recall_at")
 class DatastoreManifest:
     """What a datastore says of itself.
 
-    :param format_version: Version of the files.
-    :param corpus: Corpus id.
     :param digest: sha256 over keys and tokens in order.
-    :param documents_digest: The documents it was built from.
-    :param model: Fingerprint of the model.
-    :param num_entries: Number of pairs.
-    :param dim: Width of a key.
-    :param settings: What it was built with, as plain values.
     :param search: Kind of search, and its recall against exact search.
-    :param seconds: Seconds per part.
     """
 
     format_version: int

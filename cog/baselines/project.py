@@ -33,16 +33,7 @@ from cog.progress import Progress
 def build_corpus_datastore(
     paths: ProjectPaths, corpus_id: str, *, params: Params, progress: Progress, device: str
 ) -> DatastoreManifest:
-    """Build the datastore of a prepared corpus.
-
-    :param paths: The project.
-    :param corpus_id: The corpus.
-    :param params: The project's parameters.
-    :param progress: Told of every document.
-    :param device: ``cpu``, ``cuda`` or ``auto``.
-    :returns: Its manifest.
-    :raises IndexingError: If the settings cannot be used, or search finds too little.
-    """
+    """Build the datastore of a prepared corpus."""
     corpus_paths = paths.corpus(corpus_id)
     store = DocumentStore(corpus_paths.documents)
     settings = params.datastore

@@ -92,9 +92,7 @@ class System:
     :param index: Digest of what is copied from or searched; empty for nothing.
     :param documents: Digest of the documents behind that; empty for nothing.
     :param model: Fingerprint of the model, an adapter's digest with it.
-    :param num_index_words: Number of words, or of entries, that are searched.
     :param training_steps: For how long it was trained, where that is stated; None if it is not.
-    :param precision: Of the prefix encoder.
     :param device: ``cpu`` or ``cuda``, which round differently.
     :param decoder: Version of the decoder, so that texts of an older one are written anew.
     """

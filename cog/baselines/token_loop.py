@@ -25,11 +25,7 @@ LEAST_WEIGHT = 1e-38  # of a token beside 1 for the likeliest: what float32 has 
 class TokenRow:
     """One text of a batch while it is written.
 
-    :param request: What was asked.
-    :param chooser: Takes its choices.
-    :param text: What is written.
     :param new_ids: The token of the last step, which the cache has not seen.
-    :param num_tokens: Number of tokens written.
     """
 
     request: Request

@@ -39,13 +39,7 @@ KEY_VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One case of a sheet.
-
-    :param item: Its id, which tells nothing.
-    :param prompt: The prompt.
-    :param text_a: The continuation on the left.
-    :param text_b: The one on the right.
-    """
+    """One case of a sheet."""
 
     item: str
     prompt: str
@@ -60,8 +54,6 @@ class Key:
     :param systems: Names of the two systems; results are told from the first one's side.
     :param study: Digest of all items, which a whole filled sheet must hold.
     :param first_is_left: Whether the first system's text is on the left, by item.
-    :param prompt_ids: Id of the prompt, by item.
-    :param protocol: Digest of the protocol of both.
     """
 
     systems: tuple[str, str]
@@ -82,11 +74,8 @@ class Verdict:
     :param question: ``fluency``, ``informativeness`` or ``overall``.
     :param num_better: Number of cases where the first system was preferred.
     :param num_neither: Number without a preference, graders who cancel out included.
-    :param num_worse: Number where the second was preferred.
-    :param p_value: Exact two-sided sign test of better against worse.
     :param agreement: Krippendorff's alpha of the graders; None for one grader.
     :param kappa: Cohen's kappa of two graders; None for any other number.
-    :param num_graders: Number of graders.
     """
 
     question: str
@@ -126,15 +115,6 @@ def make_study(
 
     Where more cases are asked for than prompts were continued, prompts come again with the texts
     of the next seed.
-
-    :param first: Texts of the first system.
-    :param second: Texts of the second, on the same prompts.
-    :param systems: Their names, for the key.
-    :param num_prompts: Number of cases.
-    :param seed: Seed of the drawing and of the order.
-    :returns: The cases in order, and the key.
-    :raises EvaluationError: If the two did not continue the same prompts under one protocol, or
-        there are too few.
     """
     check_one_protocol(zip(systems, (first.protocol, second.protocol), strict=True))
     if not have_same_prompts(first, second):
@@ -199,14 +179,7 @@ def write_sheet(items: Sequence[Item]) -> str:
 
 
 def read_items(content: str, *, where: str, key: Key) -> list[Item]:
-    """Read the cases of a sheet.
-
-    :param content: What :func:`write_sheet` wrote.
-    :param where: Name of the file, for the message.
-    :param key: The study's key.
-    :returns: The cases in order.
-    :raises EvaluationError: If they are not the study's.
-    """
+    """Read the cases of a sheet."""
     rows = list(csv.DictReader(io.StringIO(content, newline="")))
     items = _parse_items(rows) if rows and set(ITEM_COLUMNS) <= set(rows[0]) else []
     _check_study(items, where=where, key=key)
@@ -252,11 +225,6 @@ def judge(sheets: Mapping[str, Mapping[str, Mapping[str, str]]], key: Key) -> li
 
     Differs from the paper, where graders who disagree talk it over: here the majority decides a
     case, and where there is none it counts as no preference.
-
-    :param sheets: Answers by grader, item and question.
-    :param key: The study's key.
-    :returns: One verdict per question.
-    :raises EvaluationError: If no sheet holds an answer.
     """
     verdicts = []
     for question in QUESTIONS:
@@ -279,13 +247,7 @@ def judge(sheets: Mapping[str, Mapping[str, Mapping[str, str]]], key: Key) -> li
 
 
 def parse_key(content: str, *, where: str) -> Key:
-    """Read a key.
-
-    :param content: JSON as :meth:`Key.to_json` writes it.
-    :param where: Name of the file, for the message.
-    :returns: The key.
-    :raises EvaluationError: If it is none.
-    """
+    """Read a key."""
     try:
         values = json.loads(content)
         if values.pop("format_version") != KEY_VERSION:

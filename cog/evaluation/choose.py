@@ -43,13 +43,7 @@ class Wish:
 
 
 def load_results(paths: ProjectPaths, corpus_id: str) -> list[EvaluationResult]:
-    """Read all results of a corpus, of whatever system and protocol; the pipeline's among them.
-
-    :param paths: The project.
-    :param corpus_id: The corpus that was copied from.
-    :returns: The results, newest first.
-    :raises EvaluationError: If there is none.
-    """
+    """Read all results of a corpus, of whatever system and protocol; the pipeline's among them."""
     corpus = paths.corpus(corpus_id)
     found = EvaluationStore(corpus.evaluations).load_results(corpus.evaluation)
     if not found:

@@ -33,16 +33,8 @@ MUST_AGREE = ("decoder", "device")  # of the systems: else a difference may be t
 class Row:
     """One score of one evaluation.
 
-    :param label: What tells the evaluation from the others.
-    :param system: What was run.
-    :param prompt_corpus: Corpus whose prompts were continued.
-    :param metric: Name of the score.
-    :param mean: The score.
     :param low: Lower end of its 95 % interval.
-    :param high: Upper end.
     :param reference: That of what really follows; None if it has none.
-    :param num_texts: Number of texts that it rests on.
-    :param num_documents: Number of documents, or batches, that they are of.
     :param is_better: Whether it is better than every other one by more than chance.
     :param note: A warning to be shown with it; empty if there is none.
     """
@@ -70,9 +62,6 @@ class Row:
 class Pair:
     """Two evaluations compared by one score.
 
-    :param metric: Name of the score.
-    :param first: Label of the first evaluation.
-    :param second: Label of the second.
     :param difference: The first minus the second; None if chance cannot be told: too few texts, or
         no spread.
     :param is_significant: Whether it is more than chance, all pairs of this score taken together
@@ -91,14 +80,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Evaluations side by side.
-
-    :param protocol: The protocol of all of them.
-    :param labels: One per evaluation, in the order asked.
-    :param rows: Every score of every evaluation, score by score.
-    :param pairs: Every pair of evaluations, score by score.
-    :param notes: What is to be known beside the numbers.
-    """
+    """Evaluations side by side."""
 
     protocol: Protocol
     labels: tuple[str, ...]
@@ -216,12 +198,7 @@ def _name_own(system: System, systems: Sequence[System]) -> str:
 
 
 def check_alike(labels: Sequence[str], results: Sequence[EvaluationResult]) -> None:
-    """Refuse evaluations whose difference may be that of versions or devices.
-
-    :param labels: What they are called.
-    :param results: The evaluations.
-    :raises EvaluationError: If two are of different decoders or devices.
-    """
+    """Refuse evaluations whose difference may be that of versions or devices."""
     for name in MUST_AGREE:
         values = [getattr(result.system, name) for result in results]
         other = next((i for i, value in enumerate(values) if value != values[0]), None)

@@ -20,10 +20,6 @@ from cog.registry import iter_corpus_ids
 class Group:
     """Evaluations of one protocol on the prompts of one corpus.
 
-    :param results: The evaluations, newest first.
-    :param labels: What tells each from the others.
-    :param comparison: Their scores that all have, side by side.
-    :param is_current: Whether each is of the index as it is now.
     :param sides: What a blind study calls each: a corpus, or ``corpus:system``.
     :param runs: Id and address of the runs that they were logged to, by position.
     """
@@ -103,7 +99,6 @@ class Overview:
     """All kept evaluations.
 
     :param groups: Those that may be compared, together; the largest groups first.
-    :param problems: What cannot be read, one line each.
     """
 
     groups: tuple[Group, ...]

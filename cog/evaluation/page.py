@@ -38,13 +38,7 @@ class Prompt:
 def write_page(
     comparison: Comparison, results: Sequence[EvaluationResult], *, num_prompts: int
 ) -> str:
-    """Write a comparison as a page that needs nothing beside itself.
-
-    :param comparison: The comparison.
-    :param results: Its evaluations, in the order of its labels.
-    :param num_prompts: Number of prompts whose texts are shown, at most.
-    :returns: HTML.
-    """
+    """Write a comparison as a page that needs nothing beside itself."""
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined
     )

@@ -19,11 +19,8 @@ UNCOMPARED = {"name", "part", "seeds", "batch_size", "version"}
 class PaperRow:
     """A row of a table of the paper, evaluated or not.
 
-    :param label: What the paper calls the system.
-    :param system: What it is called here.
     :param decoding: ``greedy`` or ``nucleus``.
     :param measured: Our figures by column, in the paper's unit; None for what was not measured.
-    :param published: The paper's.
     """
 
     label: str

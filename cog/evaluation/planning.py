@@ -34,16 +34,9 @@ class Wanted:
 
     :param corpus_id: The corpus that is copied from, or several joined with ``+``.
     :param prompt_corpus_id: The corpus whose prompts are continued; None for the same.
-    :param system: What writes.
     :param settings: Settings of decoding by name, as in ``cog.decoding.settings.Settings``.
     :param is_untuned: Whether what ``cog tune`` chose is left out.
-    :param protocol: Name of a preset.
-    :param num_prompts: Number of prompts, at most.
-    :param seeds: Seeds of the texts.
-    :param groups: Which groups of scores.
     :param allow_few_texts: Whether MAUVE is computed on fewer than 50 texts.
-    :param allow_contamination: Whether references may be in the index.
-    :param device: ``cpu``, ``cuda`` or ``auto``.
     """
 
     corpus_id: str

@@ -179,11 +179,7 @@ def save_plot(figure: "Figure", path: Path) -> None:
 
 
 def check_plot_path(path: Path) -> None:
-    """Refuse a file name that is none of a picture before anything is computed.
-
-    :param path: The file.
-    :raises EvaluationError: If its ending is unknown.
-    """
+    """Refuse a file name that is none of a picture before anything is computed."""
     if path.suffix.lower() not in FORMATS:
         raise EvaluationError(
             f"a plot must end in {', '.join(FORMATS)}",

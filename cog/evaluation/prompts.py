@@ -12,12 +12,7 @@ from cog.records import Prompt
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The prompts that a protocol chooses.
-
-    :param prompts: Prompts and references, cut as the protocol says.
-    :param num_held_out: Number of prompts that the corpus holds out.
-    :param num_qualifying: Number of those that are long enough.
-    """
+    """The prompts that a protocol chooses."""
 
     prompts: tuple[Prompt, ...]
     num_held_out: int
@@ -31,13 +26,6 @@ def select_prompts(
 
     Prompt and reference are tokenised as one text and cut between tokens, so that reference and
     generation have the same number of tokens.
-
-    :param held_out: The prompts of a corpus, in prepared order.
-    :param splitter: Counts tokens.
-    :param protocol: The lengths, and how many prompts.
-    :param corpus_id: The corpus, for the message.
-    :returns: The selection.
-    :raises EvaluationError: If no prompt is long enough.
     """
     cut = [_cut(prompt, splitter, protocol) for prompt in held_out]
     long_enough = [prompt for prompt in cut if prompt is not None]

@@ -35,26 +35,17 @@ class Protocol:
     What writes the texts, and how, is the system's: :class:`cog.baselines.system.System`.
 
     :param name: The preset it was made from; no part of the digest.
-    :param prompt_tokens: Number of tokens of a prompt.
-    :param generation_tokens: Number of tokens appended to it.
     :param reference_tokens: Number of tokens of a reference; 0 for all that was prepared.
     :param has_prefix: Whether the texts that MAUVE compares begin with the prompt.
     :param selection: How prompts are chosen of those long enough: ``by-document``, the first of
         every document in prepared order, then the second of each, and so on.
     :param part: Which of the held-out prompts: ``evaluation``, or ``tuning``, which is the rest.
-    :param num_prompts: Number of prompts, at most.
     :param tokenizer: Whose tokens are counted: ``model`` is the trained model's prefix encoder.
-    :param batch_size: Number of texts decoded together.
     :param featuriser: Model whose hidden states MAUVE compares: ``packaged``, a hub name, or a
         folder of the project.
     :param featuriser_layers: Which hidden states, side by side; -1 for the last.
     :param max_feature_tokens: Number of featuriser tokens of a text that are read.
     :param judge: Model that perplexity is measured with, named like ``featuriser``.
-    :param mauve_scale: MAUVE's scaling factor.
-    :param mauve_clusters: MAUVE's number of clusters.
-    :param kmeans_seeds: Seeds of MAUVE's clustering.
-    :param seeds: Seeds of the generations.
-    :param version: Version of the measurement.
     """
 
     name: str
@@ -97,12 +88,7 @@ class Protocol:
 
 
 def parse_protocol(content: dict[str, Any]) -> Protocol:
-    """Read a protocol as :meth:`Protocol.to_json` writes it.
-
-    :param content: The object.
-    :returns: The protocol.
-    :raises ProtocolError: If a rule is missing or unknown.
-    """
+    """Read a protocol as :meth:`Protocol.to_json` writes it."""
     wanted = {field.name for field in fields(Protocol)}
     if set(content) != wanted:
         raise ProtocolError(

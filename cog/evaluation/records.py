@@ -15,12 +15,7 @@ Rows = tuple[tuple[float, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class EvaluatedText:
-    """One generation beside the text that really follows its prompt.
-
-    :param prompt_id: Id of the prompt, unique in its corpus.
-    :param reference: The text that follows, cut as the protocol says.
-    :param generation: What was written instead, with its citations.
-    """
+    """One generation beside the text that really follows its prompt."""
 
     prompt_id: str
     reference: str
@@ -36,7 +31,6 @@ class EvaluatedText:
 class SeedResult:
     """The generations of one seed.
 
-    :param seed: The seed.
     :param texts: One per prompt; the order of the prompts is the same for all seeds.
     """
 
@@ -49,17 +43,13 @@ class Score:
     """One score.
 
     :param name: ``group/name``, such as ``quality/mauve``; the last part is unique.
-    :param mean: The score.
     :param low: Lower end of its 95 % interval; the score itself where there is none.
-    :param high: Upper end.
     :param reference: The same score of what really follows; None if it has none.
-    :param num_texts: Number of generations per seed that it rests on.
-    :param num_documents: Number of documents they are of, which are what is independent; of
-        batches for speed.
+    :param num_documents: Number of documents they are of, which are what is independent; of batches
+        for speed.
     :param per_seed: The score of each seed; one value for a score that no seed changes.
     :param rows: What each text, or batch, gives to it, in the order of the prompts; the metric
         combines their sums. What comparisons resample.
-    :param reference_rows: The same of what really follows.
     :param note: A warning to be shown with it; empty if there is none.
     """
 
@@ -90,17 +80,8 @@ class Score:
 class EvaluationResult:
     """One evaluation: what was run, how it was measured, and what came out.
 
-    :param system: What was run.
-    :param protocol: How it was measured.
     :param prompt_corpus: Id of the corpus whose held-out prompts were continued.
-    :param num_held_out: Number of prompts that the corpus holds out.
-    :param num_qualifying: Number of those that are long enough.
-    :param prompt_ids: Ids of the prompts, in order.
-    :param document_ids: The document of each prompt.
-    :param prompts_digest: Digest of the prompts and of what follows them.
     :param seeds: The generations, per seed; none if no score needed them.
-    :param scores: The scores.
-    :param seconds: Seconds per part of the evaluation.
     :param created_at: When, ISO 8601 in UTC.
     """
 
@@ -165,13 +146,7 @@ class EvaluationResult:
 
 
 def parse_result(content: dict[str, Any], *, where: str) -> EvaluationResult:
-    """Read an evaluation as :meth:`EvaluationResult.to_json` writes it.
-
-    :param content: The object.
-    :param where: Name of the file, for the message.
-    :returns: The evaluation.
-    :raises EvaluationError: If it is malformed or of another version.
-    """
+    """Read an evaluation as :meth:`EvaluationResult.to_json` writes it."""
     try:
         if content["format_version"] != FORMAT_VERSION:
             raise ValueError(f"format_version {content['format_version']}")

@@ -101,13 +101,7 @@ def fill(
 
 @contextmanager
 def stating_what_is_kept(folder: Path, kept: str) -> Iterator[None]:
-    """Turn what the disk refuses into one line.
-
-    :param folder: Where something is written.
-    :param kept: What was not lost.
-    :yields: While it is written.
-    :raises EvaluationError: If it cannot be.
-    """
+    """Turn what the disk refuses into one line."""
     try:
         yield
     except OSError as error:

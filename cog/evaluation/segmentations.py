@@ -32,7 +32,6 @@ class ReferenceLikelihood:
         vocabulary and phrases, summed over all segmentations.
     :param token_log_probability: The same under the vocabulary alone, as if nothing could be
         copied.
-    :param num_tokens: Number of its prefix-encoder tokens.
     """
 
     log_probability: float
@@ -73,10 +72,7 @@ def sum_segmentations(token_log_probabilities: Sequence[float], arcs: Sequence[A
 
 
 class PhraseMatcher:
-    """Finds the phrases of a pool that a text goes on with.
-
-    :param pool: What may be copied.
-    """
+    """Finds the phrases of a pool that a text goes on with."""
 
     def __init__(self, pool: Pool) -> None:
         chunks: GatheredChunks = pool.chunks

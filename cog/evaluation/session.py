@@ -30,16 +30,8 @@ from cog.records import Decoding
 class Plan:
     """What is to be evaluated.
 
-    :param corpus_id: The corpus that is copied from, or searched.
-    :param prompt_corpus_id: The corpus whose held-out prompts are continued.
     :param system: What writes: ``cog``, a baseline or a variant.
-    :param decoding: How it writes.
-    :param protocol: How that is measured.
-    :param groups: Which groups of scores.
     :param allow_few_texts: Whether MAUVE is computed on fewer than 50 texts.
-    :param allow_contamination: Whether references may be in the index.
-    :param device: ``cpu``, ``cuda`` or ``auto``.
-    :param options: Settings of a baseline that were tuned.
     """
 
     corpus_id: str
@@ -58,19 +50,8 @@ class Plan:
 class Evaluation:
     """An evaluation while it runs.
 
-    :param paths: The project.
-    :param params: Its parameters.
     :param plan: What is evaluated; its protocol is pinned.
-    :param progress: Told of what is done.
-    :param system: What is run.
-    :param splitter: Counts tokens.
-    :param selection: The prompts.
-    :param featuriser: Makes the features that MAUVE compares.
     :param judge: Measures perplexity; often the same model.
-    :param store: Where texts and numbers are kept.
-    :param seconds: Seconds per part so far.
-    :param generator: What writes, once it was needed.
-    :param stack: Closes it.
     """
 
     paths: ProjectPaths
@@ -112,11 +93,7 @@ class Evaluation:
         return [prompt.prefix + text for prompt, text in pairs]
 
     def get_generator(self) -> Any:  # noqa: ANN401
-        """Load the model and open what it copies from, the first time they are needed.
-
-        :returns: What writes.
-        :raises IndexMismatchError: If the index was built again meanwhile.
-        """
+        """Load the model and open what it copies from, the first time they are needed."""
         if self.generator is None:
             plan = self.plan
             opened = self.stack.enter_context(

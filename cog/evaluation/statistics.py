@@ -50,9 +50,7 @@ class Sample:
 class Difference:
     """The first system against the second.
 
-    :param mean: Score of the first minus score of the second.
     :param low: Lower end of its 95 % interval.
-    :param high: Upper end.
     :param p_value: Two-sided: how often chance alone makes them differ as much in what is judged:
         the score, or its distance from the reference's.
     :param closer: -1 if the first is nearer to the reference, 1 if the second; 0 where nearness is

@@ -38,12 +38,7 @@ VERSION_FILE = "store.json"
 
 @dataclass(frozen=True, slots=True)
 class RunKey:
-    """What decides the texts of a run, apart from prompt and seed.
-
-    :param system: What writes.
-    :param prompt_corpus: Whose prompts are continued.
-    :param num_tokens: Number of tokens of a text.
-    """
+    """What decides the texts of a run, apart from prompt and seed."""
 
     system: System
     prompt_corpus: str
@@ -88,11 +83,7 @@ class EvaluationStore:
             )
 
     def rows(self, *names: str) -> RowCache:
-        """Measured numbers of one kind.
-
-        :param *names: What decides them beside what they are asked by.
-        :returns: Their cache.
-        """
+        """Measured numbers of one kind."""
         return RowCache(self.folder.joinpath("measured", *names), before=self._make)
 
     def is_known(self, key: RunKey) -> bool:
@@ -213,23 +204,13 @@ class EvaluationStore:
 
 
 def write_result(path: Path, result: EvaluationResult) -> None:
-    """Write a result to a file.
-
-    :param path: The file.
-    :param result: The result.
-    :raises EvaluationError: If it cannot be written.
-    """
+    """Write a result to a file."""
     with stating_what_is_kept(path.parent, "all texts are kept"):
         write_text_atomically(path, json.dumps(result.to_json(), ensure_ascii=False))
 
 
 def load_result(path: Path) -> EvaluationResult:
-    """Read a result.
-
-    :param path: The file.
-    :returns: The result.
-    :raises EvaluationError: If it is no result of this version.
-    """
+    """Read a result."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

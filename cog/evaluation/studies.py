@@ -28,11 +28,7 @@ MATRIX = "quality/mauve"
 class Study:
     """A finished study.
 
-    :param experiment: Name of the experiment in MLflow.
-    :param results: The evaluations by what they are called, in order.
-    :param gaps: Why others are missing, by what they are called.
     :param comparisons: The evaluations side by side; of one set of prompts each.
-    :param figures: Pictures by file name.
     """
 
     experiment: str

@@ -39,7 +39,6 @@ Answers = dict[str, dict[str, str]]
 class Rater:
     """Somebody who judges.
 
-    :param name: What who asks calls them.
     :param token: What their link holds, which nobody can guess; their sheet is named after it.
     """
 
@@ -48,14 +47,7 @@ class Rater:
 
 
 def save_study(folder: Path, items: Sequence[Item], key: Key, *, is_forced: bool = False) -> None:
-    """Write a study: a sheet for graders, and the key that they do not get.
-
-    :param folder: Where to.
-    :param items: The cases in order.
-    :param key: The key.
-    :param is_forced: Whether a study that is there is written over.
-    :raises EvaluationError: If there is one.
-    """
+    """Write a study: a sheet for graders, and the key that they do not get."""
     if (folder / KEY_NAME).exists() and not is_forced:
         raise EvaluationError(
             "a study's key must not be lost",
@@ -102,11 +94,7 @@ class Study:
         return len(self.key.first_is_left)
 
     def load_items(self) -> list[Item]:
-        """Read the cases.
-
-        :returns: The cases in order.
-        :raises EvaluationError: If they are not those of the key.
-        """
+        """Read the cases."""
         return read_items(_read(self._folder / CSV_NAME), where=self._where, key=self.key)
 
     def load_raters(self) -> list[Rater]:
@@ -117,12 +105,7 @@ class Study:
         return [Rater(name, token) for name, token in json.loads(_read(path)).items()]
 
     def add_rater(self, name: str) -> Rater:
-        """Let somebody judge; who does so already is found again.
-
-        :param name: What they are called.
-        :returns: The rater.
-        :raises EvaluationError: If that is no name.
-        """
+        """Let somebody judge; who does so already is found again."""
         name = " ".join(name.split())
         if not name or len(name) > MAX_NAME or not name.isprintable():
             raise EvaluationError(

@@ -50,12 +50,7 @@ LIBRARIES = ("mlflow", "sqlalchemy", "sqlite3", "requests", "urllib3", "alembic"
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run in MLflow.
-
-    :param run_id: Its id.
-    :param experiment: Name of its experiment.
-    :param uri: Where it is tracked.
-    """
+    """One run in MLflow."""
 
     run_id: str
     experiment: str
@@ -63,12 +58,7 @@ class Run:
 
 
 class Tracker:
-    """Writes runs of one experiment; made under a lock, so that processes may begin together.
-
-    :param paths: The project.
-    :param experiment: Name of the experiment: one per study.
-    :raises TrackingError: If MLflow refuses, or is out of reach.
-    """
+    """Writes runs of one experiment; made under a lock, so that processes may begin together."""
 
     def __init__(self, paths: ProjectPaths, experiment: str) -> None:
         self._paths = paths
@@ -86,12 +76,7 @@ class Tracker:
             self._end_killed_runs()
 
     def log_result(self, result: EvaluationResult) -> Run:
-        """Log an evaluation, or find the run that holds it already.
-
-        :param result: The evaluation.
-        :returns: Its run.
-        :raises TrackingError: If MLflow refuses.
-        """
+        """Log an evaluation, or find the run that holds it already."""
         name = f"{result.corpus} {result.system}"
         if result.prompt_corpus != result.corpus:
             name += f" on {result.prompt_corpus}"
@@ -129,13 +114,7 @@ class Tracker:
 
     @contextmanager
     def follow_training(self, name: str, params: Mapping[str, str]) -> Iterator[LogMetrics]:
-        """Log a training run while it runs.
-
-        :param name: Name of the run.
-        :param params: What it was started with.
-        :yields: What takes the metrics of a step.
-        :raises TrackingError: If MLflow refuses.
-        """
+        """Log a training run while it runs."""
         with self._run(name, tags=_revisions(self._paths)) as run_id:
             with _stated(self.uri):
                 self._log(run_id, params=params, metrics=[], files={})

@@ -46,7 +46,6 @@ Scores = dict[str, float]
 class Trial:
     """One try.
 
-    :param values: The settings.
     :param scores: What was measured: of texts by the names of ``SCORES``, or ``per_word``, the
         perplexity of the references per word.
     :param rating: How good that is; larger is better.
@@ -80,11 +79,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Tuned:
-    """A finished search.
-
-    :param tuning: What was chosen, as it is kept.
-    :param trials: All trials, in order.
-    """
+    """A finished search."""
 
     tuning: Tuning
     trials: tuple[Trial, ...]
@@ -262,11 +257,6 @@ def rate(scores: Scores, *, reference: Scores, plain: Scores) -> float:
     0.1 log2(tokens a step / plain's)``; MAUVE and steps count only where they were measured.
     Seconds count nowhere: they are of a machine and its other work, and a choice must not hang on
     them.
-
-    :param scores: Of the trial.
-    :param reference: Of the references.
-    :param plain: Of the first trial of texts.
-    :returns: The rating.
     """
     closeness = PERPLEXITY_WEIGHT * abs(log(scores["perplexity"] / reference["perplexity"]))
     closeness += DIVERSITY_WEIGHT * abs(scores["diversity"] - reference["diversity"]) / 100.0

@@ -29,7 +29,6 @@ BUDGET = 30  # trials, the same for every system
 class Phase:
     """Settings that are chosen by one rating.
 
-    :param steps: What is tried in turn.
     :param is_by_texts: Whether texts are rated; else the likelihood of references is.
     """
 

@@ -37,12 +37,7 @@ def take_part(prompts: Sequence[Prompt], part: str) -> list[Prompt]:
 
 
 def check_tuning_prompts(held_out: Sequence[Prompt], corpus_id: str) -> None:
-    """Refuse a corpus that holds out too few documents to tune on.
-
-    :param held_out: All that it holds out.
-    :param corpus_id: The corpus, for the message.
-    :raises EvaluationError: If none is left for tuning.
-    """
+    """Refuse a corpus that holds out too few documents to tune on."""
     if not take_part(held_out, TUNING):
         num_documents = len({prompt.document_id for prompt in held_out})
         raise EvaluationError(

@@ -26,8 +26,6 @@ class Placement:
         memories, so that nothing has to be laid out. *Shape:* ``(num_seen,)``
     :param owners: The memory of each of those. *Shape:* ``(num_seen,)``
     :param slots: Its place among the tokens of the same memory. *Shape:* ``(num_seen,)``
-    :param num_seen: Number of tokens that look into one.
-    :param num_slots: Largest number of tokens of a memory.
     """
 
     seen: Tensor | None
@@ -72,7 +70,6 @@ class Memory:
         ``(num_memories, num_heads, memory_len, head_dim)``
     :param values: Their values. *Shape:* as ``keys``
     :param mask: What is no padding. *Shape:* ``(num_memories, memory_len)``, bool
-    :param placement: Who looks where.
     """
 
     keys: tuple[Tensor, ...]
@@ -91,11 +88,7 @@ def get_chunk(position: int, *, chunk_tokens: int) -> int:
 
 
 class EncoderLayer(nn.Module):
-    """A layer of a bidirectional Transformer, norm first, over packed tokens.
-
-    :param dim: Width.
-    :param num_heads: Number of heads.
-    """
+    """A layer of a bidirectional Transformer, norm first, over packed tokens."""
 
     def __init__(self, dim: int, num_heads: int) -> None:
         super().__init__()
@@ -132,8 +125,6 @@ class NeighbourEncoder(nn.Module):
     """A bidirectional Transformer over the tokens of a neighbour and its continuation.
 
     Differs from the paper: it does not attend to the chunk that is continued.
-
-    :param config: The sizes.
     """
 
     def __init__(self, config: RetroConfig) -> None:
@@ -165,9 +156,6 @@ class CrossAttention(nn.Module):
     """Attention of tokens to the neighbours of the chunk before them, behind a gate.
 
     The gate begins at 0, so that an adapter that was not trained changes nothing.
-
-    :param dim: Width of hidden states.
-    :param num_heads: Number of heads.
     """
 
     def __init__(self, dim: int, num_heads: int) -> None:
@@ -229,8 +217,6 @@ class RetroAdapter(nn.Module):
 
     Differs from the paper: the cross-attention follows a whole layer instead of its
     self-attention, and the layers of the prefix encoder stay as they were.
-
-    :param config: The sizes.
     """
 
     def __init__(self, config: RetroConfig) -> None:

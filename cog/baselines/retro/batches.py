@@ -28,7 +28,6 @@ class RetroBatch:
     The tokens of a window before the last one of its first chunk see no neighbours: they are only
     read. The others are learnt from.
 
-    :param number: Number of the batch.
     :param read_ids: Tokens that are only read. *Shape:* ``(batch, chunk_tokens - 1)``
     :param learnt_ids: The tokens after them, padded with 0. *Shape:* ``(batch, learnt_len)``
     :param targets: The token after each of those; ``IGNORED`` for padding. *Shape:* as

@@ -12,15 +12,10 @@ from cog.reading import Count, Natural
 class RetroConfig:
     """Sizes of the adapter.
 
-    :param dim: Width of the prefix encoder.
     :param num_heads: Number of attention heads, of the cross-attention and of the encoder.
     :param chunk_tokens: Number of tokens after which neighbours are retrieved anew.
-    :param num_neighbours: Number of neighbours of a chunk.
-    :param neighbour_tokens: Number of tokens of a neighbour, at most.
-    :param continuation_tokens: Number of tokens of what follows it, at most.
     :param cross_layers: Layers of the prefix encoder after which neighbours are attended to, from
         0.
-    :param encoder_layers: Number of layers of the encoder of neighbours.
     """
 
     dim: Count

@@ -31,9 +31,7 @@ TEXTS_PER_PASS = 128
 class ExampleSettings:
     """What decides the examples, beside index and model.
 
-    :param window_tokens: Number of tokens of a window, at most.
     :param held_out_share: Share of the documents that is set aside for validation.
-    :param seed: Seed of the choice.
     """
 
     window_tokens: int
@@ -120,18 +118,7 @@ def load_examples(
     settings: ExampleSettings,
     progress: Progress,
 ) -> RetroExamples:
-    """Open the examples of an index, found before or now.
-
-    :param index: The open index.
-    :param model: The model.
-    :param config: The adapter's sizes.
-    :param settings: What else decides them.
-    :param progress: Told of what is found.
-    :returns: The examples.
-    :raises GenerationError: If nothing in the index has a continuation.
-    :raises TrainingError: If no document is longer than a chunk, or none of those that are not
-        held out has a neighbour.
-    """
+    """Open the examples of an index, found before or now."""
     source = NeighbourSource(index, model, config=config)
     window_tokens = min(settings.window_tokens, model.prefix_encoder.max_positions)
     decisive = {

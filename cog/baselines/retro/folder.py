@@ -25,9 +25,7 @@ RUN = "cog paper retro train --corpus ID"
 class AdapterRecord:
     """What an adapter's folder says of it.
 
-    :param format_version: Version of the folder.
     :param model: Fingerprint of the model it was fitted to, its retriever included.
-    :param config: Its sizes.
     :param training: What it was trained on, and for how long; plain values.
     """
 
@@ -58,13 +56,7 @@ def save_adapter(
 
 
 def load_record(folder: Path, *, model: str) -> AdapterRecord:
-    """Read what an adapter is, and hold it against the model.
-
-    :param folder: Its folder.
-    :param model: Fingerprint of the model it is to be used with.
-    :returns: The record.
-    :raises CheckpointError: If there is none, it is damaged, or it was fitted to another model.
-    """
+    """Read what an adapter is, and hold it against the model."""
     name = f"{folder.parent.name}/{folder.name}"
     try:
         content = json.loads((folder / CONFIG_FILE).read_bytes())

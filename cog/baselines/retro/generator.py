@@ -185,12 +185,7 @@ class RetroLoop(TokenLoop):
 
 
 class RetroGenerator(TransformerGenerator):
-    """The RETRO baseline (Borgeaud et al. 2022), as an adapter of the model's prefix encoder.
-
-    :param model: The model.
-    :param index: The open index that neighbours come from.
-    :param adapter: A trained adapter.
-    """
+    """The RETRO baseline (Borgeaud et al. 2022), as an adapter of the model's prefix encoder."""
 
     def __init__(self, model: CogModel, index: PhraseIndex, *, adapter: RetroAdapter) -> None:
         source = NeighbourSource(index, model, config=adapter.config)

@@ -44,12 +44,8 @@ FREE = ("corpora", "max_steps", "validation_batches", "validation_steps", "check
 class RetroJob:
     """What to fit an adapter on, for how long, into which folder.
 
-    :param corpus_id: The corpus.
     :param settings: Section ``retro`` of params.yaml.
-    :param budget: When to end.
-    :param out: Folder of the adapter.
     :param is_resumed: Whether to go on from the last checkpoint in ``out``.
-    :param device: ``cpu``, ``cuda`` or ``auto``.
     """
 
     corpus_id: str
@@ -64,7 +60,6 @@ class RetroJob:
 class RetroReport(Outcome):
     """What a run did.
 
-    :param num_windows: Number of windows that are trained on.
     :param gates: How far each gate is open, from the first layer on.
     """
 

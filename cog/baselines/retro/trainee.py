@@ -126,12 +126,7 @@ class RetroTrainee(nn.Module):
 
 
 class RetroObjective:
-    """Learning to use neighbours.
-
-    :param trainee: What is fitted.
-    :param learning_rate: Largest rate.
-    :param gate_rate: The same of the gates, which begin closed.
-    """
+    """Learning to use neighbours."""
 
     def __init__(self, trainee: RetroTrainee, *, learning_rate: float, gate_rate: float) -> None:
         self._trainee = trainee

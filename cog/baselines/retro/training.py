@@ -21,13 +21,10 @@ LOGGED = ("chunk_tokens", "num_neighbours", "windows_per_batch", "learning_rate"
 class RetroRequest:
     """What a user asks for.
 
-    :param corpus_id: The corpus.
     :param max_steps: Number of steps; None for that of params.yaml, or for no limit where there is
         one of seconds.
     :param max_seconds: Seconds of training; None for no limit.
     :param out: Folder of the adapter; None for ``models/retro``.
-    :param is_resumed: Whether to go on from the last checkpoint.
-    :param device: ``cpu``, ``cuda`` or ``auto``.
     """
 
     corpus_id: str

@@ -52,9 +52,6 @@ def check_contamination(run: Evaluation) -> None:
     Some phrases of a field are in every text of it (of held-out articles of six EU acts, 42 %
     share 13 words in a row with the other articles, but only 7 % of their 13-grams), so what counts
     is how much of the references is there, not how many of them share something.
-
-    :param run: The evaluation.
-    :raises EvaluationError: If more of the references is in the index than params.yaml admits.
     """
     if find_reason_against(run):
         return

@@ -64,7 +64,6 @@ class Metric:
 class Measured:
     """What was measured for one metric.
 
-    :param metric: The metric.
     :param rows: Per seed; one for what no seed changes. *Shape:* ``(num_seeds, num_rows,
         num_columns)``
     :param reference: The same of what really follows; None if it is not told.
