@@ -67,23 +67,24 @@ def train(
     """
     paths = get_project_of(ctx, corpus_id)
     params = load_params(paths.params)
-    from cog.baselines.retro.training import RetroRequest, train_retro, train_retro_on_corpus
+    from cog.baselines.retro.training import train_retro, train_retro_on_corpus
     from cog.evaluation.tracking import follow_run
 
     if is_stage:
         follow = partial(follow_run, paths, "retro")
         train_retro_on_corpus(paths, params, check_stage(ctx), follow=follow)
         return
-    request = RetroRequest(
-        corpus_id=corpus_id,
+    report = train_retro(
+        paths,
+        params,
+        corpus_id,
         max_steps=max_steps,
         max_seconds=max_seconds,
         out=out,
         is_resumed=is_resumed,
         device=device,
+        follow=partial(follow_run, paths, None if no_track else experiment),
     )
-    follow = partial(follow_run, paths, None if no_track else experiment)
-    report = train_retro(paths, params, request, follow=follow)
     if as_json:
         click.echo(json.dumps(asdict(report)))
         return

@@ -60,7 +60,7 @@ def command(
     paths = get_project(ctx)
     params = load_params(paths.params)
     from cog.evaluation.plot import check_plot_path
-    from cog.evaluation.studies import study_ablations
+    from cog.evaluation.studies import run_study, study_ablations
     from cog.progress import show_progress
     from cog.registry import load_card
 
@@ -69,15 +69,9 @@ def command(
     corpus_id = load_card(paths, corpus_id).id
     prompts = load_card(paths, prompt_corpus_id or corpus_id).id
     experiment = f"ablations {corpus_id}"
+    kind = study_ablations(make_plan(params, given, corpus_id, prompts), systems)
     with show_progress(experiment, total=None, unit="texts") as progress:
-        study = study_ablations(
-            paths,
-            params,
-            make_plan(params, given, corpus_id, prompts),
-            systems=systems,
-            experiment=experiment,
-            progress=progress,
-        )
+        study = run_study(paths, params, kind, experiment=experiment, progress=progress)
     _write_files(study, plot_path, html_path)
     if given.as_json:
         click.echo(json.dumps(study.to_json(), ensure_ascii=False))

@@ -155,18 +155,17 @@ def _make_table(verdicts: "list[Verdict]") -> "Table":
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
-    names = ("question", "better", "no preference", "worse", "p (sign test)", "alpha", "kappa")
+    names = ("question", "better", "no preference", "worse", "p (sign test)", "alpha")
     for name in (*names, "cases", "graders"):
         table.add_column(name)
     for verdict in verdicts:
         counts = (verdict.num_better, verdict.num_neither, verdict.num_worse)
         total = max(1, verdict.num_cases)
-        measures = (verdict.agreement, verdict.kappa)
         table.add_row(
             verdict.question,
             *(f"{count} ({100 * count / total:.0f} %)" for count in counts),
             f"{verdict.p_value:.3g}",
-            *("" if value is None else f"{value:.2f}" for value in measures),
+            "" if verdict.agreement is None else f"{verdict.agreement:.2f}",
             str(verdict.num_cases),
             str(verdict.num_graders),
         )

@@ -39,7 +39,7 @@ def command(
     """
     paths = get_project(ctx)
     params = load_params(paths.params)
-    from cog.evaluation.studies import study_domain
+    from cog.evaluation.studies import run_study, study_domain
     from cog.pipeline import Builder
     from cog.progress import show_progress
     from cog.registry import load_card
@@ -55,9 +55,8 @@ def command(
     plan = make_plan(params, given, chosen[0], chosen[0])
     Builder(paths, params, show_progress, device=given.device).build_missing(chosen)
     with show_progress("domain", total=None, unit="texts") as progress:
-        study = study_domain(
-            paths, params, plan, corpus_ids=chosen, experiment="domain", progress=progress
-        )
+        kind = study_domain(plan, chosen)
+        study = run_study(paths, params, kind, experiment="domain", progress=progress)
     if plot_path is not None:
         plot_path.write_bytes(next(iter(study.figures.values())))
     write_study(study, as_json=given.as_json)
@@ -87,4 +86,6 @@ def write_study(study: "Study", *, as_json: bool) -> None:
             cells = [format_number(row.mean) + "*" * row.is_better for row in rows]
             table.add_row(label, f"{rows[0].system.num_index_words:,}", *cells)
         console.print(table)
+    for note in dict.fromkeys(note for each in study.comparisons for note in each.notes):
+        click.echo(f"cog: {note}", err=True)
     click.echo(f"cog: logged to the experiment {study.experiment} (make ui)", err=True)

@@ -45,7 +45,7 @@ def command(
     except ValueError:
         raise click.BadParameter("give numbers with commas", param_hint="--proportions") from None
     from cog.evaluation.plot import check_plot_path, plot_index_sizes, save_plot
-    from cog.evaluation.studies import study_index_size
+    from cog.evaluation.studies import run_study, study_index_size
     from cog.evaluation.subsets import make_subsets
     from cog.pipeline import Builder
     from cog.progress import show_progress
@@ -57,9 +57,8 @@ def command(
     corpus_ids = make_subsets(paths, corpus_id, sizes)
     Builder(paths, params, show_progress, source, given.device).build_missing(corpus_ids)
     with show_progress(experiment, total=None, unit="texts") as progress:
-        study = study_index_size(
-            paths, params, plan, corpus_ids=corpus_ids, experiment=experiment, progress=progress
-        )
+        kind = study_index_size(plan, corpus_ids)
+        study = run_study(paths, params, kind, experiment=experiment, progress=progress)
     if plot_path is not None:
         save_plot(plot_index_sizes(study.comparisons[0]), plot_path)
     write_study(study, as_json=given.as_json)

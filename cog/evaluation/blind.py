@@ -21,7 +21,7 @@ from cog.errors import EvaluationError
 from cog.evaluation.compare import have_same_prompts
 from cog.evaluation.protocol import check_one_protocol
 from cog.evaluation.records import ANY_ERROR, EvaluationResult
-from cog.evaluation.statistics import cohen_kappa, krippendorff_alpha, sign_test
+from cog.evaluation.statistics import krippendorff_alpha, sign_test
 
 ASKED = {
     "fluency": "Which is more fluent and easier to understand?",
@@ -75,7 +75,6 @@ class Verdict:
     :param num_better: Number of cases where the first system was preferred.
     :param num_neither: Number without a preference, graders who cancel out included.
     :param agreement: Krippendorff's alpha of the graders; None for one grader.
-    :param kappa: Cohen's kappa of two graders; None for any other number.
     """
 
     question: str
@@ -84,7 +83,6 @@ class Verdict:
     num_worse: int
     p_value: float
     agreement: float | None
-    kappa: float | None
     num_graders: int
 
     @property
@@ -320,12 +318,6 @@ def _unblind(answer: str, first_is_left: bool) -> int:
 
 def _judge_question(question: str, cases: Sequence[Mapping[str, int]]) -> Verdict:
     outcomes = Counter(_majority(list(case.values())) for case in cases)
-    graders = sorted({grader for case in cases for grader in case})
-    kappa = None
-    if len(graders) == 2:
-        shared = [case for case in cases if len(case) == 2]
-        sides = [[case[grader] for case in shared] for grader in graders]
-        kappa = cohen_kappa(*sides) if shared else None
     return Verdict(
         question=question,
         num_better=outcomes[1],
@@ -333,8 +325,7 @@ def _judge_question(question: str, cases: Sequence[Mapping[str, int]]) -> Verdic
         num_worse=outcomes[-1],
         p_value=sign_test(outcomes[1], outcomes[-1]),
         agreement=krippendorff_alpha(cases),
-        kappa=kappa,
-        num_graders=len(graders),
+        num_graders=len({grader for case in cases for grader in case}),
     )
 
 

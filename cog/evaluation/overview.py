@@ -66,7 +66,6 @@ class Group:
             "corpus": result.corpus,
             "prompt_corpus": result.prompt_corpus,
             "system": str(result.system),
-            "differs": {},
             "index": result.system.index,
             "num_index_words": result.system.num_index_words,
             "mean": shown.mean,

@@ -111,8 +111,13 @@ class PhraseMatcher:
         return np.concatenate([each for each, _ in found]), np.concatenate([n for _, n in found])
 
 
+@torch.inference_mode()
 def score_reference(
-    generator: CopyGenerator, request: Request, reference: str, *, pool: Pool | None = None
+    generator: CopyGenerator,
+    request: Request,
+    token_ids: NDArray[np.int32],
+    *,
+    pool: Pool | None = None,
 ) -> ReferenceLikelihood:
     """The exact probability that generation from a prefix begins with a reference.
 
@@ -123,30 +128,9 @@ def score_reference(
     :param request: The prefix and the decoding; of it what is added to scores matters, and
         ``max_new_tokens`` (how much of a long prefix is read), since nothing is drawn. Nothing is
         verified, and what may be copied once only does not count.
-    :param reference: The text that really follows.
+    :param token_ids: The tokens of what really follows, at least one. *Shape:* ``(num_tokens,)``
     :param pool: What may be copied, if it is at hand; else it is retrieved.
     :returns: Its likelihood.
-    :raises ValueError: If the reference has no token.
-    """
-    token_ids = generator.model.splitter.encode(reference)
-    return score_token_ids(generator, request, token_ids, pool=pool)
-
-
-@torch.inference_mode()
-def score_token_ids(
-    generator: CopyGenerator,
-    request: Request,
-    token_ids: NDArray[np.int32],
-    *,
-    pool: Pool | None = None,
-) -> ReferenceLikelihood:
-    """The exact probability that generation from a prefix begins with some tokens.
-
-    :param generator: The model and its index.
-    :param request: The prefix and the decoding.
-    :param token_ids: The tokens, at least one. *Shape:* ``(num_tokens,)``
-    :param pool: What may be copied, if it is at hand; else it is retrieved.
-    :returns: Their likelihood.
     :raises ValueError: If there is no token.
     """
     if not len(token_ids):

@@ -5,12 +5,10 @@ import math
 from collections.abc import Sequence
 
 from cog.atomic import write_text_atomically
-from cog.baselines.system import COG
 from cog.corpus.documents import NO_PROMPTS, load_prompts
-from cog.evaluation.protocol import DEFAULT, GROUPS, PAPER_DECODING, make_protocol
+from cog.evaluation.planning import Wanted, make_plan
 from cog.evaluation.records import Score
 from cog.evaluation.runner import evaluate
-from cog.evaluation.session import Plan
 from cog.evaluation.store import write_result
 from cog.evaluation.tracking import Tracker, choose_uri
 from cog.params import Params
@@ -35,19 +33,7 @@ def evaluate_corpus(
         _write_scores(corpus, ())
         return
     choose_uri(paths)  # refused before anything is written
-    protocol = make_protocol(params.evaluate.protocol, params.evaluate)
-    plan = Plan(
-        corpus_id=corpus_id,
-        prompt_corpus_id=corpus_id,
-        system=COG,
-        decoding=params.generate.decoding if protocol.name == DEFAULT else PAPER_DECODING,
-        protocol=protocol,
-        groups=GROUPS,
-        allow_few_texts=False,
-        allow_contamination=False,
-        device="auto",
-    )
-    result = evaluate(paths, params, plan, progress)
+    result = evaluate(paths, params, make_plan(params, Wanted(corpus_id=corpus_id)), progress)
     Tracker(paths, EXPERIMENT).log_result(result)
     write_result(corpus.evaluation, result)
     _write_scores(corpus, result.scores)

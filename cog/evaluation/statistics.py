@@ -187,23 +187,6 @@ def sign_test(num_better: int, num_worse: int) -> float:
     return min(1.0, 2 * tail / (1 << num_cases))
 
 
-def cohen_kappa(first: Sequence[Hashable], second: Sequence[Hashable]) -> float:
-    """Agreement of two graders beyond chance (Cohen 1960).
-
-    :param first: Judgements of the first grader.
-    :param second: Judgements of the second, on the same cases.
-    :returns: 1 for full agreement, 0 for chance; 1 if both always give the same one answer.
-    :raises ValueError: If the cases differ or there are none.
-    """
-    num_cases = len(first)
-    if not num_cases or len(second) != num_cases:
-        raise ValueError("kappa needs the judgements of both graders on the same cases")
-    observed = sum(a == b for a, b in zip(first, second, strict=True)) / num_cases
-    counts, others = Counter(first), Counter(second)
-    chance = sum(counts[answer] * others[answer] for answer in counts) / num_cases**2
-    return 1.0 if chance == 1.0 else (observed - chance) / (1.0 - chance)
-
-
 def krippendorff_alpha(cases: Sequence[Mapping[str, Hashable]]) -> float | None:
     """Agreement of any number of graders, some of whom may have left cases out (nominal scale).
 

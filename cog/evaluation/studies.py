@@ -5,9 +5,9 @@ measured numbers are kept, and a result that its experiment already holds is not
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cog.baselines.system import ABLATIONS, COG, VARIANTS, resolve_system, take_used
 from cog.errors import CogError, EvaluationError
@@ -21,7 +21,10 @@ from cog.params import Params
 from cog.paths import ProjectPaths
 from cog.progress import Progress
 
-MATRIX = "quality/mauve"
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+MATRICES = ("quality/mauve", "likelihood/per-word")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +62,8 @@ def run_plans(
 ) -> Study:
     """Evaluate one plan after another, and log what the experiment does not hold yet.
 
-    :param paths: The project.
-    :param params: Its parameters.
-    :param plans: The plans by what they are called.
-    :param experiment: Name of the experiment in MLflow.
-    :param progress: Told which plan it is, and of every text.
-    :param has_gaps: Whether a plan that cannot be evaluated is a gap, with its reason and what to
-        run next.
-    :param max_seconds: Seconds after which no plan is begun, where there may be gaps.
-    :returns: The results, not compared yet.
+    With ``has_gaps`` a plan that cannot be evaluated, or would begin after ``max_seconds``, is a
+    gap, with its reason and what to run next. Nothing is compared yet.
     """
     tracker = Tracker(paths, experiment)
     results: dict[str, EvaluationResult] = {}
@@ -87,92 +83,69 @@ def run_plans(
     return Study(experiment, results, gaps, ())
 
 
-def study_index_size(
-    paths: ProjectPaths,
-    params: Params,
-    plan: Plan,
-    *,
-    corpus_ids: Sequence[str],
-    experiment: str,
-    progress: Progress,
-) -> Study:
-    """Evaluate nested subsets of a corpus on the same prompts (CoG, section 5.2 and figure 3).
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What a study is of: its plans by what they are called, and what is made of their results."""
 
-    :param paths: The project.
-    :param params: Its parameters.
-    :param plan: How.
-    :param corpus_ids: The subsets, from the smallest to the largest, whose prompts are those of
-        documents at the end of the random order, which no subset holds.
-    :param experiment: Name of the experiment in MLflow.
-    :param progress: Told of every text.
-    :returns: The study; its curve is logged too.
+    plans: Mapping[str, Plan]
+    compare: Callable[[Mapping[str, EvaluationResult]], tuple[Comparison, ...]]
+    draw: Callable[[tuple[Comparison, ...]], Mapping[str, "Figure"]]
+
+
+def run_study(
+    paths: ProjectPaths, params: Params, kind: Kind, *, experiment: str, progress: Progress
+) -> Study:
+    """Evaluate the plans of a study, and log what they tell together."""
+    study = run_plans(paths, params, kind.plans, experiment=experiment, progress=progress)
+    comparisons = kind.compare(study.results)
+    figures = {f"{name}.png": draw(figure) for name, figure in kind.draw(comparisons).items()}
+    finished = replace(study, comparisons=comparisons, figures=figures)
+    Tracker(paths, experiment).log_study(experiment, finished.to_json(), figures)
+    return finished
+
+
+def study_index_size(plan: Plan, corpus_ids: Sequence[str]) -> Kind:
+    """Nested subsets of a corpus on the same prompts (CoG, section 5.2 and figure 3).
+
+    They go from the smallest to the largest, and prompts are those of documents at the end of the
+    random order, which no subset holds.
     """
     prompts = corpus_ids[-1]
-    plans = {each: replace(plan, corpus_id=each, prompt_corpus_id=prompts) for each in corpus_ids}
-    study = run_plans(paths, params, plans, experiment=experiment, progress=progress)
-    comparison = compare_results([*study.results.values()])
-    figures = {"curve.png": draw(plot_index_sizes(comparison))}
-    return _finish(paths, study, (comparison,), figures)
+    return Kind(
+        {each: replace(plan, corpus_id=each, prompt_corpus_id=prompts) for each in corpus_ids},
+        lambda results: (compare_results([*results.values()]),),
+        lambda comparisons: {"curve": plot_index_sizes(comparisons[0])},
+    )
 
 
-def study_domain(
-    paths: ProjectPaths,
-    params: Params,
-    plan: Plan,
-    *,
-    corpus_ids: Sequence[str],
-    experiment: str,
-    progress: Progress,
-) -> Study:
-    """Evaluate every corpus on the prompts of every corpus.
-
-    :param paths: The project.
-    :param params: Its parameters.
-    :param plan: How; its corpora are not looked at.
-    :param corpus_ids: The corpora.
-    :param experiment: Name of the experiment in MLflow.
-    :param progress: Told of every text.
-    :returns: The study; indexes are compared on one set of prompts at a time, and the whole is a
-        matrix.
-    """
+def study_domain(plan: Plan, corpus_ids: Sequence[str]) -> Kind:
+    """Every corpus on the prompts of every corpus, compared on one set of prompts at a time."""
     plans = {
         f"{corpus_id} on {prompts}": replace(plan, corpus_id=corpus_id, prompt_corpus_id=prompts)
         for prompts in corpus_ids
         for corpus_id in corpus_ids
     }
-    study = run_plans(paths, params, plans, experiment=experiment, progress=progress)
-    comparisons = tuple(
-        compare_results([study.results[f"{each} on {prompts}"] for each in corpus_ids])
-        for prompts in corpus_ids
+    return Kind(
+        plans,
+        lambda results: tuple(
+            compare_results([results[f"{each} on {prompts}"] for each in corpus_ids])
+            for prompts in corpus_ids
+        ),
+        lambda comparisons: {
+            f"matrix-{name.rpartition('/')[2]}": plot_matrix(comparisons, name)
+            for name in MATRICES
+            if all(name in comparison.metrics for comparison in comparisons)
+        },
     )
-    shared = comparisons[0].metrics
-    figures = {
-        f"matrix-{name.rpartition('/')[2]}.png": draw(plot_matrix(comparisons, name))
-        for name in (MATRIX, "likelihood/per-word")
-        if name in shared
-    }
-    return _finish(paths, study, comparisons, figures)
 
 
-def study_ablations(
-    paths: ProjectPaths,
-    params: Params,
-    plan: Plan,
-    *,
-    systems: Sequence[str],
-    experiment: str,
-    progress: Progress,
-) -> Study:
-    """Evaluate CoG and its ablations on the same prompts.
+def study_ablations(plan: Plan, systems: Sequence[str]) -> Kind:
+    """CoG and its ablations on the same prompts, each compared with CoG alone.
 
-    :param paths: The project.
-    :param params: Its parameters.
     :param plan: How, and on which corpora; its system is not looked at.
     :param systems: The ablations; none for all. One whose settings are the plan's is CoG itself,
         and left out.
-    :param experiment: Name of the experiment in MLflow.
-    :param progress: Told of every text.
-    :returns: The study; each is compared with CoG alone.
+    :returns: The study.
     :raises EvaluationError: If there is no ablation to evaluate.
     """
     own = take_used(COG, plan.decoding)
@@ -187,22 +160,13 @@ def study_ablations(
             found=f"cog has these settings too: {', '.join(dict.fromkeys(systems))}",
             run="pass --system with another, or leave it out",
         )
-    study = run_plans(paths, params, plans, experiment=experiment, progress=progress)
-    comparison = compare_results(
-        [*study.results.values()], only_with_first=True, labels=[*study.results]
+    return Kind(
+        plans,
+        lambda results: (
+            compare_results([*results.values()], only_with_first=True, labels=[*results]),
+        ),
+        lambda comparisons: {"ablations": plot_systems(comparisons[0])},
     )
-    return _finish(paths, study, (comparison,), {"ablations.png": draw(plot_systems(comparison))})
-
-
-def _finish(
-    paths: ProjectPaths,
-    study: Study,
-    comparisons: tuple[Comparison, ...],
-    figures: Mapping[str, bytes],
-) -> Study:
-    finished = replace(study, comparisons=comparisons, figures=figures)
-    Tracker(paths, study.experiment).log_study(finished.experiment, finished.to_json(), figures)
-    return finished
 
 
 def _check_time(spent: float, max_seconds: float | None, plan: Plan) -> None:

@@ -13,12 +13,14 @@ from typing import Any
 from cog.baselines.manifest import load_manifests
 from cog.baselines.system import COG, KNN_LM, NEAREST_LAST
 from cog.corpus.documents import load_prompts
+from cog.decoding.settings import METHOD
 from cog.decoding.tuning import Tuning, describe_values, get_command, save_tuning
 from cog.errors import EvaluationError
 from cog.evaluation.choose import get_usual_decoding
 from cog.evaluation.metrics.perplexity import GENERATED
 from cog.evaluation.metrics.repetition import combine_diversity, score_texts
-from cog.evaluation.protocol import COPIES, LIKELIHOOD, QUALITY, make_protocol
+from cog.evaluation.planning import Wanted, make_plan
+from cog.evaluation.protocol import COPIES, DEFAULT, LIKELIHOOD, QUALITY
 from cog.evaluation.runner import choose_groups, score_seeds, write_seeds
 from cog.evaluation.session import Evaluation, Plan, identify, prepare
 from cog.evaluation.tune_settings import BUDGET, Phase, Values, list_phases
@@ -118,8 +120,15 @@ def tune(
             about=system,
         )
     check_tuning_prompts(load_prompts(paths.corpus(corpus_id).prompts), corpus_id)
-    plan = _plan(params, corpus_id, num_prompts, method, system=system, device=device)
-    run = prepare(paths, params, plan, progress)
+    wanted = Wanted(
+        corpus_id=corpus_id,
+        system=system,
+        settings={METHOD: method},
+        protocol=DEFAULT,
+        num_prompts=num_prompts,
+        device=device,
+    )
+    run = prepare(paths, params, _plan(params, wanted), progress)
     system_now = run.system
     search = _Search(run, budget=budget)
     values = search.begin(phases)
@@ -148,21 +157,11 @@ def tune(
     return Tuned(tuning, tuple(search.trials))
 
 
-def _plan(
-    params: Params, corpus_id: str, num_prompts: int, method: str, *, system: str, device: str
-) -> Plan:
-    rules = make_protocol("default", params.evaluate)
-    return Plan(
-        corpus_id=corpus_id,
-        prompt_corpus_id=corpus_id,
-        system=system,
-        decoding=replace(get_usual_decoding(params, system), method=method),
-        protocol=replace(rules, part=TUNING, num_prompts=num_prompts),
-        groups=(),
-        allow_few_texts=False,
-        allow_contamination=False,
-        device=device,
-    )
+def _plan(params: Params, wanted: Wanted) -> Plan:
+    decoding = get_usual_decoding(params, wanted.system)
+    usual = replace(params, generate=replace(params.generate, decoding=decoding))
+    plan = make_plan(usual, wanted)
+    return replace(plan, protocol=replace(plan.protocol, part=TUNING))
 
 
 class _Search:
@@ -172,6 +171,7 @@ class _Search:
         self._run = run
         self._budget = budget
         self._phase = Phase(())
+        self._groups: tuple[str, ...] = ()
         self._most_entries = self._count_entries()
         self.reference: Scores = {}
         self.trials: list[Trial] = []
@@ -190,6 +190,12 @@ class _Search:
     def run(self, phase: Phase, values: Values, *, num_left: int) -> Values:
         """Find the best values of a phase; so many trials are left to those after it."""
         self._phase = phase
+        copies = [COPIES] * (self._run.system.name == COG)
+        groups = (QUALITY, "repetition", "perplexity", *copies)
+        self._run.plan = replace(
+            self._run.plan, groups=groups if phase.is_by_texts else (LIKELIHOOD,)
+        )
+        self._groups = choose_groups(self._run)
         if phase.is_by_texts:
             self.reference = _score_references(self._run)
         best = first = self._try(values)
@@ -214,10 +220,8 @@ class _Search:
         if options != base.plan.options:  # what writes is opened with them
             base.stack.close()
             base.generator = None
-        groups = (QUALITY, "repetition", "perplexity", *([COPIES] * (plan.system == COG)))
-        base.plan = replace(plan, groups=groups if self._phase.is_by_texts else (LIKELIHOOD,))
+        base.plan = replace(plan, groups=self._groups)
         base.system = identify(base.paths, base.params, plan)
-        base.plan = replace(base.plan, groups=choose_groups(base))
         seeds = write_seeds(base) if self._phase.is_by_texts else ()
         found = {score.name: score.mean for score in score_seeds(base, seeds)}
         if self._phase.is_by_texts:

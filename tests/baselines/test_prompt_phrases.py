@@ -113,7 +113,8 @@ def test_a_reference_that_repeats_its_prompt_is_likelier(
     request = Request(PREFIXES[0], NUCLEUS)
     reference = " his flour to the baker, and the miller sold his flour"
     with_prompt, without = (
-        score_reference(each, request, reference).log_probability for each in (system, cog)
+        score_reference(each, request, each.model.splitter.encode(reference)).log_probability
+        for each in (system, cog)
     )
     assert with_prompt > without
 

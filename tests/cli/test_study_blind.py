@@ -74,7 +74,7 @@ def test_sheets_go_out_and_a_verdict_comes_back(evaluated: ProjectPaths, tmp_pat
     assert [fluency[name] for name in counts] == [8, 1, 1, 2]  # they differ on the second case
     assert fluency["better"] == 0.8
     assert fluency["p_value"] == pytest.approx(2 * 10 / 2**9)
-    assert fluency["kappa"] == pytest.approx((0.9 - 0.74) / (1 - 0.74))
+    assert fluency["agreement"] == pytest.approx(1 - 19 * 2 / (20**2 - 17**2 - 3**2))
     assert informativeness["num_neither"] == 10
     table = run(evaluated, *words).stdout
     assert "village:cog against village:transformer" in table

@@ -15,7 +15,6 @@ from cog.decoding.session import open_generator
 from cog.evaluation.segmentations import (
     Arc,
     score_reference,
-    score_token_ids,
     sum_segmentations,
 )
 from cog.params import load_params
@@ -131,7 +130,7 @@ def test_equals_brute_force_enumeration(generator: CopyGenerator, pool: Pool, ch
     ids = text_of(pool, chunk)
     tables = [choices_at(generator, pool, ids[:k]) for k in range(len(ids))]
     wanted, num_segmentations = enumerate_segmentations(tables, ids)
-    found = score_token_ids(generator, REQUEST, np.array(ids, dtype=np.int32), pool=pool)
+    found = score_reference(generator, REQUEST, np.array(ids, dtype=np.int32), pool=pool)
     assert num_segmentations > 8
     assert found.log_probability == pytest.approx(math.log(wanted), abs=1e-4)
     assert found.num_tokens == len(ids)
@@ -146,10 +145,10 @@ def test_equals_enumeration_with_all_that_is_added(generator: CopyGenerator) -> 
         ids = text_of(pool, chunk)
         tables = [scored_choices_at(generator, pool, ids[:k], decoding) for k in range(len(ids))]
         wanted, num_segmentations = enumerate_segmentations(tables, ids)
-        found = score_token_ids(generator, request, np.array(ids, dtype=np.int32), pool=pool)
+        found = score_reference(generator, request, np.array(ids, dtype=np.int32), pool=pool)
         assert num_segmentations > 4
         assert found.log_probability == pytest.approx(math.log(wanted), abs=1e-3)
-        plain = score_token_ids(generator, REQUEST, np.array(ids, dtype=np.int32), pool=pool)
+        plain = score_reference(generator, REQUEST, np.array(ids, dtype=np.int32), pool=pool)
         assert found.log_probability != plain.log_probability
         assert found.token_log_probability == pytest.approx(plain.token_log_probability, abs=1e-6)
 
@@ -161,7 +160,7 @@ def test_probabilities_of_all_continuations_of_a_length_add_up(
 
     def log_probability(*ids: int) -> float:
         array = np.array(ids, dtype=np.int32)
-        return score_token_ids(generator, REQUEST, array, pool=pool).log_probability
+        return score_reference(generator, REQUEST, array, pool=pool).log_probability
 
     singles = np.array([log_probability(i) for i in range(vocab_size)])
     assert np.exp(singles).sum() == pytest.approx(1.0, abs=1e-5)
@@ -171,12 +170,9 @@ def test_probabilities_of_all_continuations_of_a_length_add_up(
 
 
 def test_phrases_of_the_corpus_make_its_text_likelier(generator: CopyGenerator) -> None:
-    found = score_reference(generator, REQUEST, REFERENCES[0])
-    without = score_reference(
-        generator,
-        Request(REQUEST.prefix, Decoding("greedy", 1.0, 0, 16, 0, 0.0)),
-        REFERENCES[0],
-    )
+    alone = Request(REQUEST.prefix, Decoding("greedy", 1.0, 0, 16, 0, 0.0))
+    ids = generator.model.splitter.encode(REFERENCES[0])
+    found, without = (score_reference(generator, each, ids) for each in (REQUEST, alone))
     assert without.log_probability == pytest.approx(without.token_log_probability, abs=1e-6)
     assert found.token_log_probability == pytest.approx(without.token_log_probability, abs=1e-4)
     assert found.log_probability > without.log_probability
@@ -192,4 +188,4 @@ def test_forward_pass_over_hand_made_arcs() -> None:
 
 def test_empty_reference_is_refused(generator: CopyGenerator) -> None:
     with pytest.raises(ValueError, match="at least one token"):
-        score_reference(generator, REQUEST, "")
+        score_reference(generator, REQUEST, np.zeros(0, dtype=np.int32))

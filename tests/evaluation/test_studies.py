@@ -17,7 +17,7 @@ from cog.errors import CorpusNotFoundError, EvaluationError
 from cog.evaluation.metrics.catalogue import METRICS
 from cog.evaluation.paper import load_published
 from cog.evaluation.session import Plan
-from cog.evaluation.studies import study_ablations, study_domain, study_index_size
+from cog.evaluation.studies import run_study, study_ablations, study_domain, study_index_size
 from cog.evaluation.subsets import make_subsets
 from cog.params import Params
 from cog.paths import ProjectPaths
@@ -91,14 +91,8 @@ def test_subsets_are_found_by_their_size_and_made_if_missing(nested: ProjectPath
 def test_index_sizes_share_their_prompts_and_end_in_a_curve(
     nested: ProjectPaths, params: Params, few: Plan
 ) -> None:
-    study = study_index_size(
-        nested,
-        params,
-        few,
-        corpus_ids=["hamlet", "borough"],
-        experiment="sizes",
-        progress=SilentProgress(),
-    )
+    kind = study_index_size(few, ["hamlet", "borough"])
+    study = run_study(nested, params, kind, experiment="sizes", progress=SilentProgress())
     small, big = study.results.values()
     assert (small.corpus, big.corpus) == ("hamlet", "borough")
     assert small.prompts_digest == big.prompts_digest
@@ -111,11 +105,12 @@ def test_stopped_study_goes_on_and_logs_each_evaluation_once(
     nested: ProjectPaths, params: Params, few: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     finished = stop_at_text(monkeypatch, 5)
-    words: Any = {"corpus_ids": ["village", "hamlet"], "experiment": "matrix"}
+    kind = study_domain(few, ["village", "hamlet"])
+    words: Any = {"experiment": "matrix", "progress": SilentProgress()}
     with pytest.raises(KeyboardInterrupt):
-        study_domain(nested, params, few, progress=SilentProgress(), **words)
+        run_study(nested, params, kind, **words)
     assert len(list_runs(nested, "matrix")) == 2
-    study = study_domain(nested, params, few, progress=SilentProgress(), **words)
+    study = run_study(nested, params, kind, **words)
     assert list(study.results) == [
         "village on village",
         "hamlet on village",
@@ -125,7 +120,7 @@ def test_stopped_study_goes_on_and_logs_each_evaluation_once(
     assert [each.prompts for each in study.comparisons] == ["village", "hamlet"]
     assert len(finished) == 4 * 2 + 1
     assert len(list_runs(nested, "matrix")) == 4 + 1
-    study_domain(nested, params, few, progress=SilentProgress(), **words)
+    run_study(nested, params, kind, **words)
     assert len(list_runs(nested, "matrix")) == 4 + 1
 
 
@@ -173,10 +168,9 @@ def test_every_ablation_is_evaluated_once_on_the_prompts_of_cog(
     assert "the prompt's own phrases are candidates too" in call(tracked, *words).stdout
 
 
-def test_what_is_no_ablation_is_one_line(tracked: ProjectPaths, params: Params, few: Plan) -> None:
-    words: Any = {"experiment": "none", "progress": SilentProgress()}
+def test_what_is_no_ablation_is_one_line(tracked: ProjectPaths, few: Plan) -> None:
     with pytest.raises(EvaluationError, match="cog has these settings too: cog-k16"):
-        study_ablations(tracked, params, few, systems=["cog-k16"], **words)
+        study_ablations(few, ["cog-k16"])
     assert call(tracked, "ablations", "--corpus", "village", "--system", "cog-k5").exit_code == 2
     assert {len(settings) > 0 for settings in ABLATIONS.values()} == {True}
 

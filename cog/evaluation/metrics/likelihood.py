@@ -61,9 +61,9 @@ def _score(run: Evaluation, prompt: Prompt) -> tuple[float, float, int]:
     generator = run.get_generator()
     decoding = replace(run.plan.protocol.decoding_of(run.system.decoding, 0), verify="off")
     request = Request(prompt.prefix, decoding)
-    if isinstance(generator, CopyGenerator):
-        found = score_reference(generator, request, prompt.reference)
-        return found.log_probability, found.token_log_probability, found.num_tokens
     token_ids = run.splitter.encode(prompt.reference)
+    if isinstance(generator, CopyGenerator):
+        found = score_reference(generator, request, token_ids)
+        return found.log_probability, found.token_log_probability, found.num_tokens
     total = float(generator.score_tokens(request, token_ids).sum())
     return total, total, len(token_ids)

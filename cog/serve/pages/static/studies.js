@@ -138,8 +138,7 @@ function drawVerdict({ systems, questions }) {
   return judged.map((each) => {
     const isMore = each.p_value < 0.05;
     const ahead = each.num_better > each.num_worse ? first : second;
-    const agreement = [["Krippendorff's alpha", each.agreement], ["Cohen's kappa", each.kappa]]
-      .filter(([, value]) => value !== null).map(([name, value]) => `${name} ${value.toFixed(2)}`);
+    const agreement = each.agreement === null ? [] : [`Krippendorff's alpha ${each.agreement.toFixed(2)}`];
     return make("section", { class: "verdict" }, make("h3", {}, each.question), drawBar(each),
       make("div", { class: "key-line" },
         make("span", {}, make("bdi", {}, oneLine(first)), ` better: ${each.num_better}`),
