@@ -47,10 +47,8 @@ def iter_windows(
 ) -> Iterator[Window]:
     """Cut a document into windows, so that every token is the target of exactly one entry.
 
-    :param token_ids: The document's tokens.
-    :param begin: Tokens put before it; the state at the last of them predicts the first token.
-    :param settings: The lengths.
-    :yields: Windows; the last token of each is only a target.
+    The state at the last of the tokens ``begin`` predicts the first token; the last token of each
+    window is only a target.
     """
     ids = begin + token_ids
     step = settings.context_tokens - settings.overlap_tokens
@@ -68,11 +66,8 @@ def iter_entries(
 ) -> Iterator[tuple[NDArray[np.float16], NDArray[np.int32], int]]:
     """Encode documents (Khandelwal et al. 2020, section 2: the keys are last hidden states).
 
-    :param model: The model.
-    :param documents: The documents, in canonical order.
-    :param settings: How.
-    :yields: Keys of *Shape:* ``(num_entries, dim)``, next tokens of *Shape:* ``(num_entries,)``,
-        and the number of documents done.
+    Yields keys of *Shape:* ``(num_entries, dim)``, next tokens of *Shape:* ``(num_entries,)``, and
+    the number of documents done.
     """
     encoder = model.prefix_encoder
     begin = [] if encoder.begin_token_id is None else [encoder.begin_token_id]
@@ -183,21 +178,10 @@ def _write_entries(
 
 
 def load_keys(folder: Path, *, num_entries: int, dim: int) -> NDArray[np.float16]:
-    """Map the keys of a datastore into memory.
-
-    :param folder: The datastore.
-    :param num_entries: Number of keys.
-    :param dim: Their width.
-    :returns: *Shape:* ``(num_entries, dim)``, read from disk as needed
-    """
+    """Map the keys of a datastore into memory: ``(num_entries, dim)``."""
     return np.memmap(folder / KEYS_FILE, dtype=np.float16, mode="r", shape=(num_entries, dim))
 
 
 def load_tokens(folder: Path, *, num_entries: int) -> NDArray[np.int32]:
-    """Read the next tokens of a datastore.
-
-    :param folder: The datastore.
-    :param num_entries: Number of entries.
-    :returns: *Shape:* ``(num_entries,)``
-    """
+    """Read the next tokens of a datastore: ``(num_entries,)``."""
     return np.fromfile(folder / TOKENS_FILE, dtype=np.int32, count=num_entries)

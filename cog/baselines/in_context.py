@@ -35,11 +35,7 @@ class InContextGenerator(TransformerGenerator):
         self._placement = placement
 
     def place(self, request: Request) -> Request:
-        """Put the nearest chunks before a prompt.
-
-        :param request: The request; a prefix that becomes too long is read from its end.
-        :returns: The request with the longer prefix.
-        """
+        """Put the nearest chunks before a prompt; what becomes too long is read from its end."""
         top_k = request.decoding.top_k_documents
         if not top_k:
             return request

@@ -52,13 +52,8 @@ def load_datastore_manifest(
 ) -> DatastoreManifest:
     """Read a datastore's manifest and hold it against what it is to be used with.
 
-    :param folder: The datastore.
-    :param corpus_id: The corpus.
-    :param model: Fingerprint of the model.
-    :param documents_digest: Digest of the documents; None for any.
-    :returns: The manifest.
-    :raises IndexNotBuiltError: If there is no datastore.
-    :raises IndexMismatchError: If it is damaged, or of another model or other documents.
+    Raises ``IndexNotBuiltError`` if there is none, ``IndexMismatchError`` if it is damaged, or of
+    another model or, unless None, other documents.
     """
     run = f"cog paper datastore build {corpus_id}"
     try:
@@ -115,11 +110,7 @@ def load_manifests(
 
 
 def join_manifests(manifests: Sequence[DatastoreManifest]) -> DatastoreManifest:
-    """What datastores that are searched as one state about themselves.
-
-    :param manifests: Their manifests, of one model.
-    :returns: One manifest; that of the datastore itself if there is only one.
-    """
+    """What datastores of one model that are searched as one state about themselves."""
     first = manifests[0]
     if len(manifests) == 1:
         return first

@@ -99,7 +99,7 @@ class NeighbourSearcher:
 class UnionSearcher:
     """Finds the entries of several datastores that are nearest to a state.
 
-    :param parts: Their searchers; entries count on from part to part.
+    Entries count on from part to part.
     """
 
     def __init__(self, parts: Sequence[NeighbourSearcher]) -> None:
@@ -108,12 +108,7 @@ class UnionSearcher:
     def search(
         self, states: NDArray[np.float32], *, top_k: int
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Find the nearest entries of all parts; of equally near ones the first.
-
-        :param states: *Shape:* ``(batch, dim)``
-        :param top_k: Number of entries per state; fewer if there are not as many.
-        :returns: As a part finds them; each of *Shape:* ``(batch, top_k)``
-        """
+        """Find the nearest entries of all parts as one does; of equally near ones the first."""
         rows, distances, first = [], [], 0
         for part in self._parts:
             found, part_distances = part.search(states, top_k=top_k)
@@ -138,12 +133,8 @@ def build_searcher(
 ) -> dict[str, object]:
     """Build the search of a datastore, measure its recall, and write what must be kept.
 
-    :param folder: The datastore.
-    :param keys: Its keys.
-    :param settings: How.
-    :param progress: Told what is done.
-    :returns: Kind of the search, its sizes, and its recall against exact search.
-    :raises IndexingError: If recall is below ``settings.min_recall``.
+    Gives the kind of the search, its sizes, and its recall against exact search; refused is a
+    recall below ``min_recall``.
     """
     if len(keys) <= settings.flat_threshold_rows:
         return {"kind": FLAT, "num_lists": 0, "recall": 1.0, "recall_at": settings.recall_at}

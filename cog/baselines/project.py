@@ -60,9 +60,7 @@ def build_corpus_datastore(
 def describe_search(params: DatastoreParams, manifest: DatastoreManifest) -> dict[str, float]:
     """The settings of section ``datastore`` that change what is found in a built datastore.
 
-    :param params: The section.
-    :param manifest: The datastore; where search is exact, its reach does not count.
-    :returns: The settings by name.
+    Where search is exact, its reach does not count.
     """
     search = manifest.search
     parts = search.get("parts", [search])
@@ -76,15 +74,7 @@ def describe_search(params: DatastoreParams, manifest: DatastoreManifest) -> dic
 def open_knn_lm(
     paths: ProjectPaths, corpus_id: str, *, model: CogModel, settings: DatastoreParams
 ) -> KnnGenerator:
-    """Open the datastore of a corpus, or those of a union as one, for writing texts.
-
-    :param paths: The project.
-    :param corpus_id: A corpus id, or several joined with ``+``.
-    :param model: The model, which must be the one they were built with.
-    :param settings: Section ``datastore``.
-    :returns: The generator.
-    :raises IndexMismatchError: If one is damaged, or of another model or other documents.
-    """
+    """Open the datastore of a corpus, or those of a union as one, for writing texts."""
     manifests = load_manifests(paths, corpus_id, model=model.fingerprint)
     parts = [_open_part(paths, manifest, settings) for manifest in manifests]
     tokens = [

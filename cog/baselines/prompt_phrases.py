@@ -33,12 +33,6 @@ class PromptPools(PoolSource):
     """Pools with the words of the prefix beside those of the retrieved chunks.
 
     A prompt stands where a document does, at a position that no document has.
-
-    :param model: The model.
-    :param index: The open index.
-    :param phrase_encoder: What its words were encoded with.
-    :param allowed_chunks: Chunks that may be copied from; None for all. *Shape:*
-        ``(num_chunks,)``
     """
 
     def __init__(
@@ -53,12 +47,7 @@ class PromptPools(PoolSource):
         self._phrase_encoder = phrase_encoder
 
     def gather_words(self, prefix: str, chunk_ids: NDArray[np.int64]) -> GatheredChunks:
-        """Gather the words of the prefix and of the chunks found for it.
-
-        :param prefix: The prefix.
-        :param chunk_ids: The chunks. *Shape:* ``(num_chunks,)``
-        :returns: The words, those of the prefix last.
-        """
+        """Gather the words of the chunks found for a prefix, and last those of the prefix."""
         gathered = super().gather_words(prefix, chunk_ids)
         own = self._encode(prefix)
         return gathered if own is None else join_chunks([gathered, own])
@@ -84,14 +73,7 @@ class PromptPools(PoolSource):
 
 
 class PromptPhrasesGenerator(CopyGenerator):
-    """CoG with the prompt's own phrases among the candidates.
-
-    :param model: The model.
-    :param index: The open index.
-    :param phrase_encoder: Encodes the words of prompts.
-    :param allowed_chunks: Chunks that may be copied from; None for all. *Shape:*
-        ``(num_chunks,)``
-    """
+    """CoG with the prompt's own phrases, which are encoded, among the candidates."""
 
     def __init__(
         self,

@@ -161,11 +161,9 @@ def parse_system(content: dict[str, Any]) -> System:
 
 
 def list_used(name: str, decoding: Decoding) -> tuple[str, ...]:
-    """Name the settings of a decoding that a system uses.
+    """Name the settings of a decoding that a system uses; some are used under others only.
 
-    :param name: The system.
-    :param decoding: The settings; some are used under others only.
-    :returns: Their names; seed and length belong to the measurement.
+    Seed and length belong to the measurement.
     """
     if name == IN_CONTEXT:
         used = {*_CHOICE, "top_k_documents"}
@@ -195,12 +193,7 @@ def take_used(name: str, decoding: Decoding) -> Decoding:
 
 
 def find_short_name(system: System, usual: Decoding) -> str:
-    """The name by which ``--system`` means what was run.
-
-    :param system: What was run.
-    :param usual: How CoG writes unless asked otherwise.
-    :returns: The name of its settings where they have one, else its own.
-    """
+    """The name by which ``--system`` means what was run: that of its settings, if they have one."""
     if system.name == COG:
         for name, settings in ABLATIONS.items():
             ran, plain = (

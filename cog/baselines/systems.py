@@ -54,24 +54,15 @@ class TextGenerator(Protocol):
     """Anything that continues texts; an evaluation knows nothing else of a system."""
 
     def generate(self, requests: Sequence[Request]) -> list[Generation]:
-        """Write a batch of texts together.
-
-        :param requests: Prefixes, each with its decoding and seed.
-        :returns: The texts, in the order asked; the seconds of the batch are divided by their
-            number.
-        """
+        """Write a batch of texts together; its seconds are divided by their number."""
 
 
 def write_each(
     generator: TextGenerator, requests: Sequence[Request], *, batch_size: int
 ) -> Iterator[Generation]:
-    """Write texts and give each as soon as it and those before it are there.
+    """Write texts and give each, in the order asked, as soon as it and those before it are there.
 
-    :param generator: What writes them: texts of the copy-generator come and go, those of a
-        baseline are written batch by batch.
-    :param requests: Prefixes, each with its decoding and seed.
-    :param batch_size: Number of texts that are written together.
-    :yields: The texts, in the order asked.
+    Texts of the copy-generator come and go, those of a baseline are written batch by batch.
     """
     if isinstance(generator, CopyGenerator):
         yield from generator.generate_each(requests, batch_size=batch_size)
@@ -92,17 +83,9 @@ def identify_system(
 ) -> System:
     """Check that what a system needs is there, and say what it is; no model is loaded.
 
-    :param paths: The project.
-    :param params: Its parameters.
-    :param corpus_id: A corpus id, or several joined with ``+``.
-    :param name: ``cog``, a baseline or a variant.
-    :param decoding: How it writes.
-    :param device: ``cpu``, ``cuda`` or ``auto``.
-    :param options: Settings of a baseline that were tuned, in the place of the usual ones.
-    :returns: The system.
-    :raises IndexNotBuiltError: If its index or datastore is not built.
-    :raises IndexMismatchError: If that belongs to another model or other documents.
-    :raises CheckpointError: If its adapter or model is missing, or does not fit.
+    Raises ``IndexNotBuiltError`` or ``CheckpointError`` if its index, datastore, adapter or model
+    is missing, ``IndexMismatchError`` if it belongs to another model or other documents.
+    ``options`` are settings of a baseline that were tuned, in the place of the usual ones.
     """
     model = fingerprint_model(paths.model(params.model))
     chosen = resolve_device(device)
@@ -201,12 +184,7 @@ def open_system(
 def get_tuned_folder(paths: ProjectPaths, params: Params, corpus_id: str) -> Path:
     """Where the model lies that was trained on a corpus with the objective ``tokens``.
 
-    :param paths: The project.
-    :param params: Its parameters.
-    :param corpus_id: The corpus.
-    :returns: ``models/tokens-<corpus id>``.
-    :raises CheckpointError: If there is none, or it counts tokens otherwise than the project's
-        model, so that texts would differ in length.
+    It must count tokens as the project's model does, or texts would differ in length.
     """
     folder = paths.root / "models" / f"tokens-{corpus_id}"
     is_union = len(split_union(corpus_id)) > 1

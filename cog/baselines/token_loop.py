@@ -40,11 +40,7 @@ class TokenRow:
         return self.num_tokens >= self.request.decoding.max_new_tokens
 
     def take(self, weights: Tensor, token_bytes: Sequence[bytes]) -> None:
-        """Choose a token and append it.
-
-        :param weights: Unnormalised probabilities. *Shape:* ``(vocab_size,)``
-        :param token_bytes: How each token is spelled.
-        """
+        """Choose a token by unnormalised probabilities, and append it."""
         total = float(weights.sum(dtype=torch.float64))
         choice = self.chooser.choose(NextChoice(weights, total, weights[:0]))
         probability = float(weights[choice]) / total
@@ -54,10 +50,7 @@ class TokenRow:
 
 
 class TokenLoop:
-    """Writes texts token by token; all texts of a batch share each forward pass.
-
-    :param model: The model, of which only the prefix encoder is used.
-    """
+    """Writes texts token by token; all texts of a batch share each forward pass."""
 
     def __init__(self, model: CogModel) -> None:
         self.model = model
@@ -128,12 +121,7 @@ class TokenLoop:
         return self.model.prefix_encoder.append(cache, token_ids)
 
     def append_last(self, cache: PrefixCache, token_ids: Sequence[Sequence[int]]) -> Tensor:
-        """Append tokens to the texts of a batch.
-
-        :param cache: The cache.
-        :param token_ids: New tokens per text; may be empty for some, not for all.
-        :returns: States at the last token of the texts that got some. *Shape:* ``(num_rows, dim)``
-        """
+        """As :meth:`append`, but states at the last token of the texts that got some."""
         return self.model.prefix_encoder.append_last(cache, token_ids)
 
     def weigh_tokens(self, states: Tensor, temperatures: Sequence[float]) -> Tensor:

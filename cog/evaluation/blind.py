@@ -185,14 +185,9 @@ def read_items(content: str, *, where: str, key: Key) -> list[Item]:
 
 
 def read_sheet(content: str, *, where: str, key: Key) -> dict[str, dict[str, str]]:
-    """Read a filled sheet.
+    """Read a filled sheet: answers by item and question, without those left empty.
 
-    :param content: CSV with the columns ``item`` and the questions; texts may be left out, but if
-        they are there they must be the study's.
-    :param where: Name of the file, for the message.
-    :param key: The study's key.
-    :returns: Answers by item and question; what was left empty is left out.
-    :raises EvaluationError: If a column, an item or an answer is none of the study's.
+    Texts may be left out, but if they are there they must be the study's.
     """
     rows = list(csv.DictReader(io.StringIO(content.removeprefix("\ufeff"), newline="")))
     missing = {"item", *QUESTIONS} - set(rows[0] if rows else ())

@@ -59,12 +59,9 @@ def load_results(paths: ProjectPaths, corpus_id: str) -> list[EvaluationResult]:
 def choose_results(paths: ProjectPaths, wish: Wish) -> list[EvaluationResult]:
     """Find the evaluations to compare: of each corpus's index as it is now, under one protocol.
 
-    :param paths: The project.
-    :param wish: Which are meant.
-    :returns: One per side and decoding, in the order asked.
-    :raises EvaluationError: If a corpus was not evaluated like that, or only before its index was
-        built again, or by an older decoder; or if there is no common protocol (ProtocolError,
-        naming what differs).
+    One per side and decoding, in the order asked. Refused is what was not evaluated like that, or
+    only before its index was built again, or by an older decoder; and what has no common protocol
+    (``ProtocolError``, naming what differs).
     """
     params = load_params(paths.params)
     found = []
@@ -90,14 +87,9 @@ def choose_results(paths: ProjectPaths, wish: Wish) -> list[EvaluationResult]:
 def choose_named_sides(
     paths: ProjectPaths, names: Sequence[str], *, prompt_corpus: str | None, protocol: str | None
 ) -> list[EvaluationResult]:
-    """Find an evaluation for each of some names, all under one protocol.
+    """Find an evaluation for each of some names, ``corpus`` or ``corpus:system``, as above.
 
-    :param paths: The project.
-    :param names: Corpus ids, or ``corpus:system``.
-    :param prompt_corpus: Corpus whose prompts were continued; None for the first one of the names.
-    :param protocol: As of :class:`Wish`.
-    :returns: One each, in the order asked.
-    :raises EvaluationError: If two are the same; and as :func:`choose_results`.
+    Prompts are those of the first one's corpus unless given; the names must differ.
     """
     parts = [name.partition(":") for name in names]
     sides = tuple((corpus_id, system or COG) for corpus_id, _, system in parts)

@@ -130,7 +130,7 @@ def compare_results(
     only_with_first: bool = False,
     labels: Sequence[str] = (),
 ) -> Comparison:
-    """Put evaluations side by side.
+    """Put evaluations of one protocol, decoder and device side by side.
 
     :param results: The evaluations, at least one.
     :param metrics: Names of the scores, whole or the part after the ``/``; none for all that every
@@ -138,8 +138,6 @@ def compare_results(
     :param only_with_first: Compare each with the first alone; none is then better than all.
     :param labels: What to call them; none for as little as tells them apart.
     :returns: The comparison.
-    :raises EvaluationError: If an evaluation lacks a score that was asked for, or they are of
-        different decoders or devices.
     """
     labels = tuple(labels) or tuple(make_labels(results))
     check_one_protocol(zip(labels, (each.protocol for each in results), strict=True))
@@ -165,9 +163,7 @@ def compare_results(
 def make_labels(results: Sequence[EvaluationResult]) -> list[str]:
     """Tell evaluations apart by as little as is needed.
 
-    :param results: The evaluations.
-    :returns: Corpus ids, with the prompts' corpus, the system, its settings and the index where
-        they differ.
+    Corpus ids, with the prompts' corpus, the system, its settings and the index where they differ.
     """
     labels = [result.corpus for result in results]
     is_foreign = any(result.prompt_corpus != result.corpus for result in results)

@@ -26,10 +26,7 @@ KEPT_TEXTS = 64  # texts after which what was measured is kept
 class Measurer:
     """A language model that measures texts; loaded only when a number is not known yet.
 
-    :param name: ``packaged``, a hub name or a folder, with or without ``@`` and its identity.
-    :param root: Folder that relative paths count from.
-    :param device: ``cpu``, ``cuda`` or ``auto``.
-    :param progress: Told of the texts that are measured.
+    It is ``packaged``, a hub name or a folder, with or without ``@`` and its identity.
     """
 
     def __init__(self, name: str, *, root: Path, device: str, progress: Progress) -> None:
@@ -48,14 +45,7 @@ class Measurer:
     def encode_features(
         self, texts: Sequence[str], *, layers: Sequence[int], max_tokens: int
     ) -> NDArray[np.float32]:
-        """What MAUVE compares: the hidden states at the last token of each text.
-
-        :param texts: The texts, at least one.
-        :param layers: Which hidden states, side by side; -1 for the last.
-        :param max_tokens: Number of tokens of a text that are read.
-        :returns: Features. *Shape:*
-            ``(num_texts, num_layers * dim)``
-        """
+        """What MAUVE compares: hidden states at the last token of each text, layer by layer."""
 
         def compute(positions: list[int]) -> Rows:
             self._progress.expect(len(positions))
@@ -75,12 +65,7 @@ class Measurer:
         return np.asarray(rows, dtype=np.float32)
 
     def score_texts(self, prompts: Sequence[str], texts: Sequence[str]) -> NDArray[np.float64]:
-        """Log-likelihood of each text given its prompt, and number of its tokens.
-
-        :param prompts: The prompts.
-        :param texts: The texts, in the same order; at least one.
-        :returns: *Shape:* ``(num_texts, 2)``
-        """
+        """Log-likelihood of each text given its prompt, and number of its tokens."""
 
         def compute(positions: list[int]) -> Rows:
             self._progress.expect(len(positions))

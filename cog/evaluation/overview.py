@@ -110,11 +110,7 @@ class Overview:
 
 
 def load_overview(paths: ProjectPaths) -> Overview:
-    """Read all evaluations of a project.
-
-    :param paths: The project.
-    :returns: Groups of what was measured by one protocol on the same corpus's prompts.
-    """
+    """Group all evaluations of a project by protocol and prompts."""
     by_rules: dict[tuple[str, str, int, str], list[EvaluationResult]] = {}
     problems = []
     for corpus_id in _list_evaluated(paths):

@@ -41,12 +41,9 @@ def load_published() -> dict[str, Any]:
 
 
 def make_plans(setting: dict[str, Any], plan: Plan, decodings: Sequence[str]) -> dict[str, Plan]:
-    """Plan every row of the tables of a setting.
+    """Plan every row of the tables of a setting, by ``system decoding``.
 
-    :param setting: One of ``settings``.
-    :param plan: How; its system and method are not looked at.
-    :param decodings: Rows of which decodings.
-    :returns: The plans by ``system decoding``; greedy writes one text whatever the seed.
+    Greedy writes one text whatever the seed.
     """
     plans = {}
     for table in setting["tables"]:

@@ -61,17 +61,10 @@ def evaluate_wanted(
     experiment: str | None,
     progress: Progress,
 ) -> tuple[EvaluationResult, Run | None]:
-    """Evaluate as a caller asks, and log the result.
+    """Evaluate as a caller asks, and log the result to an experiment, or nowhere for None.
 
-    :param paths: The project.
-    :param params: Its parameters.
-    :param wanted: What is asked.
-    :param experiment: Experiment in MLflow; None to log nothing.
-    :param progress: Told what was tuned, and what is done.
-    :returns: The result, and its run if it was logged.
-    :raises FieldError: If a setting is unknown, cannot be used, or is fixed by the protocol; or if
-        a union is not told whose prompts it continues.
-    :raises EvaluationError: If the evaluation cannot be run.
+    Raises ``FieldError`` if a setting is unknown, cannot be used, or is fixed by the protocol; or
+    if a union is not told whose prompts it continues.
     """
     if len(check_cards(paths, wanted.corpus_id)) > 1 and wanted.prompt_corpus_id is None:
         raise FieldError("prompts_of", wanted="is needed: a union holds out no prompts of its own")
@@ -94,14 +87,7 @@ def evaluate_wanted(
 def compare_wanted(
     paths: ProjectPaths, wish: Wish, *, metrics: Sequence[str], by_size: bool
 ) -> tuple[Comparison, list[EvaluationResult]]:
-    """Put kept evaluations side by side.
-
-    :param paths: The project.
-    :param wish: Which are meant.
-    :param metrics: Names of the scores; none for all.
-    :param by_size: Whether they are in the order of the size of their index.
-    :returns: The comparison, and what is compared.
-    """
+    """Put kept evaluations side by side, of all scores or some, perhaps by size of their index."""
     results = choose_results(paths, wish)
     if by_size:
         results.sort(key=lambda result: result.system.num_index_words)
@@ -109,12 +95,9 @@ def compare_wanted(
 
 
 def make_plan(params: Params, wanted: Wanted) -> Plan:
-    """Make a plan of what is asked and of params.yaml.
+    """Make a plan of what is asked and of params.yaml, whose ``generate`` is as chosen.
 
-    :param params: The project's parameters; ``generate`` as chosen.
-    :param wanted: What is asked.
-    :returns: The plan; a short name of settings has become what it stands for.
-    :raises EvaluationError: If there is no such protocol.
+    A short name of settings has become what it stands for.
     """
     name = wanted.protocol or params.evaluate.protocol
     protocol = make_protocol(name, params.evaluate)

@@ -29,8 +29,7 @@ PLAIN, BETTER, INK = "#8fa3b8", "#2b6cb0", "#1f2933"
 def plot_bars(comparison: Comparison) -> "Figure":
     """Draw a panel of bars per score, with 95 % intervals; of more than six scores the main ones.
 
-    :param comparison: The comparison.
-    :returns: The figure; a bar is dark where it is better than every other by more than chance.
+    A bar is dark where it is better than every other by more than chance.
     """
     names = _choose_panels(comparison)
     figure, axes = _make_panels(len(names), width=1.1 + 1.1 * len(comparison.labels))
@@ -64,8 +63,7 @@ def plot_bars(comparison: Comparison) -> "Figure":
 def plot_systems(comparison: Comparison) -> "Figure":
     """Draw a panel of lying bars per score, one bar per system, with 95 % intervals.
 
-    :param comparison: The comparison; its evaluations differ in the system.
-    :returns: The figure; a bar is dark where it differs from the first by more than chance.
+    A bar is dark where it differs from the first by more than chance.
     """
     names = _choose_panels(comparison)
     figure, axes = _make_panels(len(names), width=4.2, height=1.0 + 0.24 * len(comparison.labels))
@@ -92,11 +90,7 @@ def plot_systems(comparison: Comparison) -> "Figure":
 
 
 def plot_index_sizes(comparison: Comparison) -> "Figure":
-    """Draw each score over the number of words in the index, as in the paper's figure 3.
-
-    :param comparison: The comparison; its evaluations differ in the size of the index.
-    :returns: The figure, with a logarithmic axis.
-    """
+    """Draw each score over the number of words in the index, as in the paper's figure 3."""
     names = _choose_panels(comparison)
     figure, axes = _make_panels(len(names), width=4.2)
     for name, panel in zip(names, axes, strict=True):
@@ -127,12 +121,7 @@ def plot_index_sizes(comparison: Comparison) -> "Figure":
 
 
 def plot_matrix(comparisons: Sequence[Comparison], name: str) -> "Figure":
-    """Draw a score of every index on every set of prompts.
-
-    :param comparisons: One per set of prompts, each with the same corpora.
-    :param name: The score.
-    :returns: The figure, a row per set of prompts.
-    """
+    """Draw a score of every index on every set of prompts, a row per set."""
     from matplotlib.figure import Figure
 
     rows = [comparison.get_rows(name) for comparison in comparisons]
@@ -161,12 +150,7 @@ def draw(figure: "Figure") -> bytes:
 
 
 def save_plot(figure: "Figure", path: Path) -> None:
-    """Write a figure to a file.
-
-    :param figure: The figure.
-    :param path: The file; its ending says the format.
-    :raises EvaluationError: If the ending is none of a picture, or the file cannot be written.
-    """
+    """Write a figure to a file, whose ending says the format."""
     check_plot_path(path)
     try:
         figure.savefig(path, dpi=160, metadata={})

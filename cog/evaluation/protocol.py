@@ -109,11 +109,6 @@ def make_protocol(name: str, settings: EvaluateParams) -> Protocol:
     seeds and the size of a batch; the authors' script differs from it in that references are as
     long as they come, both texts begin with the prompt, and 512 of their tokens are read (CoG,
     section 4; ``mauve_test.py``).
-
-    :param name: Name of the preset.
-    :param settings: Section ``evaluate`` of params.yaml.
-    :returns: The protocol.
-    :raises ProtocolError: If there is no such preset.
     """
     if name not in PRESETS:
         raise ProtocolError(
@@ -168,11 +163,7 @@ def differing_fields(first: Protocol, second: Protocol) -> list[str]:
 
 
 def check_one_protocol(protocols: Iterable[tuple[str, Protocol]]) -> None:
-    """Refuse scores of different protocols.
-
-    :param protocols: What was measured, as a person would call it, and its protocol.
-    :raises ProtocolError: If a rule differs; it is named.
-    """
+    """Refuse scores of different protocols, by what a person would call each."""
     known = list(protocols)
     for label, protocol in known[1:]:
         first_label, first = known[0]

@@ -104,11 +104,7 @@ class EvaluationResult:
         return self.system.corpus
 
     def find_score(self, name: str) -> Score | None:
-        """Find a score.
-
-        :param name: Its name, whole or the part after the ``/``.
-        :returns: The score, or None.
-        """
+        """Find a score by its name, whole or the part after the ``/``."""
         for score in self.scores:
             if name in (score.name, score.name.rpartition("/")[2]):
                 return score
@@ -178,11 +174,7 @@ def parse_text(content: dict[str, Any]) -> EvaluatedText:
 
 
 def parse_generation(content: dict[str, Any]) -> Generation:
-    """Read a generation as :meth:`~cog.records.Generation.to_json` writes it.
-
-    :param content: The object; keys that are not a generation's are ignored.
-    :returns: The generation.
-    """
+    """Read a generation as :meth:`~cog.records.Generation.to_json` writes it, among other keys."""
     names = ("prefix", "text", "corpus", "index", "model", "num_steps", "num_tokens", "seconds")
     return Generation(
         **{name: content[name] for name in names},

@@ -29,11 +29,7 @@ class RowCache:
         self._before = before
 
     def load(self, digests: Sequence[bytes]) -> dict[bytes, Rows]:
-        """Find the rows that are known.
-
-        :param digests: What is looked for.
-        :returns: The rows found, by digest; a damaged file counts as not there.
-        """
+        """Find the rows that are known, by digest; a damaged file counts as not there."""
         wanted = set(digests)
         found: dict[bytes, Rows] = {}
         for path in sorted(self._folder.glob("*.npz")):
@@ -48,12 +44,7 @@ class RowCache:
         return found
 
     def save(self, digests: Sequence[bytes], rows: Rows) -> None:
-        """Keep rows.
-
-        :param digests: Their digests.
-        :param rows: The rows. *Shape:* ``(num_texts, num_columns)``
-        :raises EvaluationError: If they cannot be written.
-        """
+        """Keep rows by their digests."""
         names = np.frombuffer(b"".join(digests), dtype=np.uint8).reshape(-1, DIGEST_BYTES)
         name = hashlib.sha256(b"".join(digests)).hexdigest()[:24]
         with stating_what_is_kept(self._folder, "what was measured before is kept"):

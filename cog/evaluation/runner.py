@@ -28,14 +28,9 @@ def evaluate(
 ) -> EvaluationResult:
     """Evaluate a system on a corpus; what was written or measured before is not done again.
 
-    :param paths: The project.
-    :param params: Its parameters.
-    :param plan: What to evaluate.
-    :param progress: Told of every text that is written or measured, and of what to know.
-    :returns: The result, which is also kept.
-    :raises EvaluationError: If no prompt is long enough, a score is asked for by name that there
-        cannot be, too much of the references is in the index, the store is of another version, or
-        the disk is full.
+    The result is also kept. Raises ``EvaluationError`` if no prompt is long enough, a score is
+    asked for by name that there cannot be, too much of the references is in the index, the store is
+    of another version, or the disk is full.
     """
     for package in ("scipy", "sklearn"):  # imported when texts are written
         require(package)
@@ -69,12 +64,7 @@ def digest_prompts(prompts: Sequence[Prompt]) -> str:
 
 
 def choose_groups(run: Evaluation) -> tuple[str, ...]:
-    """Which groups of scores there can be, before anything is written.
-
-    :param run: The evaluation.
-    :returns: Those of the plan that the system and its prompts have; what is left out is said.
-    :raises EvaluationError: If a group is unknown, or none is left.
-    """
+    """Which groups of scores there can be, before anything is written; what is left out is said."""
     plan = run.plan
     unknown = [group for group in plan.groups if group not in GROUPS]
     if unknown:

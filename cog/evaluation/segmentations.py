@@ -54,11 +54,8 @@ class Arc:
 def sum_segmentations(token_log_probabilities: Sequence[float], arcs: Sequence[Arc]) -> float:
     """Add up the probabilities of all segmentations, by a forward pass over positions.
 
-    :param token_log_probabilities: Of the reference's own token at each position, chosen from the
-        vocabulary.
-    :param arcs: The phrases that fit at each position.
-    :returns: Natural logarithm of the sum.
-    :raises ValueError: If the two do not have the same length.
+    At each one, the reference's own token may be chosen from the vocabulary, or a phrase that fits.
+    Gives the natural logarithm of the sum.
     """
     if len(token_log_probabilities) != len(arcs):
         raise ValueError("every position needs a token and its phrases")
@@ -87,13 +84,10 @@ class PhraseMatcher:
         self._sorted_tokens = first_tokens[self._order]
 
     def find(self, rest: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Find the phrases that begin a text, or that the text begins.
+        """Find phrases that begin a text, or that it begins, and how much of it each covers.
 
         A phrase longer than the text counts if its first tokens are the text: generation cuts it
         there.
-
-        :param rest: Tokens of the text, at least one. *Shape:* ``(num_tokens,)``
-        :returns: Numbers of the phrases, and how many tokens of the text each covers.
         """
         low = np.searchsorted(self._sorted_tokens, rest[0], side="left")
         high = np.searchsorted(self._sorted_tokens, rest[0], side="right")

@@ -142,15 +142,7 @@ def identify(paths: ProjectPaths, params: Params, plan: Plan) -> System:
 
 
 def prepare(paths: ProjectPaths, params: Params, plan: Plan, progress: Progress) -> Evaluation:
-    """Check what an evaluation needs, choose its prompts and pin its protocol.
-
-    :param paths: The project.
-    :param params: Its parameters.
-    :param plan: What to evaluate.
-    :param progress: Told which prompts are taken, and of texts that have to be written anew.
-    :returns: The evaluation, ready to run.
-    :raises EvaluationError: If the plan cannot be run, or no prompt is long enough.
-    """
+    """Check what an evaluation needs, choose its prompts and pin its protocol."""
     rules = plan.protocol
     if not rules.seeds or len(set(rules.seeds)) < len(rules.seeds):
         raise EvaluationError("an evaluation needs seeds that differ", found=str([*rules.seeds]))

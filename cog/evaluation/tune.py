@@ -120,21 +120,15 @@ def tune(
             about=system,
         )
     check_tuning_prompts(load_prompts(paths.corpus(corpus_id).prompts), corpus_id)
-    wanted = Wanted(
-        corpus_id=corpus_id,
-        system=system,
-        settings={METHOD: method},
-        protocol=DEFAULT,
-        num_prompts=num_prompts,
-        device=device,
-    )
-    run = prepare(paths, params, _plan(params, wanted), progress)
+    plan = _plan(params, corpus_id, num_prompts, method, system=system, device=device)
+    run = prepare(paths, params, plan, progress)
     system_now = run.system
     search = _Search(run, budget=budget)
     values = search.begin(phases)
     with run.stack:
         for number, phase in enumerate(phases):
             later = sum(1 + sum(map(len, each.steps)) for each in phases[number + 1 :])
+            later = min(later, budget // 2)
             values = search.run(phase, values, num_left=later)
     tuning = Tuning(
         values={name: value for name, value in values.items() if name in _DECODING},
@@ -157,8 +151,18 @@ def tune(
     return Tuned(tuning, tuple(search.trials))
 
 
-def _plan(params: Params, wanted: Wanted) -> Plan:
-    decoding = get_usual_decoding(params, wanted.system)
+def _plan(
+    params: Params, corpus_id: str, num_prompts: int, method: str, *, system: str, device: str
+) -> Plan:
+    wanted = Wanted(
+        corpus_id=corpus_id,
+        system=system,
+        settings={METHOD: method},
+        protocol=DEFAULT,
+        num_prompts=num_prompts,
+        device=device,
+    )
+    decoding = get_usual_decoding(params, system)
     usual = replace(params, generate=replace(params.generate, decoding=decoding))
     plan = make_plan(usual, wanted)
     return replace(plan, protocol=replace(plan.protocol, part=TUNING))

@@ -38,13 +38,7 @@ class Placement:
     def make(
         cls, token_memories: NDArray[np.int64], *, num_memories: int, device: torch.device
     ) -> "Placement":
-        """Lay out the tokens of a pass.
-
-        :param token_memories: The memory of each token; -1 for none. *Shape:* ``(num_tokens,)``
-        :param num_memories: Number of memories.
-        :param device: Where the pass is computed.
-        :returns: The layout.
-        """
+        """Lay out the tokens of a pass by the memory of each; -1 for none."""
         seen = np.flatnonzero(token_memories >= 0)
         seen = seen[np.argsort(token_memories[seen], kind="stable")]
         owners = token_memories[seen]
@@ -233,10 +227,7 @@ class RetroAdapter(nn.Module):
 
     @property
     def gates(self) -> list[float]:
-        """How far the gates are open.
-
-        :returns: Factors of what is attended to, from the first layer on; 0 is closed.
-        """
+        """How far the gates are open, from the first layer on; 0 is closed."""
         values = [value for name, value in self.named_parameters() if name.endswith(".gate")]
         return [float(torch.tanh(value.detach())) for value in values]
 

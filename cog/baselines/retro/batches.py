@@ -53,14 +53,7 @@ class RetroBatch:
 
 
 class RetroBatches:
-    """Draws batches from some windows: each window once, in an order of its own, again and again.
-
-    :param examples: All windows.
-    :param windows: Those that may be drawn. *Shape:* ``(num_candidates,)``
-    :param chunk_tokens: Number of tokens of a chunk.
-    :param windows_per_batch: Number of windows of a batch.
-    :param seed: Seed of the order.
-    """
+    """Draws batches from some windows, each once in an order of its own, again and again."""
 
     def __init__(
         self,
@@ -124,16 +117,7 @@ def lay_out_windows(
     documents: NDArray[np.int64],
     chunk_tokens: int,
 ) -> RetroBatch:
-    """Lay windows out.
-
-    :param number: Number of the batch.
-    :param rows: Tokens of each window, more than a chunk.
-    :param owners: The memory of every chunk, window by window; -1 for none.
-    :param neighbours: The memories.
-    :param documents: The document of each window.
-    :param chunk_tokens: Number of tokens of a chunk.
-    :returns: The batch.
-    """
+    """Lay windows of more than a chunk out; ``owners`` are the memories of chunks, or -1."""
     num_read = chunk_tokens - 1
     num_learnt = max(map(len, rows)) - 1 - num_read
     learnt = torch.zeros(len(rows), num_learnt, dtype=torch.long)

@@ -34,13 +34,7 @@ class RetroConfig:
 
 
 def make_config(model: CogModel, params: RetroParams) -> RetroConfig:
-    """Fit the sizes of params.yaml to a model.
-
-    :param model: The model.
-    :param params: Section ``retro``.
-    :returns: The sizes.
-    :raises ParamsError: If the model has fewer layers than the first that attends.
-    """
+    """Fit the sizes of params.yaml to a model; refused is one that has too few layers."""
     base = model.prefix_encoder.get_modules().config
     num_layers = int(base.num_hidden_layers)
     layers = tuple(range(params.first_cross_layer - 1, num_layers, params.cross_layer_step))

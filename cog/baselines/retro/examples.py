@@ -75,28 +75,17 @@ class RetroExamples:
         return len(self.documents)
 
     def list_learnable(self) -> NDArray[np.int64]:
-        """Windows to train on: not held out, and with a neighbour, without which nothing is learnt.
-
-        :returns: Their numbers, ascending.
-        """
+        """Windows to train on, ascending: not held out, and with a neighbour to learn from."""
         has_some = (self.neighbours >= 0).any(axis=1)  # (num_chunks,)
         counts = np.add.reduceat(has_some.astype(np.int64), self.chunk_offsets[:-1])
         return np.setdiff1d(np.flatnonzero(counts), self.held_out)
 
     def get_window(self, number: int) -> NDArray[np.int32]:
-        """The tokens of a window.
-
-        :param number: Its number.
-        :returns: *Shape:* ``(window_len,)``
-        """
+        """The tokens of a window."""
         return self.token_ids[self.window_offsets[number] : self.window_offsets[number + 1]]
 
     def get_neighbours(self, number: int) -> NDArray[np.int64]:
-        """The neighbours of a window's chunks.
-
-        :param number: Number of the window.
-        :returns: -1 for none. *Shape:* ``(num_chunks, num_neighbours)``
-        """
+        """The neighbours of a window's chunks, -1 for none."""
         return self.neighbours[self.chunk_offsets[number] : self.chunk_offsets[number + 1]]
 
     def read(self, chunk_ids: NDArray[np.int64]) -> dict[int, NDArray[np.int32]]:

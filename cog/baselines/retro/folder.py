@@ -99,13 +99,7 @@ def load_record(folder: Path, *, model: str) -> AdapterRecord:
 
 
 def load_adapter(folder: Path, *, model: str) -> RetroAdapter:
-    """Load an adapter.
-
-    :param folder: Its folder.
-    :param model: Fingerprint of the model it is to be used with.
-    :returns: The adapter, in float32.
-    :raises CheckpointError: If there is none, it is damaged, or it was fitted to another model.
-    """
+    """Load an adapter in float32; refused are one that is damaged and one of another model."""
     record = load_record(folder, model=model)
     try:
         adapter = RetroAdapter(record.config)
@@ -117,13 +111,7 @@ def load_adapter(folder: Path, *, model: str) -> RetroAdapter:
 
 
 def digest_adapter(folder: Path, record: AdapterRecord) -> str:
-    """Digest what decides an adapter's texts.
-
-    :param folder: Its folder.
-    :param record: What it says of itself.
-    :returns: 64 hex digits over sizes and weights.
-    :raises CheckpointError: If there are no weights.
-    """
+    """Digest what decides an adapter's texts, sizes and weights: 64 hex digits."""
     digest = hashlib.sha256(json.dumps(asdict(record.config), sort_keys=True).encode())
     try:
         with (folder / WEIGHTS_FILE).open("rb") as file:

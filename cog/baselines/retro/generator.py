@@ -24,11 +24,6 @@ class RetroMemory:
 
     Keys and values of all layers are made when a chunk ends and kept until the next one does, in
     tensors of one row per text.
-
-    :param model: The model, whose embeddings the encoder of neighbours reads.
-    :param adapter: The adapter.
-    :param source: Finds neighbours.
-    :param batch: Number of texts.
     """
 
     def __init__(
@@ -53,11 +48,10 @@ class RetroMemory:
         return size - (len(self._ids[row]) + 1) % size
 
     def read(self, token_ids: Sequence[Sequence[int]]) -> Memory | None:
-        """Take in the tokens of the next pass and say what each of them sees.
+        """Take in the tokens of the next pass, at most :meth:`count_room` per text.
 
-        :param token_ids: New tokens per text, at most :meth:`count_room`; may be empty.
-        :returns: The memory of the pass, None for nothing; neighbours are retrieved where a chunk
-            has ended.
+        Gives what each of them sees, None for nothing; where a chunk has ended neighbours are
+        found.
         """
         began = time.perf_counter()
         ended = []
@@ -132,9 +126,7 @@ class RetroMemory:
 class RetroLoop(TokenLoop):
     """The token loop with neighbours, refreshed whenever a chunk has ended.
 
-    :param model: The model, loaded with its modules; the adapter stays attached to it.
-    :param adapter: The adapter.
-    :param source: Finds neighbours.
+    The model is loaded with its modules, and the adapter stays attached to it.
     """
 
     def __init__(self, model: CogModel, adapter: RetroAdapter, source: NeighbourSource) -> None:
@@ -152,10 +144,6 @@ class RetroLoop(TokenLoop):
         """Append tokens that see the neighbours of the chunk before them.
 
         A pass ends for a text where its neighbours change.
-
-        :param cache: The cache.
-        :param token_ids: New tokens per text; may be empty for some.
-        :returns: States of all, text by text. *Shape:* ``(num_tokens, dim)``
         """
         return torch.cat([state for row in self._append(cache, token_ids) for state in row])
 

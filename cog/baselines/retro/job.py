@@ -79,15 +79,9 @@ def train_adapter(
 ) -> RetroReport:
     """Fit an adapter on the documents of a corpus and its index, and save it.
 
-    :param paths: The project.
-    :param params: Its parameters.
-    :param job: What to do.
-    :param progress: Told of steps, or of seconds.
-    :param log: Given metrics every few steps; None for nobody.
-    :returns: What was done.
-    :raises CheckpointError: If the folder is taken, or its checkpoint is of something else.
-    :raises TrainingError: If the corpus is too small, or the loss is not finite (the last good
-        adapter is written even so).
+    Raises ``CheckpointError`` if the folder is taken, or its checkpoint is of something else;
+    ``TrainingError`` if the corpus is too small, or the loss is not finite (the last good adapter
+    is written even so).
     """
     accelerator = make_accelerator(job.device)
     if not accelerator.is_main_process:

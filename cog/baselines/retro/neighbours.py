@@ -50,12 +50,9 @@ class Neighbours:
 def lay_out(
     neighbour_ids: NDArray[np.int64], tokens: Mapping[int, NDArray[np.int32]]
 ) -> Neighbours:
-    """Lay out the neighbours of chunks.
+    """Lay out the neighbours of chunks, on the CPU.
 
-    :param neighbour_ids: Neighbours of each chunk, at least one, then -1 where there are no more.
-        *Shape:* ``(num_memories, num_neighbours)``
-    :param tokens: Tokens of each, at least one.
-    :returns: The layout, on the CPU.
+    Of each chunk there is at least one, then -1 where there are no more.
     """
     unique, places = np.unique(neighbour_ids, return_inverse=True)
     places = places.reshape(neighbour_ids.shape)
@@ -81,12 +78,8 @@ def lay_out(
 class NeighbourSource:
     """Finds neighbours in a phrase index, of which only tokens and chunk vectors are used.
 
-    :param index: The open index.
-    :param model: The model it was built with, whose retriever is used.
-    :param config: How many neighbours, and how long.
-    :raises GenerationError: If nothing in the index has a continuation, or it holds fewer chunks
-        than a chunk has neighbours.
-    :raises IndexMismatchError: If the index was built with another model's retriever.
+    The index must be of the model's retriever, hold as many chunks as a chunk has neighbours, and
+    have some with a continuation.
     """
 
     def __init__(self, index: PhraseIndex, model: CogModel, *, config: RetroConfig) -> None:
@@ -179,13 +172,7 @@ class NeighbourSource:
 def read_chunk(
     splitter: WordSplitter, token_ids: Sequence[int], *, begin_token_id: int | None
 ) -> str:
-    """The text of a chunk, which the retriever reads.
-
-    :param splitter: The tokenizer.
-    :param token_ids: Tokens of the chunk; the begin token may be the first of them.
-    :param begin_token_id: Token put before every text; None for none.
-    :returns: The text; characters that the chunk cuts are replaced.
-    """
+    """The text of a chunk for the retriever; characters that the chunk cuts are replaced."""
     ids = np.array(token_ids, dtype=np.int32)
     if begin_token_id is not None and len(ids) and ids[0] == begin_token_id:
         ids = ids[1:]

@@ -21,9 +21,7 @@ from cog.training.objective import TOTAL
 class RetroTrainee(nn.Module):
     """A model whose adapter is fitted; the model is changed and must not write texts.
 
-    :param model: The model, loaded for this alone.
-    :param adapter: The adapter.
-    :param is_half: Whether to compute in bf16; the weights that are learnt stay in float32.
+    What is learnt stays in float32, also where all is computed in bf16.
     """
 
     def __init__(self, model: CogModel, adapter: RetroAdapter, *, is_half: bool) -> None:
@@ -48,13 +46,7 @@ class RetroTrainee(nn.Module):
     def forward(
         self, batch: RetroBatch, *, has_neighbours: bool = True, is_shifted: bool = False
     ) -> Tensor:
-        """Cross-entropy of the tokens that see neighbours.
-
-        :param batch: The windows.
-        :param has_neighbours: Whether neighbours are seen, or nothing is.
-        :param is_shifted: Whether each chunk sees the neighbours of another one.
-        :returns: The mean, in nats. *Shape:* ``()``
-        """
+        """Mean cross-entropy of the tokens that see neighbours: their own, others', or none."""
         targets = batch.targets.to(self.device)
         counted = targets != IGNORED
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.is_half):
@@ -64,15 +56,10 @@ class RetroTrainee(nn.Module):
         return nn.functional.cross_entropy(logits.float(), targets[counted])
 
     def compute_states(self, batch: RetroBatch, memory: Memory | None) -> Tensor:
-        """Run the prefix encoder.
+        """Run the prefix encoder over the tokens that are learnt from.
 
-        What comes before the first token that sees neighbours does not depend on the adapter: it
-        is read without gradients, and its keys and values are kept for the rest.
-
-        :param batch: The windows.
-        :param memory: What is seen; None for nothing.
-        :returns: Hidden states of the tokens that are learnt from. *Shape:* ``(batch, learnt_len,
-            dim)``
+        What comes before the first token that sees neighbours does not depend on the adapter: it is
+        read without gradients, and its keys and values are kept for the rest.
         """
         body: nn.Module = self.network.base_model
         cache = DynamicCache()

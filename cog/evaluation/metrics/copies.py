@@ -94,9 +94,7 @@ def count_copies(generation: Generation, count_tokens: CountTokens) -> NDArray[n
 def find_longest_run(segments: Sequence[Segment], tokens: Sequence[int]) -> int:
     """Most tokens copied from one place in one go.
 
-    :param segments: The segments of a text.
-    :param tokens: Number of tokens of each.
-    :returns: The count; adjacent copies that also lie side by side in their document are one run.
+    Adjacent copies that also lie side by side in their document are one run.
     """
     longest = run = 0
     before: Segment | None = None

@@ -49,12 +49,7 @@ class Metric:
     def sum_rows(
         self, rows: Values | Sequence[Sequence[float]], documents: Sequence[str]
     ) -> Values:
-        """Add up rows by document; a batch stands for itself.
-
-        :param rows: What each text, or batch, gives.
-        :param documents: The document of each text.
-        :returns: *Shape:* ``(num_documents, num_columns)``
-        """
+        """Add up rows by document; a batch stands for itself."""
         values = np.array(rows, dtype=np.float64)
         columns = values if self.spread is None else self.spread(values)
         return columns if self.is_by_batch else sum_by_cluster(columns, documents)
