@@ -35,16 +35,7 @@ class PromptPools(PoolSource):
     A prompt stands where a document does, at a position that no document has.
     """
 
-    def __init__(
-        self,
-        model: CogModel,
-        index: PhraseIndex,
-        *,
-        phrase_encoder: ChunkEncoder,
-        allowed_chunks: NDArray[np.bool_] | None,
-    ) -> None:
-        super().__init__(model, index, allowed_chunks=allowed_chunks)
-        self._phrase_encoder = phrase_encoder
+    phrase_encoder: ChunkEncoder
 
     def gather_words(self, prefix: str, chunk_ids: NDArray[np.int64]) -> GatheredChunks:
         """Gather the words of the chunks found for a prefix, and last those of the prefix."""
@@ -62,7 +53,7 @@ class PromptPools(PoolSource):
         chunks = [chunk for block in blocks for chunk in block.chunks]
         if not chunks:
             return None
-        encoded = self._phrase_encoder.encode_chunks(
+        encoded = self.phrase_encoder.encode_chunks(
             [chunk.text for chunk in chunks], [chunk.word_spans() for chunk in chunks]
         )
         dtype = self.index.vectors.dtype
@@ -75,6 +66,8 @@ class PromptPools(PoolSource):
 class PromptPhrasesGenerator(CopyGenerator):
     """CoG with the prompt's own phrases, which are encoded, among the candidates."""
 
+    pool_source = PromptPools
+
     def __init__(
         self,
         model: CogModel,
@@ -84,9 +77,8 @@ class PromptPhrasesGenerator(CopyGenerator):
         allowed_chunks: NDArray[np.bool_] | None = None,
     ) -> None:
         super().__init__(model, index, allowed_chunks=allowed_chunks)
-        self.pools = PromptPools(
-            model, index, phrase_encoder=phrase_encoder, allowed_chunks=allowed_chunks
-        )
+        assert isinstance(self.pools, PromptPools)
+        self.pools.phrase_encoder = phrase_encoder
 
     def _cite(self, row: Row, *, first: int = 0) -> tuple[Segment, ...]:
         ordinals = row.text.document_ordinals(first=first) - {PROMPT_ORDINAL}

@@ -37,8 +37,10 @@ class Group:
         better = {(row.label, row.metric) for row in comparison.rows if row.is_better}
         shown = {(row.label, row.metric): row for row in comparison.rows}
         rows = [
-            self._row_to_json(label, result, shown.get((label, score.name), score))
-            | {"metric": score.name, "is_better": (label, score.name) in better}
+            self._identify(label, result)
+            | self._row_to_json(shown.get((label, score.name), score))
+            | {"prompt_corpus": result.prompt_corpus, "metric": score.name}
+            | {"is_better": (label, score.name) in better}
             for label, result in zip(self.labels, self.results, strict=True)
             for score in result.scores
         ]
@@ -60,32 +62,25 @@ class Group:
         }
 
     @staticmethod
-    def _row_to_json(label: str, result: EvaluationResult, shown: Row | Score) -> dict[str, Any]:
+    def _identify(label: str, result: EvaluationResult) -> dict[str, Any]:
         return {
             "label": label,
             "corpus": result.corpus,
-            "prompt_corpus": result.prompt_corpus,
             "system": str(result.system),
             "index": result.system.index,
             "num_index_words": result.system.num_index_words,
-            "mean": shown.mean,
-            "low": shown.low,
-            "high": shown.high,
-            "reference": shown.reference,
-            "num_texts": shown.num_texts,
-            "note": shown.note,
         }
+
+    @staticmethod
+    def _row_to_json(shown: Row | Score) -> dict[str, Any]:
+        names = ("mean", "low", "high", "reference", "num_texts", "note")
+        return {name: getattr(shown, name) for name in names}
 
     def _describe(self, position: int) -> dict[str, Any]:
         result = self.results[position]
         run_id, run_url = self.runs.get(position, (None, None))
-        return {
-            "label": self.labels[position],
-            "corpus": result.corpus,
-            "system": str(result.system),
+        return self._identify(self.labels[position], result) | {
             "side": self.sides[position],
-            "index": result.system.index,
-            "num_index_words": result.system.num_index_words,
             "created_at": result.created_at,
             "is_current": self.is_current[position],
             "run_id": run_id,

@@ -82,11 +82,7 @@ class Evaluation:
         return base.resolve() == self.judge.folder.resolve()
 
     def compared(self, texts: Sequence[str]) -> list[str]:
-        """The texts as they are compared: with their prompts before them, if the protocol says so.
-
-        :param texts: What follows the prompts, in their order.
-        :returns: The texts in order.
-        """
+        """The texts as they are compared: after their prompts, if the protocol says so."""
         if not self.plan.protocol.has_prefix:
             return list(texts)
         pairs = zip(self.selection.prompts, texts, strict=True)

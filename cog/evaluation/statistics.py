@@ -67,12 +67,7 @@ class Difference:
 
 
 def sum_by_cluster(rows: Values, clusters: Sequence[Hashable]) -> Values:
-    """Add up rows that belong together.
-
-    :param rows: *Shape:* ``(num_texts, num_columns)``
-    :param clusters: What each belongs to, such as its document.
-    :returns: In the order of their first rows. *Shape:* ``(num_clusters, num_columns)``
-    """
+    """Add up rows by what each belongs to, such as its document, in the order of first rows."""
     numbers: dict[Hashable, int] = {}
     places = [numbers.setdefault(cluster, len(numbers)) for cluster in clusters]
     sums = np.zeros((len(numbers), rows.shape[1]))
@@ -177,9 +172,7 @@ def hold(differences: Sequence[Difference | None]) -> list[bool]:
 def sign_test(num_better: int, num_worse: int) -> float:
     """Exact two-sided sign test; cases without a preference are left out.
 
-    :param num_better: Number of cases for the first.
-    :param num_worse: Number of cases for the second.
-    :returns: Probability of a split at least as uneven if both were alike; 1 without cases.
+    The probability of a split at least as uneven if both were alike; 1 without cases.
     """
     num_cases = num_better + num_worse
     fewer = min(num_better, num_worse)
@@ -190,9 +183,8 @@ def sign_test(num_better: int, num_worse: int) -> float:
 def krippendorff_alpha(cases: Sequence[Mapping[str, Hashable]]) -> float | None:
     """Agreement of any number of graders, some of whom may have left cases out (nominal scale).
 
-    :param cases: Judgement by grader, for each case.
-    :returns: 1 for full agreement, 0 for chance; None if no case has two judgements, or if all
-        judgements are one and the same, where chance cannot be told from agreement.
+    1 for full agreement, 0 for chance; None if no case has two judgements, or if all judgements are
+    one and the same, where chance cannot be told from agreement.
     """
     totals: Counter[Hashable] = Counter()
     agreeing = 0.0

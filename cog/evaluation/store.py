@@ -57,10 +57,9 @@ class RunKey:
 
 
 class EvaluationStore:
-    """The store of one corpus.
+    """The store of one corpus, made when something is kept.
 
-    :param folder: Where it lies; made when something is kept.
-    :raises EvaluationError: If another version wrote it; it is left as it is.
+    One that another version wrote is refused and left as it is.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -111,15 +110,10 @@ class EvaluationStore:
         generate: Generate,
         progress: Progress,
     ) -> SeedResult:
-        """Take the texts of one seed from disk, and write those that lack.
+        """Take the texts of one seed from disk, in the order of prompts, and write those that lack.
 
-        :param key: The run.
-        :param decoding: How a text is written, with the seed.
-        :param prompts: The prompts.
-        :param generate: Writes texts, and gives each as soon as it is there.
-        :param progress: Told of every text.
-        :returns: The texts in the order of the prompts.
-        :raises EvaluationError: If a finished text cannot be written; those before it are kept.
+        ``generate`` gives each as soon as it is there; if it cannot be written, those before it are
+        kept.
         """
         folder = self.folder / key.folder_name
         with self._open_exclusively(folder, key, decoding.seed, progress) as file:
@@ -156,11 +150,10 @@ class EvaluationStore:
         return result
 
     def load_results(self, *others: Path) -> list[EvaluationResult]:
-        """Read all results, of whatever system and protocol.
+        """Read all results, newest first, of whatever system and protocol.
 
-        :param *others: Files beside it, such as the pipeline's; one may be missing or empty.
-        :returns: The results, newest first.
-        :raises EvaluationError: If none of them can be read.
+        Files beside it, such as the pipeline's, may be missing or empty. Refused is only what holds
+        none that can be read.
         """
         found: dict[str, EvaluationResult] = {}
         problem: EvaluationError | None = None

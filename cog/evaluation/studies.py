@@ -140,13 +140,9 @@ def study_domain(plan: Plan, corpus_ids: Sequence[str]) -> Kind:
 
 
 def study_ablations(plan: Plan, systems: Sequence[str]) -> Kind:
-    """CoG and its ablations on the same prompts, each compared with CoG alone.
+    """CoG and its ablations, or all, on the same prompts, each compared with CoG alone.
 
-    :param plan: How, and on which corpora; its system is not looked at.
-    :param systems: The ablations; none for all. One whose settings are the plan's is CoG itself,
-        and left out.
-    :returns: The study.
-    :raises EvaluationError: If there is no ablation to evaluate.
+    One whose settings are the plan's is CoG itself, and left out.
     """
     own = take_used(COG, plan.decoding)
     plans = {COG: replace(plan, system=COG)}

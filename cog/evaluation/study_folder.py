@@ -66,12 +66,7 @@ def list_studies(paths: ProjectPaths) -> list[str]:
 
 
 class Study:
-    """A study of a project.
-
-    :param paths: The project.
-    :param name: Name of its folder, which must be one that is there.
-    :raises EvaluationError: If there is no such study, or it cannot be read.
-    """
+    """A study of a project, by the name of its folder."""
 
     def __init__(self, paths: ProjectPaths, name: str) -> None:
         if name not in list_studies(paths):
@@ -127,11 +122,7 @@ class Study:
         return found[0] if found else None
 
     def load_answers(self, rater: Rater) -> Answers:
-        """Read what somebody has answered.
-
-        :param rater: The rater.
-        :returns: Answers by item and question; what was left empty is left out.
-        """
+        """Read what somebody has answered, by item and question."""
         path = self._get_sheet(rater)
         if not path.is_file():
             return {}
@@ -143,15 +134,7 @@ class Study:
         return {each.name: self.load_answers(each) for each in self.load_raters()}
 
     def answer(self, rater: Rater, *, item: str, question: str, answer: str | None) -> Answers:
-        """Keep one answer.
-
-        :param rater: Who gives it.
-        :param item: The case.
-        :param question: The question.
-        :param answer: ``A``, ``B`` or ``N``; None takes it back.
-        :returns: All answers of the rater.
-        :raises EvaluationError: If there is no such case, question or answer.
-        """
+        """Keep one answer, ``A``, ``B`` or ``N``, or take it back; gives all of the rater."""
         checks = (
             ("item", item, tuple(self.key.first_is_left)),
             ("question", question, QUESTIONS),

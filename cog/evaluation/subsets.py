@@ -12,14 +12,7 @@ SUBSET_SEED = 0
 
 
 def make_subsets(paths: ProjectPaths, corpus_id: str, proportions: Sequence[float]) -> list[str]:
-    """Name the nested subsets of a corpus, and write the cards that are missing.
-
-    :param paths: The project.
-    :param corpus_id: The corpus that they extend.
-    :param proportions: Their sizes; each above 0, and at most 1.
-    :returns: Corpus ids, from the smallest to the largest.
-    :raises EvaluationError: If a size is none.
-    """
+    """Name the nested subsets of a corpus, smallest first, and write the cards that are missing."""
     parent = load_card(paths, corpus_id)
     for proportion in proportions:
         if not 0 < proportion <= 1:

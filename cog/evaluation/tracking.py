@@ -98,14 +98,7 @@ class Tracker:
         )
 
     def log_study(self, name: str, content: Mapping[str, Any], figures: Mapping[str, bytes]) -> Run:
-        """Log what several evaluations tell together as a run of its own.
-
-        :param name: Name of the run.
-        :param content: Plain values.
-        :param figures: Pictures by file name.
-        :returns: The run; that of before, if nothing changed.
-        :raises TrackingError: If MLflow refuses.
-        """
+        """Log what several evaluations tell together, with pictures by file name, as one run."""
         written = json.dumps(content, indent=1).encode()
         digest = hashlib.sha256(json.dumps(content["comparisons"]).encode()).hexdigest()
         files = {"study.json": written}
@@ -243,15 +236,9 @@ def follow_run(
     described: Mapping[str, str],
     progress: Progress,
 ) -> Iterator[LogMetrics | None]:
-    """Log a training run to MLflow while it runs.
+    """Log a training run to MLflow while it runs; for None, load no MLflow.
 
-    :param paths: The project.
-    :param experiment: Experiment in MLflow; None to log nothing, and to load no MLflow.
-    :param name: Name of the run.
-    :param described: What it was started with.
-    :param progress: Told if a point could not be logged.
-    :yields: What takes the metrics of a step; None for nobody.
-    :raises TrackingError: If MLflow refuses.
+    Yields what takes the metrics of a step; points that cannot be logged do not end it.
     """
     if experiment is None:
         yield None
@@ -276,8 +263,7 @@ def find_runs(
 ) -> dict[int, tuple[str, str | None]]:
     """Find where evaluations were logged; nothing is written.
 
-    Gives the id of the run and, where a server tracks runs, its address; by position. Raises
-    ``TrackingError`` if MLflow refuses.
+    Gives the id of the run and, where a server tracks runs, its address; by position.
     """
     uri = choose_uri(paths)
     if not os.environ.get(URI_VARIABLE) and not paths.runs_database.is_file():

@@ -24,12 +24,9 @@ def is_for_tuning(document_id: str) -> bool:
 
 
 def take_part(prompts: Sequence[Prompt], part: str) -> list[Prompt]:
-    """Take one part of the prompts.
+    """Take one part of all prompts that a corpus holds out, ``evaluation`` or ``tuning``, in order.
 
-    :param prompts: All that a corpus holds out.
-    :param part: ``evaluation`` or ``tuning``.
-    :returns: The prompts of that part, in the same order. A corpus that holds out fewer than eight
-        documents leaves all to evaluation.
+    A corpus that holds out fewer than eight documents leaves all to evaluation.
     """
     if len({prompt.document_id for prompt in prompts}) < MIN_DOCUMENTS:
         return list(prompts) if part == EVALUATION else []

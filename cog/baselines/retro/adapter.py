@@ -285,23 +285,13 @@ def make_adapter(config: RetroConfig, *, seed: int) -> RetroAdapter:
 
 
 def pick_rows(states: Tensor, rows: Tensor) -> Tensor:
-    """Lay packed states out.
-
-    :param states: *Shape:* ``(num_tokens, dim)``
-    :param rows: The state at each place. *Shape:* ``(batch, length)``
-    :returns: *Shape:* ``(batch, length, dim)``
-    """
+    """Lay packed states out: ``(num_tokens, dim)`` to ``(batch, length, dim)``."""
     # an embedding, whose gradient is summed faster than that of an index
     return nn.functional.embedding(rows, states)
 
 
 def split_heads(states: Tensor, num_heads: int) -> Tensor:
-    """Split the width into heads.
-
-    :param states: *Shape:* ``(batch, length, dim)``
-    :param num_heads: Number of heads.
-    :returns: *Shape:* ``(batch, num_heads, length, head_dim)``
-    """
+    """``(batch, length, dim)`` to ``(batch, num_heads, length, head_dim)``."""
     batch, length, dim = states.shape
     return states.view(batch, length, num_heads, dim // num_heads).transpose(1, 2)
 

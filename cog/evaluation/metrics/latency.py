@@ -24,12 +24,7 @@ def measure(run: Evaluation, seeds: tuple[SeedResult, ...]) -> list[Measured]:
 
 
 def sum_batches(seed: SeedResult, *, batch_size: int) -> NDArray[np.float64]:
-    """Seconds, number of texts and number of tokens of every warm batch.
-
-    :param seed: Texts in the order they were written.
-    :param batch_size: Number of texts decoded together; the last batch may be smaller.
-    :returns: All batches if there is one only. *Shape:* ``(num_batches, 3)``
-    """
+    """Seconds, texts and tokens of every warm batch, in order; of the only one, if it is that."""
     texts = [text.generation for text in seed.texts]
     rows = np.array([[sum(each.seconds.values()), 1.0, each.num_tokens] for each in texts])
     batches = np.add.reduceat(rows, np.arange(0, len(rows), batch_size), axis=0)

@@ -32,12 +32,7 @@ Features = NDArray[np.float32]
 
 
 def spread_clusters(rows: Values) -> Values:
-    """Clusters of pairs of reference and text to counts.
-
-    :param rows: Clusters of each pair, quantisation after quantisation. *Shape:* ``(num_texts, 2 *
-        num_quantisations)``
-    :returns: *Shape:* ``(num_texts, 2 * num_quantisations * CLUSTERS)``
-    """
+    """Clusters of pairs of reference and text, quantisation after quantisation, to counts."""
     is_there = rows[..., None] == np.arange(CLUSTERS)
     counts: Values = is_there.reshape(len(rows), -1).astype(np.float64)
     return counts

@@ -109,11 +109,11 @@ def make_score(measured: Measured, documents: Sequence[str]) -> Score:
     )
 
 
-def ratio_of(upper: int, lower: int, *, factor: float = 1.0) -> Combine:
+def ratio_of(upper: int, lower: int) -> Combine:
     """Combine two columns: the sum of one over the sum of another."""
 
     def combine(sums: Values) -> Values:
-        found: Values = factor * sums[..., upper] / np.maximum(sums[..., lower], 1e-12)
+        found: Values = sums[..., upper] / np.maximum(sums[..., lower], 1e-12)
         return found
 
     return combine

@@ -46,11 +46,9 @@ def measure(run: Evaluation, seeds: tuple[SeedResult, ...]) -> list[Measured]:
 
 
 def score_repetition(words: Sequence[Hashable], *, order: int) -> float:
-    """Rep-n of one text: ``100 (1 - |unique n-grams| / |n-grams|)`` (CoG, section 4.1).
+    """Rep-n of one text: ``100 (1 - |unique n-grams| / |n-grams|)`` (CoG, section 4.1), in percent.
 
-    :param words: The words of the generated text, without its prompt.
-    :param order: The n.
-    :returns: Percent; 0 for a text of fewer than n words.
+    0 for a text of fewer than n words.
     """
     num_grams = len(words) - order + 1
     if num_grams <= 0:
