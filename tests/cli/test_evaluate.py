@@ -100,6 +100,28 @@ def test_what_cannot_be_evaluated_is_one_line(
     assert "migrate-filestore" in error_of(run(own_village, "--corpus", "village"), TrackingError)
 
 
+@pytest.mark.parametrize(
+    ("judge", "message"),
+    [
+        ("./nothing", "must come from a hub once, or be a local folder"),
+        ("models/broken", "must be safetensors of a kind that transformers knows"),
+    ],
+)
+def test_a_judge_that_cannot_be_loaded_is_one_line_and_texts_are_kept(
+    own_village: ProjectPaths, judge: str, message: str
+) -> None:
+    models = own_village.root / "models"
+    shutil.copytree(models / "tiny" / "prefix", models / "broken")
+    (models / "broken" / "model.safetensors").write_bytes(b"junk")
+    params = own_village.params.read_text()
+    assert "evaluate:\n" in params
+    own_village.params.write_text(params.replace("evaluate:\n", f"evaluate:\n  judge: {judge}\n"))
+    words = ("--corpus", "village", "--no-track", "--metric", "perplexity")
+    assert message in error_of(run(own_village, *words), CogError)
+    texts = own_village.corpus("village").evaluations.glob("*/seed-*.jsonl")
+    assert any(texts) is (judge == "models/broken")
+
+
 @pytest.mark.parametrize("seeds", ["", "a", "0,0", "1,", "-1"])
 def test_seeds_that_are_none_are_wrong_usage(own_village: ProjectPaths, seeds: str) -> None:
     assert run(own_village, "--corpus", "village", "--seeds", seeds).exit_code == 2
