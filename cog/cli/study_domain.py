@@ -39,7 +39,8 @@ def command(
     """
     paths = get_project(ctx)
     params = load_params(paths.params)
-    from cog.evaluation.studies import run_study, study_domain
+    from cog.evaluation.plot import check_plot_path, plot_matrix, save_plot
+    from cog.evaluation.studies import choose_matrices, run_study, study_domain
     from cog.pipeline import Builder
     from cog.progress import show_progress
     from cog.registry import load_card
@@ -52,13 +53,16 @@ def command(
             found=str(len(chosen)),
             run="pass --corpora A,B",
         )
+    if plot_path is not None:
+        check_plot_path(plot_path)
     plan = make_plan(params, given, chosen[0], chosen[0])
     Builder(paths, params, show_progress, device=given.device).build_missing(chosen)
     with show_progress("domain", total=None, unit="texts") as progress:
         kind = study_domain(plan, chosen)
         study = run_study(paths, params, kind, experiment="domain", progress=progress)
     if plot_path is not None:
-        plot_path.write_bytes(next(iter(study.figures.values())))
+        name = choose_matrices(study.comparisons)[0]
+        save_plot(plot_matrix(study.comparisons, name), plot_path)
     write_study(study, as_json=given.as_json)
 
 

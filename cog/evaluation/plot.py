@@ -114,9 +114,7 @@ def plot_index_sizes(comparison: Comparison) -> "Figure":
         )
         panel.set_xlabel("units in the index", fontsize=9)
         _finish_panel(panel, name)
-    texts = sorted({row.num_texts for row in comparison.rows})
-    counts = " or ".join(f"{count:,}" for count in texts)
-    _caption(figure, comparison, f"bars: 95 % intervals over {counts} texts")
+    _caption(figure, comparison, f"bars: 95 % intervals over {_count_texts(comparison.rows)} texts")
     return figure
 
 
@@ -138,7 +136,9 @@ def plot_matrix(comparisons: Sequence[Comparison], name: str) -> "Figure":
     panel.set_xlabel("index", fontsize=9)
     panel.set_ylabel("prompts", fontsize=9)
     panel.set_title(name, fontsize=10, color=INK)
-    _caption(figure, comparisons[0], "*: better on these prompts by more than chance")
+    counts = _count_texts([row for line in rows for row in line])
+    meaning = f"{counts} texts; *: better on these prompts by more than chance"
+    _caption(figure, comparisons[0], meaning)
     return figure
 
 
@@ -201,6 +201,10 @@ def _error_bars(rows: Sequence[Row]) -> list[list[float]]:
         [max(0.0, row.mean - row.low) for row in rows],
         [max(0.0, row.high - row.mean) for row in rows],
     ]
+
+
+def _count_texts(rows: Sequence[Row]) -> str:
+    return " or ".join(f"{count:,}" for count in sorted({row.num_texts for row in rows}))
 
 
 def _draw_references(panel: "Axes", rows: Sequence[Row]) -> None:

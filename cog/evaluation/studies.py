@@ -133,10 +133,17 @@ def study_domain(plan: Plan, corpus_ids: Sequence[str]) -> Kind:
         ),
         lambda comparisons: {
             f"matrix-{name.rpartition('/')[2]}": plot_matrix(comparisons, name)
-            for name in MATRICES
-            if all(name in comparison.metrics for comparison in comparisons)
+            for name in choose_matrices(comparisons)
         },
     )
+
+
+def choose_matrices(comparisons: Sequence[Comparison]) -> list[str]:
+    """Which scores of a study of domains are drawn: the main ones, else the first there is."""
+    shared = [
+        name for name in comparisons[0].metrics if all(name in each.metrics for each in comparisons)
+    ]
+    return [name for name in MATRICES if name in shared] or shared[:1]
 
 
 def study_ablations(plan: Plan, systems: Sequence[str]) -> Kind:

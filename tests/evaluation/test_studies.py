@@ -130,12 +130,14 @@ def test_studies_run_from_the_command_line(nested: ProjectPaths, tmp_path: Path)
     content = call_json(nested, "index-size", *sizes, *FEW)
     assert set(content["results"]) == {"hamlet", "borough"}
     assert curve.stat().st_size > 1000
-    matrix = tmp_path / "m.png"
+    matrix = tmp_path / "m.svg"
     words = ("domain", "--corpora", "village,hamlet", "--plot", str(matrix))
-    done = call(nested, *words, *FEW, "--metric", "likelihood")
+    done = call(nested, *words, *FEW)  # of neither MAUVE nor likelihood
     assert done.exception is None, done.output
     assert done.stdout.count("hamlet") >= 3
-    assert matrix.read_bytes().startswith(b"\x89PNG")
+    assert "repetition/" in matrix.read_text()
+    bad = call(nested, "domain", "--corpora", "village,hamlet", "--plot", "m.txt")
+    assert "must end in .png" in str(bad.exception)
     wrong = call(nested, "index-size", "--corpus", "village", "--proportions", "a")
     assert wrong.exit_code == 2
     one = call(nested, "domain", "--corpora", "village,village")
