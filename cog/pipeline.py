@@ -198,11 +198,12 @@ def run_pipeline(paths: ProjectPaths, targets: Sequence[str]) -> None:
     """
     folder = Path(sys.executable).parent  # stages run the `cog` that is installed beside this one
     path = os.pathsep.join([str(folder), os.environ.get("PATH", "")])
+    notes = str(paths.root / ".dvc" / "tmp")  # else DVC takes a folder outside of the project
     done = subprocess.run(
         [sys.executable, "-m", "dvc", "repro", *targets],
         cwd=paths.root,
         stdout=sys.stderr,
-        env={**os.environ, "PATH": path},
+        env={"DVC_SITE_CACHE_DIR": notes, **os.environ, "PATH": path},
         check=False,
     )
     if done.returncode != 0:

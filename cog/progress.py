@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 LINE_SECONDS = 30.0  # between two lines where stderr is no terminal
 SAMPLE_SECONDS = 1.0
+LEAST_SECONDS = 0.1  # that a rate is told of
 SETTLE_SECONDS = 10.0  # before the time left is told
 RATE_SECONDS = 120.0  # the speed is that of the last two minutes
 
@@ -108,7 +109,8 @@ class _Count:
         if not self.samples:
             return 0.0
         (began, before), (ended, after) = self.samples[0], self.samples[-1]
-        return (after - before) / (ended - began) if ended > began else 0.0
+        # what is told of all at once, at its end, has no rate
+        return (after - before) / (ended - began) if ended - began > LEAST_SECONDS else 0.0
 
 
 class _Lines:

@@ -68,7 +68,8 @@ def check_contamination(run: Evaluation) -> None:
         f"{plan.corpus_id}",
         found=f"{share:.0%} for the prompts of {plan.prompt_corpus_id}: their references can be "
         "copied",
-        run="pass --prompts-of another corpus, or --allow-contamination",
+        run="pass --prompts-of another corpus, or --allow-contamination; in the pipeline, raise "
+        "evaluate.max_contamination in params.yaml",
         about=plan.prompt_corpus_id,
     )
 
