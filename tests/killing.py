@@ -27,11 +27,9 @@ EVERYWHERE = {"fcntl.flock", "ctypes.dlsym"}  # which do not say on what
 
 
 def watch_files(root: str, kill_at: int) -> list[str]:
-    """Kill this process at its n-th touch of a file below a folder.
+    """Kill this process at its n-th touch of a file below a folder; at 0, never.
 
-    :param root: The folder.
-    :param kill_at: Which touch; 0 for never.
-    :returns: What is touched, as it happens; the last touch is not done yet.
+    Gives what is touched, as it happens; the last touch is not done yet.
     """
     touches: list[str] = []
 
@@ -49,9 +47,7 @@ def watch_files(root: str, kill_at: int) -> list[str]:
 def run_child(work: Callable[[], object], *, delay: float = MAX_SECONDS) -> int:
     """Run a piece of work in a fork, and kill it if it takes longer.
 
-    :param work: The work.
-    :param delay: Seconds until it is killed.
-    :returns: 0 if it ended well, 1 if it raised, or minus the signal that ended it.
+    Gives 0 if it ended well, 1 if it raised, or minus the signal that ended it.
     """
     child = os.fork()
     if child == 0:
@@ -80,10 +76,7 @@ def kill_at_every_touch(
 ) -> int:
     """Kill a piece of work at its first touch, then at its second, until it ends well.
 
-    :param root: Folder whose files count.
-    :param work: The work.
-    :param check: Called after each kill with its number, and after the whole work with 0.
-    :returns: How often it was killed.
+    After each kill its number is checked, and 0 after the whole work; gives the number of kills.
     """
     number = 1
     while True:

@@ -36,14 +36,7 @@ TEXTS = (
 def make_tiny_model(
     folder: Path, *, architecture: str = "gpt2", seed: int = 0, texts: Iterable[str] = TEXTS
 ) -> Path:
-    """Write a model folder whose bases lie inside it.
-
-    :param folder: Where to; made if need be.
-    :param architecture: ``gpt2`` or ``llama``.
-    :param seed: Seed of the weights.
-    :param texts: What the tokenizers are trained on.
-    :returns: The folder.
-    """
+    """Write a model folder whose bases lie inside it."""
     folder.mkdir(parents=True, exist_ok=True)
     texts = list(texts)
     torch.manual_seed(seed)

@@ -13,26 +13,13 @@ import pytest
 from cog import assets
 from cog.archives import unpack_members
 from cog.errors import AssetError, CogError
+from tests.told import Told
 
 SPDX = {
     "package": "spdx",
     "version": "2.5.1",
     "sha256": "24b45bf1c17a341ec4cd685a3c7eebfcc582c9ce6c1b078eb8c149c47634e782",
 }
-
-
-class Recorder:
-    def __init__(self) -> None:
-        self.messages: list[str] = []
-
-    def expect(self, amount: int) -> None:
-        pass
-
-    def advance(self, amount: int) -> None:
-        pass
-
-    def say(self, message: str) -> None:
-        self.messages.append(message)
 
 
 @pytest.fixture
@@ -70,7 +57,7 @@ def digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def fetch(wheel: Path, progress: Recorder | None = None) -> Path:
+def fetch(wheel: Path, progress: Told | None = None) -> Path:
     return assets.fetch_wheel(
         package="tinytexts", version="1.0", sha256=digest(wheel), retries=0, progress=progress
     )
@@ -100,10 +87,10 @@ def test_fetch_wheel_works_offline_with_a_warm_cache(cache: Path, tiny_wheel: Pa
     fetched = fetch(tiny_wheel)
     sha256 = digest(tiny_wheel)
     tiny_wheel.unlink()
-    progress = Recorder()
+    progress = Told()
     again = assets.fetch_wheel(package="tinytexts", version="1.0", sha256=sha256, progress=progress)
     assert again == fetched
-    assert progress.messages == []
+    assert progress.lines == []
 
 
 def test_fetch_wheel_offline_with_a_cold_cache_states_it_in_one_line(

@@ -15,23 +15,10 @@ import pytest
 from cog import assets, download
 from cog.download import Limits, name_file
 from cog.errors import AssetError
+from tests.told import Told
 from tests.web_server import WebServer, run_server
 
 DATA = random.Random(0).randbytes(700_000)
-
-
-class Notes:
-    """Keeps what it is told."""
-
-    def __init__(self) -> None:
-        self.said: list[str] = []
-
-    def expect(self, amount: int) -> None: ...
-
-    def advance(self, amount: int) -> None: ...
-
-    def say(self, message: str) -> None:
-        self.said.append(message)
 
 
 @pytest.fixture
@@ -55,7 +42,7 @@ def fetch(
     max_bytes: int = 10**6,
     retries: int = 2,
     timeout_seconds: int = 30,
-    notes: Notes | None = None,
+    notes: Told | None = None,
 ) -> Path:
     return assets.fetch_url(
         address,
@@ -89,10 +76,10 @@ def test_a_file_is_fetched_once(web: WebServer, cache: Path) -> None:
 
 def test_what_was_cut_off_goes_on(web: WebServer, cache: Path) -> None:
     address = web.put("/a.txt", DATA, cut_after=300_000)
-    notes = Notes()
+    notes = Told()
     assert fetch(address, retries=1, notes=notes).read_bytes() == DATA
     assert [asked for _, asked in web.asked] == ["", "bytes=300000-", "bytes=600000-"]
-    assert notes.said[1] == "the answer ended after 300,000 of 700,000 bytes: trying again"
+    assert notes.lines[1] == "the answer ended after 300,000 of 700,000 bytes: trying again"
 
 
 @pytest.mark.parametrize("rules", [{"has_ranges": False}, {"tag": ""}, {"tag": 'W/"1"'}])

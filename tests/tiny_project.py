@@ -125,20 +125,12 @@ HAMLET_CARD: dict[str, Any] = {
 
 
 def write_yaml(path: Path, content: object) -> None:
-    """Write a YAML file as a person would.
-
-    :param path: The file.
-    :param content: Plain values.
-    """
+    """Write a YAML file as a person would."""
     path.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
 
 
 def make_project(root: Path) -> ProjectPaths:
-    """Write a project with two cards; nothing is built, and the model is absent.
-
-    :param root: Where to; made if need be.
-    :returns: Its paths.
-    """
+    """Write a project with two cards; nothing is built, and the model is absent."""
     paths = ProjectPaths(root)
     paths.cards.mkdir(parents=True)
     write_yaml(paths.card("village"), VILLAGE_CARD)

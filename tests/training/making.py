@@ -31,12 +31,7 @@ VERBS = ("met", "painted", "measured", "left", "described", "crossed", "sold", "
 
 
 def iter_village(num_documents: int, *, num_sentences: int = 6) -> Iterator[Document]:
-    """Documents in which the same phrases stand again and again, each between other words.
-
-    :param num_documents: Number of documents.
-    :param num_sentences: Number of sentences of each.
-    :yields: Documents.
-    """
+    """Documents in which the same phrases stand again and again, each between other words."""
     for number in range(num_documents):
         sentences = []
         for place in range(num_sentences):
@@ -48,23 +43,12 @@ def iter_village(num_documents: int, *, num_sentences: int = 6) -> Iterator[Docu
 
 
 def make_settings(model: Path, *, max_chunk_tokens: int = 48) -> ExampleSettings:
-    """Settings for the bases of a tiny model.
-
-    :param model: Its folder.
-    :param max_chunk_tokens: Number of tokens of a chunk, at most.
-    :returns: The settings.
-    """
+    """Settings for the bases of a tiny model."""
     return ExampleSettings(model / "prefix", model / "phrase", max_chunk_tokens, 8, 126)
 
 
 def make_store(model: Path, folder: Path, *, num_documents: int = 12) -> ExampleStore:
-    """Examples of a village.
-
-    :param model: Folder of a tiny model.
-    :param folder: Where to.
-    :param num_documents: Number of documents.
-    :returns: The examples.
-    """
+    """Examples of a village."""
     return build_examples(
         TrainingText(lambda: iter_village(num_documents), f"village-{num_documents}"),
         settings=make_settings(model),
@@ -75,11 +59,7 @@ def make_store(model: Path, folder: Path, *, num_documents: int = 12) -> Example
 
 
 def make_recipe(**loop: Any) -> Recipe:  # noqa: ANN401
-    """The profile `tiny` of the project, made smaller still.
-
-    :param **loop: Fields of its loop to change; ``head_width`` of its model.
-    :returns: The recipe.
-    """
+    """The profile `tiny`, made smaller still; fields of its loop, or ``head_width``, may change."""
     head_width = loop.pop("head_width", 32)
     recipe = load_recipe(load_params(ROOT / "params.yaml").train, "tiny")
     small = RandomBase("llama", 32, 1, 2, 400, 128)
@@ -98,12 +78,7 @@ def make_recipe(**loop: Any) -> Recipe:  # noqa: ANN401
 
 
 def make_job(out: Path, **given: Any) -> TrainJob:  # noqa: ANN401
-    """A short run on a village, in this process.
-
-    :param out: Folder of the model.
-    :param **given: Fields of the job to change; ``steps`` and ``seconds`` for its budget.
-    :returns: The job.
-    """
+    """A short run on a village; fields may change, ``steps`` and ``seconds`` are of its budget."""
     budget = Budget(given.pop("steps", None), given.pop("seconds", None))
     job = TrainJob(
         recipe=make_recipe(),
@@ -122,11 +97,7 @@ def make_job(out: Path, **given: Any) -> TrainJob:  # noqa: ANN401
 
 
 def read_losses(out: Path) -> dict[int, float]:
-    """The losses that a run wrote.
-
-    :param out: Folder of its model.
-    :returns: Loss by step.
-    """
+    """The losses that a run wrote, by step."""
     lines = (out / "run" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     content = [json.loads(line) for line in lines]
     return {line["step"]: line["loss"] for line in content if "loss" in line}

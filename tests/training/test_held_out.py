@@ -130,9 +130,8 @@ def find_text(phrases, word: int, k: int, batch, chunk: int) -> int:  # noqa: AN
 
 @pytest.mark.parametrize("architecture", ["llama", "gpt2"])
 def test_model_that_training_goes_on_from_is_measured_as_its_folder_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, architecture: str
+    tmp_path: Path, architecture: str
 ) -> None:
-    monkeypatch.setenv("COG_CACHE", str(tmp_path / "cache"))
     source = make_tiny_model(tmp_path / "source", architecture=architecture)
     recipe = make_recipe(held_out_share=0.4, checkpoint_steps=1)
     job = make_job(tmp_path / "out", recipe=recipe, source=source, text=TEXT, steps=1)

@@ -22,14 +22,10 @@ from cog.training.checkpoint import find_checkpoints
 from cog.training.initial_model import OpenedModel
 from cog.training.job import TrainJob, TrainReport, train
 from cog.training.model import Losses
+from cog.training.recipe import Recipe
 from tests.model_fixtures import make_tiny_model
+from tests.told import Told
 from tests.training.making import iter_village, make_job, make_recipe, read_losses
-from tests.training.test_reporting import Said
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COG_CACHE", str(tmp_path / "cache"))
 
 
 def run(job: TrainJob) -> TrainReport:
@@ -41,32 +37,30 @@ def is_loadable(folder: Path) -> bool:
     return load_model(folder).fingerprint != ""
 
 
-class Crash(SilentProgress):
-    """Breaks off after some steps, as a lack of memory would."""
+def make_long_recipe(*, interval: int) -> Recipe:
+    recipe = make_recipe(checkpoint_steps=interval, accumulation_steps=2, validation_steps=2)
+    return replace(recipe, model=replace(recipe.model, dropout=0.1))  # random states count too
 
-    def __init__(self, *, at: int) -> None:
-        self._left = at
 
-    def advance(self, amount: int) -> None:
-        self._left -= amount
-        if self._left == 0:
-            raise MemoryError
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, TrainReport]:
+    """A run that never stopped, and its folder."""
+    folder = tmp_path_factory.mktemp("whole") / "model"
+    return folder, run(make_job(folder, recipe=make_long_recipe(interval=100), steps=7))
 
 
 @pytest.mark.parametrize(("interval", "kept"), [(3, ["step-00000003"]), (6, [])])
 def test_run_that_goes_on_has_the_losses_of_one_that_never_stopped(
-    tmp_path: Path, interval: int, kept: list[str]
+    tmp_path: Path, whole: tuple[Path, TrainReport], interval: int, kept: list[str]
 ) -> None:
-    recipe = make_recipe(checkpoint_steps=interval, accumulation_steps=2, validation_steps=2)
-    recipe = replace(recipe, model=replace(recipe.model, dropout=0.1))  # random states count too
-    whole, parts = tmp_path / "whole" / "model", tmp_path / "parts" / "model"
-    wanted = run(make_job(whole, recipe=recipe, steps=7))
+    recipe, parts = make_long_recipe(interval=interval), tmp_path / "model"
     with pytest.raises(MemoryError):
-        train(make_job(parts, recipe=recipe, steps=7), progress=Crash(at=5), log=None)
+        train(make_job(parts, recipe=recipe, steps=7), progress=Told(break_at=5), log=None)
     assert is_loadable(parts)
     assert [each.name for each in find_checkpoints(parts / "run" / "checkpoints")] == kept
     found = run(make_job(parts, recipe=recipe, steps=7, is_resumed=True))
-    assert read_losses(parts) == read_losses(whole)
+    folder, wanted = whole
+    assert read_losses(parts) == read_losses(folder)
     assert list(read_losses(parts)) == [1, 2, 3, 4, 5, 6, 7]
     assert found.fingerprint == wanted.fingerprint
     assert found.validation == wanted.validation != {}
@@ -157,10 +151,10 @@ def test_batch_is_named_also_if_the_model_cannot_be_written(tmp_path: Path) -> N
     recipe = make_recipe(checkpoint_steps=1)
     rates = replace(recipe.model.rates, prefix=1e30, phrase=1e30, heads=1e30, projection=1e30)
     wild = replace(recipe, model=replace(recipe.model, rates=rates))
-    said = Said()
+    told = Told()
     with pytest.raises(TrainingError, match=r"finite at step 2; found: .* on batch 1 of Title"):
-        train(make_job(tmp_path / "out", recipe=wild, steps=4), progress=said, log=None)
-    assert any(line.startswith("model not written: trained weights must") for line in said.lines)
+        train(make_job(tmp_path / "out", recipe=wild, steps=4), progress=told, log=None)
+    assert any(line.startswith("model not written: trained weights must") for line in told.lines)
 
 
 def test_folder_of_another_run_or_model_is_refused(tmp_path: Path) -> None:
@@ -186,10 +180,10 @@ def test_folder_of_another_run_or_model_is_refused(tmp_path: Path) -> None:
 
 
 def test_resuming_nothing_begins(tmp_path: Path) -> None:
-    said = Said()
+    told = Told()
     job = make_job(tmp_path / "out", steps=1, is_resumed=True)
-    assert train(job, progress=said, log=None).steps == 1
-    assert "nothing to resume: training begins at the start" in said.lines
+    assert train(job, progress=told, log=None).steps == 1
+    assert "nothing to resume: training begins at the start" in told.lines
 
 
 def test_model_goes_on_from_another(tmp_path: Path) -> None:
@@ -207,15 +201,12 @@ def test_tokens_alone_can_be_learnt(tmp_path: Path) -> None:
     assert load_model(tmp_path / "out").fingerprint == report.fingerprint
 
 
-def test_prefixes_longer_than_a_chunk_are_learnt_and_must_fit(tmp_path: Path) -> None:
+def test_prefixes_longer_than_a_chunk_are_learnt(tmp_path: Path) -> None:
     recipe = make_recipe(context_tokens=64)
     report = run(make_job(tmp_path / "out", steps=2, recipe=recipe))
     plain = run(make_job(tmp_path / "plain", steps=2))
     assert report.num_tokens == plain.num_tokens
     assert report.metrics["loss"] != plain.metrics["loss"]
-    recipe = make_recipe(context_tokens=128)
-    with pytest.raises(TrainingError, match="found: 128 positions for 161; next: lower train.prof"):
-        run(make_job(tmp_path / "long", steps=1, recipe=recipe))
     recipe = make_recipe(context_tokens=32)
     with pytest.raises(CheckpointError, match="with context_tokens 32; found: .* 64"):
         run(make_job(tmp_path / "out", steps=3, recipe=recipe, is_resumed=True))
@@ -226,9 +217,36 @@ def make_text(*texts: str) -> TrainingText:
     return TrainingText(lambda: documents, repr(texts))
 
 
-def test_one_document_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(TrainingError, match="two documents or more: .*; found: 1 with words"):
-        run(make_job(tmp_path / "out", steps=1, text=make_text("One text of a few words. " * 9)))
+UNLIKE = ("Bread is made from flour.", "Rain falls upon stones!", "Who sleeps there?")
+LONG = {"max_pieces": 127}
+
+
+@pytest.mark.parametrize(
+    ("texts", "model", "loop", "message"),
+    [
+        (["One text. " * 9], {}, {}, "two documents or more: .*; found: 1 with words"),
+        (UNLIKE, {}, {}, "occur in two documents; .*--objective tokens"),
+        ([], {}, {"held_out_share": 0.98}, r"beside those held out .*; found: 1 of 24; .*0\.98"),
+        ([], {}, {"context_tokens": 128}, "found: 128 positions for 161; next: lower train.prof"),
+        ([], {"begin_token_id": 5000}, {}, r"begin_token_id must be below .* \(\d+\); found: 5000"),
+        ([], LONG, {}, r"\(127\) .* fit into the phrase encoder; found: 128 positions"),
+        ([], LONG, {"seeds_per_batch": 2}, r"fit into the retriever; found: 128 positions"),
+    ],
+)
+def test_what_cannot_be_learnt_is_refused(
+    tmp_path: Path, texts: list[str], model: dict[str, Any], loop: dict[str, Any], message: str
+) -> None:
+    recipe = make_recipe(**loop)
+    job = make_job(
+        tmp_path / "out", steps=1, recipe=replace(recipe, model=replace(recipe.model, **model))
+    )
+    with pytest.raises(TrainingError, match=message):
+        run(replace(job, text=make_text(*texts)) if texts else job)
+
+
+def test_text_without_a_repeated_phrase_teaches_tokens(tmp_path: Path) -> None:
+    job = make_job(tmp_path / "out", steps=1, text=make_text(*UNLIKE), objective="tokens")
+    assert run(job).steps == 1
 
 
 def test_what_a_refused_run_left_is_not_taken(tmp_path: Path) -> None:
@@ -266,40 +284,6 @@ def test_base_elsewhere_on_the_machine_is_named_not_copied(tmp_path: Path) -> No
     assert load_config(tmp_path / "out").phrase_base == HubBase(str(elsewhere), "main")
     assert [path.name for path in (tmp_path / "out" / "bases").iterdir()] == ["prefix"]
     assert is_loadable(tmp_path / "out")
-
-
-def test_validation_leaves_documents_to_train_on(tmp_path: Path) -> None:
-    recipe = make_recipe(held_out_share=0.98)
-    with pytest.raises(TrainingError, match=r"beside those held out .*; found: 1 of 24; .*0\.98"):
-        run(make_job(tmp_path / "out", steps=1, recipe=recipe))
-
-
-@pytest.mark.parametrize(
-    ("model", "loop", "said"),
-    [
-        ({"begin_token_id": 5000}, {}, r"begin_token_id must be below .* \(\d+\); found: 5000"),
-        ({"max_pieces": 127}, {}, r"\(127\) .* fit into the phrase encoder; found: 128 positions"),
-        ({"max_pieces": 127}, {"seeds_per_batch": 2}, r"fit into the retriever; found: 128 pos"),
-    ],
-    ids=["begin token", "phrase encoder", "retriever"],
-)
-def test_what_an_encoder_cannot_read_is_refused(
-    tmp_path: Path, model: dict[str, Any], loop: dict[str, Any], said: str
-) -> None:
-    recipe = make_recipe(**loop)
-    recipe = replace(recipe, model=replace(recipe.model, **model))
-    with pytest.raises(TrainingError, match=said):
-        run(make_job(tmp_path / "out", steps=1, recipe=recipe))
-
-
-def test_text_without_a_repeated_phrase_is_refused_unless_tokens_are_learnt(
-    tmp_path: Path,
-) -> None:
-    text = make_text("Bread is made from flour.", "Rain falls upon stones!", "Who sleeps there?")
-    with pytest.raises(TrainingError, match="occur in two documents; .*--objective tokens"):
-        run(make_job(tmp_path / "out", steps=1, text=text))
-    report = run(make_job(tmp_path / "tokens", steps=1, text=text, objective="tokens"))
-    assert report.steps == 1
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
 from click.testing import CliRunner
 
 from cog.cli.main import cli
@@ -43,9 +42,8 @@ def write_with(model: Path, paths: ProjectPaths) -> list[str]:
 
 
 def test_tiny_halves_its_loss_and_then_copies_planted_phrases(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setenv("COG_CACHE", str(tmp_path / "cache"))
     recipe = load_recipe(load_params(ROOT / "params.yaml").train, "tiny")
     # no validation here, and held-out documents would be few
     recipe = replace(recipe, loop=replace(recipe.loop, validation_batches=0))

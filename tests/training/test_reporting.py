@@ -11,23 +11,7 @@ from cog.training.peak_flops import get_peak_flops
 from cog.training.reporting import Meter, MetricsFile
 from cog.training.schedule import Budget
 from cog.training.signals import watch_signals
-
-
-class Said:
-    """Keeps what is reported."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-        self.amount = 0
-
-    def expect(self, amount: int) -> None:
-        pass
-
-    def advance(self, amount: int) -> None:
-        self.amount += amount
-
-    def say(self, message: str) -> None:
-        self.lines.append(message)
+from tests.told import Told
 
 
 @pytest.fixture
@@ -53,33 +37,33 @@ def test_metrics_file_is_cut_to_where_a_run_goes_on(tmp_path: Path) -> None:
 
 
 def test_speed_is_said_early_and_the_bar_counts_steps(clock: list[float]) -> None:
-    said = Said()
-    meter = Meter(Budget(12, None), said, peak_flops=1e9, first_step=100, used_seconds=5.0)
+    told = Told()
+    meter = Meter(Budget(12, None), told, peak_flops=1e9, first_step=100, used_seconds=5.0)
     for step in range(101, 113):
         clock[0] += 0.5
         meter.count(step=step, num_tokens=10, operations=1e3)
         meter.say({"loss": 2.0, "token_loss": 1.5, "phrase_loss": 0.5})
-    assert said.amount == 12
-    assert said.lines[0].startswith("step 101: loss 2.000 token_loss 1.500 phrase_loss 0.500 · ")
-    assert said.lines[1] == "first 10 steps: 2.00 steps per second"
-    assert "tokens/s" in said.lines[2]
-    assert "of peak" in said.lines[2]
-    assert "s left" in said.lines[2]
-    assert len(said.lines) == 3
+    assert told.amount == 12
+    assert told.lines[0].startswith("step 101: loss 2.000 token_loss 1.500 phrase_loss 0.500 · ")
+    assert told.lines[1] == "first 10 steps: 2.00 steps per second"
+    assert "tokens/s" in told.lines[2]
+    assert "of peak" in told.lines[2]
+    assert "s left" in told.lines[2]
+    assert len(told.lines) == 3
     assert meter.seconds == pytest.approx(11.0)
     clock[0] += 20.0  # a slow step is told of
     meter.count(step=113, num_tokens=10, operations=1e3)
     meter.say({"loss": 1.0})
-    assert said.lines[3].startswith("step 113: loss 1.000 · ")
+    assert told.lines[3].startswith("step 113: loss 1.000 · ")
 
 
 def test_bar_of_a_run_by_seconds_counts_seconds(clock: list[float]) -> None:
-    said = Said()
-    meter = Meter(Budget(None, 60.0), said, peak_flops=1e9, first_step=0, used_seconds=0.5)
+    told = Told()
+    meter = Meter(Budget(None, 60.0), told, peak_flops=1e9, first_step=0, used_seconds=0.5)
     for step in range(1, 11):
         clock[0] += 0.7
         meter.count(step=step, num_tokens=70, operations=7e7)
-    assert said.amount == 7
+    assert told.amount == 7
     assert meter.seconds_left() == pytest.approx(60 - 7.5)
     assert meter.tokens_per_second == pytest.approx(100)
     assert meter.steps_per_second == pytest.approx(1 / 0.7)

@@ -9,28 +9,27 @@ from cog.errors import DamagedCheckpointError
 from cog.training.checkpoint import find_checkpoints
 from cog.training.job import TrainReport, train
 from cog.training.request import go_on_or_begin_anew
+from tests.told import Told
 from tests.training.making import make_job, make_recipe, read_losses
-from tests.training.test_reporting import Said
 
 
 def repeat(out: Path, *, steps: int, head_width: int = 32) -> tuple[TrainReport, list[str]]:
     """What the stage does each time, and what it says."""
     recipe = make_recipe(checkpoint_steps=2, head_width=head_width)
     job = make_job(out, recipe=recipe, steps=steps, is_resumed=True)
-    said = Said()
+    told = Told()
     report = go_on_or_begin_anew(
         out,
         config="config.yaml",
         max_steps=steps,
-        run=lambda: train(job, progress=said, log=None),
+        run=lambda: train(job, progress=told, log=None),
     )
-    return report, said.lines
+    return report, told.lines
 
 
 def test_a_run_that_broke_off_goes_on_and_what_was_finished_is_replaced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setenv("COG_CACHE", str(tmp_path / "cache"))
     out = tmp_path / "out"
     repeat(out, steps=2)
     report, lines = repeat(out, steps=3)
@@ -49,9 +48,8 @@ def test_a_run_that_broke_off_goes_on_and_what_was_finished_is_replaced(
 
 @pytest.mark.parametrize("name", ["about.json", "weights.safetensors", "state.pt"])
 def test_a_damaged_checkpoint_costs_the_steps_after_the_one_before_and_no_more(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    tmp_path: Path, name: str
 ) -> None:
-    monkeypatch.setenv("COG_CACHE", str(tmp_path / "cache"))
     out = tmp_path / "out"
     repeat(out, steps=4)
     checkpoints = out / "run" / "checkpoints"
@@ -70,9 +68,8 @@ def test_a_damaged_checkpoint_costs_the_steps_after_the_one_before_and_no_more(
 
 
 def test_a_run_that_was_killed_after_its_last_step_is_not_begun_anew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setenv("COG_CACHE", str(tmp_path / "cache"))
     out = tmp_path / "out"
     repeat(out, steps=2)
     (out / "config.yaml").unlink()

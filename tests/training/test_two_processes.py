@@ -44,12 +44,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[s
 
 
 def run_process(rank: int, port: int, folder: Path) -> None:
-    """One of the processes.
-
-    :param rank: Its number.
-    :param port: Where they meet.
-    :param folder: Where they train; what this one saw goes to ``<rank>.json``.
-    """
+    """One of the processes; what it saw goes to ``<rank>.json``."""
     environment = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": NUM_PROCESSES}
     environment |= {"MASTER_ADDR": "localhost", "MASTER_PORT": port, "COG_CACHE": folder / "cache"}
     os.environ.update({name: str(value) for name, value in environment.items()})

@@ -30,6 +30,7 @@ from cog.paths import ProjectPaths
 from cog.progress import SilentProgress
 from cog.training.checkpoint import find_checkpoints
 from cog.training.schedule import Budget
+from tests.told import Told
 from tests.training.making import read_losses
 
 SIZE = 8  # tokens of a chunk in the tiny project
@@ -210,25 +211,13 @@ def is_loadable(paths: ProjectPaths, out: Path) -> bool:
     return all(bool(value.isfinite().all()) for value in adapter.state_dict().values())
 
 
-class Kill(SilentProgress):
-    """Ends the process's work after some steps, as a lack of memory would."""
-
-    def __init__(self, *, at: int) -> None:
-        self._left = at
-
-    def advance(self, amount: int) -> None:
-        self._left -= amount
-        if self._left == 0:
-            raise MemoryError
-
-
 def test_a_run_that_goes_on_has_the_losses_of_one_that_never_stopped(
     own_village: ProjectPaths, tmp_path: Path
 ) -> None:
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     wanted = run(own_village, whole, steps=7)
     with pytest.raises(MemoryError):
-        run(own_village, parts, steps=7, progress=Kill(at=5))
+        run(own_village, parts, steps=7, progress=Told(break_at=5))
     assert is_loadable(own_village, parts)
     kept = find_checkpoints(parts / "run" / "checkpoints")
     assert [each.name for each in kept] == ["step-00000003"]

@@ -29,20 +29,9 @@ from tests.index.hash_model import (
     make_text,
     write_corpus,
 )
+from tests.told import Told
 
 MAX_FILES = 17  # per table a data file, a version, a transaction, a hint; contexts, word counts
-
-
-class Messages(SilentProgress):
-    def __init__(self) -> None:
-        self.messages: list[str] = []
-        self.amount = 0
-
-    def say(self, message: str) -> None:
-        self.messages.append(message)
-
-    def advance(self, amount: int) -> None:
-        self.amount += amount
 
 
 def open_tiny(corpus: CorpusPaths, locks: Path) -> PhraseIndex:
@@ -54,7 +43,7 @@ def document_of(text: str, *, number: int = 0) -> Document:
 
 
 def test_manifest_states_what_was_built(corpus: CorpusPaths, locks: Path) -> None:
-    progress = Messages()
+    progress = Told()
     manifest = build(corpus, locks=locks, progress=progress).manifest
     assert manifest.documents.num_in == 42
     assert manifest.documents.num_indexed == 40
@@ -255,7 +244,7 @@ def test_second_builder_waits_and_finds_the_index(corpus: CorpusPaths, locks: Pa
             go_on.wait(20)
             return super().encode_chunks(texts, word_spans)
 
-    class Waiting(Messages):
+    class Waiting(Told):
         def say(self, message: str) -> None:
             super().say(message)
             go_on.set()
@@ -268,7 +257,7 @@ def test_second_builder_waits_and_finds_the_index(corpus: CorpusPaths, locks: Pa
     progress = Waiting()
     second = build(corpus, locks=locks, progress=progress)
     thread.join(20)
-    assert "waiting" in progress.messages[0]
+    assert "waiting" in progress.lines[0]
     assert (reports[0].is_new, second.is_new) == (True, False)
     assert reports[0].manifest.digest == second.manifest.digest
 

@@ -26,6 +26,7 @@ from tests.index.hash_model import (
     make_text,
     write_corpus,
 )
+from tests.told import Told
 
 
 def change(documents: list[Document]) -> list[Document]:
@@ -88,14 +89,6 @@ def build_in_format_2(corpus: CorpusPaths, locks: Path, patch: pytest.MonkeyPatc
     return load_manifest(corpus, oldest=2)
 
 
-class Messages(SilentProgress):
-    def __init__(self) -> None:
-        self.messages: list[str] = []
-
-    def say(self, message: str) -> None:
-        self.messages.append(message)
-
-
 @pytest.mark.parametrize("force", [False, True])
 def test_vectors_of_an_older_format_are_taken_over_unless_forced(
     corpus: CorpusPaths,
@@ -107,12 +100,12 @@ def test_vectors_of_an_older_format_are_taken_over_unless_forced(
     old = build_in_format_2(corpus, locks, monkeypatch)
     with pytest.raises(IndexMismatchError, match="format 3.*found: format 2.*cog index build tiny"):
         verify(corpus, locks)
-    progress = Messages()
+    progress = Told()
     new = build(corpus, locks=locks, force=force, progress=progress).manifest
     assert new.num_encoded == (new.num_chunks if force else 0)
     end = "nothing can be kept" if force else "stored vectors are taken over"
     said = "the index of tiny has format 2, cog reads format 3: all of it is built anew; "
-    assert progress.messages[0] == said + end
+    assert progress.lines[0] == said + end
     assert new.digest == build_from_nothing(corpus, tmp_path).digest != old.digest
     assert [path.name for path in corpus.index.iterdir()] == [new.folder]
     verify(corpus, locks)
