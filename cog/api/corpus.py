@@ -11,11 +11,7 @@ from cog.registry import load_card, load_resolved_card
 
 
 class Corpus:
-    """One corpus; whatever is asked is read anew.
-
-    :param paths: The project.
-    :param corpus_id: Corpus id.
-    """
+    """One corpus; whatever is asked is read anew. One that is not prepared is a ``CorpusError``."""
 
     def __init__(self, paths: ProjectPaths, corpus_id: str) -> None:
         self._paths = paths
@@ -47,11 +43,7 @@ class Corpus:
         return self._files.manifest.exists()
 
     def documents(self) -> Iterator[Document]:
-        """Stream the documents, in order; those that give prompts are not among them.
-
-        :returns: The documents.
-        :raises CorpusError: If the corpus is not prepared.
-        """
+        """Stream the documents, in order; those that give prompts are not among them."""
         from cog.corpus.documents import DocumentStore
 
         return DocumentStore(self._files.documents).iter_documents()
@@ -59,20 +51,14 @@ class Corpus:
     def document(self, document_id: str) -> Document:
         """Find a document; a copy is ``document.text[segment.char_start:segment.char_end]``.
 
-        :param document_id: Its id.
-        :returns: The document.
-        :raises CorpusError: If there is none of this id.
+        An id that no document has is a ``CorpusError``.
         """
         from cog.corpus.documents import DocumentStore
 
         return DocumentStore(self._files.documents).get_document(document_id)
 
     def prompts(self) -> list[Prompt]:
-        """The held-out prompts, each with the text that follows it.
-
-        :returns: The prompts, in order.
-        :raises CorpusError: If the corpus is not prepared.
-        """
+        """The held-out prompts, in order, each with the text that follows it."""
         from cog.corpus.documents import load_prompts
 
         return load_prompts(self._files.prompts)
@@ -80,16 +66,12 @@ class Corpus:
     def stats(self) -> dict[str, Any]:
         """Count documents and words, what was skipped, and the words of the index.
 
-        :returns: What ``cog corpus stats --json`` writes.
-        :raises CorpusError: If the corpus is not prepared.
+        Gives what ``cog corpus stats --json`` writes.
         """
         from cog.index.read.corpus_stats import measure_stats
 
         return measure_stats(self._paths, self.id).to_json()
 
     def versions(self) -> list[Version]:
-        """The built versions of its index: the one in place, those kept, those that DVC knows.
-
-        :returns: The versions, newest first.
-        """
+        """The built versions of its index, newest first: in place, kept, known to DVC."""
         return list_versions(self._paths, self.id)

@@ -66,11 +66,9 @@ class Generator(Closing):
             self._stack.close()
 
     def settings(self, **given: Unpack[Settings]) -> Decoding:
-        """The settings that a text would be written with.
+        """The settings that a text would be written with, or a ``GenerationError``.
 
-        :param **given: Settings by name.
-        :returns: What is given, else what was tuned for the index, else that of params.yaml.
-        :raises GenerationError: If a setting is unknown or cannot be used.
+        What is given, else what was tuned for the index, else that of params.yaml.
         """
         return self._choose(given)
 
@@ -100,13 +98,11 @@ class Generator(Closing):
         num_return: int | None = None,
         **settings: Unpack[Settings],
     ) -> Text | list[Text]:
-        """Write texts.
+        """Continue a prefix, which may be empty, or several.
 
-        :param prefix: Text to continue, which may be empty, or several.
-        :param num_return: Number of texts per prefix, with seeds that count up.
-        :param **settings: How, by name; what is not given is as :meth:`settings` says.
-        :returns: One text; a list if several prefixes, or a number of texts, were given.
-        :raises GenerationError: If a prefix or a setting cannot be used.
+        ``num_return`` texts per prefix have seeds that count up. Settings that are not given are as
+        :meth:`settings` says; a prefix or a setting that cannot be used is a ``GenerationError``.
+        Gives one text; a list if several prefixes, or a number of texts, were given.
         """
         if num_return is not None and num_return < 1:
             raise GenerationError("num_return must be 1 or more", found=str(num_return))
@@ -121,12 +117,9 @@ class Generator(Closing):
         return texts[0] if isinstance(prefix, str) and num_return is None else texts
 
     def stream(self, prefix: str, **settings: Unpack[Settings]) -> "Stream":
-        """Write one text and give its segments as soon as they are final.
+        """Write one text as :meth:`generate` does; give its segments as soon as they are final.
 
-        :param prefix: Text to continue; may be empty.
-        :param **settings: As for :meth:`generate`.
-        :returns: An iterator of segments; its ``text`` is the whole, once there is one.
-        :raises GenerationError: If the prefix or a setting cannot be used.
+        The iterator's ``text`` is the whole, once there is one.
         """
         request = Request(_check_prefix(prefix), self._choose(settings))
         self._check_open()
@@ -156,14 +149,14 @@ class Generator(Closing):
 
         with self._lock:
             self._check_open()
-            found = self._generator.generate_each(
+            generations = self._generator.generate_each(
                 requests,
                 batch_size=self._params.generate.batch_size,
                 on_segment=on_segment and pass_on,
             )
             return [
                 Text(each, self._generator.num_unread_tokens(request))
-                for request, each in zip(requests, found, strict=True)
+                for request, each in zip(requests, generations, strict=True)
             ]
 
     def _check_open(self) -> None:

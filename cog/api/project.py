@@ -32,11 +32,9 @@ if TYPE_CHECKING:
 
 
 def open_project(folder: str | Path = ".") -> "Project":
-    """Open a project.
+    """Open the project that a folder is, or lies in.
 
-    :param folder: Its folder, or one below it.
-    :returns: The project.
-    :raises ProjectError: If there is none, or it is of another version of cog.
+    If there is none, or it is of another version of cog, it is a ``ProjectError``.
     """
     paths = find_project(Path(folder))
     load_pipeline(paths)
@@ -44,10 +42,7 @@ def open_project(folder: str | Path = ".") -> "Project":
 
 
 class Project:
-    """A project: corpora, and which of them is switched on.
-
-    :param paths: Where its files lie.
-    """
+    """A project: corpora, and which of them is switched on."""
 
     def __init__(self, paths: ProjectPaths) -> None:
         self._paths = paths
@@ -66,12 +61,7 @@ class Project:
         return [Corpus(self._paths, each.id) for each in list_corpora(self._paths)]
 
     def corpus(self, corpus_id: str) -> Corpus:
-        """One corpus.
-
-        :param corpus_id: Its id.
-        :returns: The corpus.
-        :raises RegistryError: If it has no card, or the card breaks the schema.
-        """
+        """One corpus; a ``RegistryError`` if it has no card, or the card breaks the schema."""
         return Corpus(self._paths, load_card(self._paths, corpus_id).id)
 
     @property
@@ -85,22 +75,15 @@ class Project:
         return get_status(self._paths)
 
     def switch(self, corpus_id: str, *, index: str | None = None) -> Change:
-        """Make a corpus and its index the active ones, atomically.
+        """Make a corpus, or several joined with ``+``, and its index the active ones, atomically.
 
-        :param corpus_id: The corpus, or several joined with ``+``.
-        :param index: Digest of a version of its index, or the beginning of one; None for the one
-            in place.
-        :returns: What changed.
-        :raises IndexingError: If there is no such index, or it does not match.
+        ``index`` is the digest of a version of it, or the beginning of one; None for the one in
+        place. An index that is not there, or does not match, is an ``IndexingError``.
         """
         return switch_corpus(self._paths, corpus_id, index=index)
 
     def rollback(self) -> Change:
-        """Go back to what was active before the last switch.
-
-        :returns: What changed.
-        :raises NothingActiveError: If there is nothing to go back to.
-        """
+        """Go back to what was active before the last switch; else a ``NothingActiveError``."""
         return rollback_corpus(self._paths)
 
     def generator(

@@ -16,10 +16,7 @@ class StreamStoppedError(GenerationError):
 
 
 class Stream(Iterator[Segment]):
-    """Segments of a text that is written in the background.
-
-    :param write: Writes the text and passes on its segments.
-    """
+    """Segments of a text that is written in the background."""
 
     def __init__(self, write: Write) -> None:
         self._writing = _Writing(write)

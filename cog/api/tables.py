@@ -15,12 +15,7 @@ Rows = list[dict[str, Any]]
 
 
 def list_scores(result: "EvaluationResult", *, run_id: str | None) -> Rows:
-    """The scores of an evaluation, one a row, each with what it is of.
-
-    :param result: The evaluation.
-    :param run_id: Its run in MLflow; None if it was not logged.
-    :returns: The rows.
-    """
+    """The scores of an evaluation, one a row, each with what it is of and its run in MLflow."""
     about = {
         "corpus": result.corpus,
         "prompts": result.prompt_corpus,
@@ -36,11 +31,7 @@ def list_scores(result: "EvaluationResult", *, run_id: str | None) -> Rows:
 
 
 def list_pairs(comparison: "Comparison") -> Rows:
-    """The differences of a comparison, one a row; None where chance cannot be told.
-
-    :param comparison: The comparison.
-    :returns: The rows.
-    """
+    """The differences of a comparison, one a row; None where chance cannot be told."""
     from cog.evaluation.statistics import Difference
 
     rows = []
@@ -52,11 +43,7 @@ def list_pairs(comparison: "Comparison") -> Rows:
 
 
 def make_table(rows: Iterable[dict[str, Any]]) -> "DataFrame | Rows":
-    """Put rows into a data frame.
-
-    :param rows: Values by name.
-    :returns: The data frame; the rows themselves, with a warning, where pandas is not installed.
-    """
+    """Put rows into a data frame; they stay a list, with a warning, where pandas is missing."""
     listed = list(rows)
     try:
         from pandas import DataFrame

@@ -9,15 +9,7 @@ from cog.records import CORPUS, Generation, Segment
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A document that was copied from.
-
-    :param corpus: Corpus id.
-    :param document_id: Id of the document.
-    :param title: Its title.
-    :param licence: Its licence.
-    :param url: Its address; may be empty.
-    :param copies: What was copied from it.
-    """
+    """A document that was copied from, and what was; its address may be empty."""
 
     corpus: str
     document_id: str
@@ -31,9 +23,8 @@ class Source:
 class Text:
     """One generated text with its citations.
 
-    :param generation: The record of it.
-    :param num_unread_tokens: Number of the prefix's first tokens that were beyond the model's
-        context; 0 for nearly every prefix.
+    ``num_unread_tokens`` is how many of the prefix's first tokens were beyond the model's context:
+    0 for nearly every prefix.
     """
 
     generation: Generation
@@ -65,11 +56,11 @@ class Text:
     @property
     def sources(self) -> tuple[Source, ...]:
         """The documents that were copied from, those worth looking up first."""
-        found = []
+        sources = []
         for positions in rank_documents(self.segments):
             copies = tuple(self.segments[position] for position in positions)
             first = copies[0]
-            found.append(
+            sources.append(
                 Source(
                     first.corpus or self.generation.corpus,
                     first.document_id or "",
@@ -79,13 +70,10 @@ class Text:
                     copies,
                 )
             )
-        return tuple(found)
+        return tuple(sources)
 
     def to_dict(self) -> dict[str, Any]:
-        """The text as plain values.
-
-        :returns: What ``cog generate --json`` writes.
-        """
+        """The text as plain values: what ``cog generate --json`` writes."""
         return self.generation.to_json()
 
     def _repr_html_(self) -> str:
