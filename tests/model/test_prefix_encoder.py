@@ -1,10 +1,11 @@
 """The packed cache against transformers' own forward pass, for two architectures."""
 
+from functools import cache
 from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from cog.model.load import load_model
 from cog.model.modules import CausalModules, load_network
@@ -22,15 +23,19 @@ def encoder(folder: Path) -> PrefixEncoder:
     return load_model(folder).prefix_encoder
 
 
-def plain_states(encoder: PrefixEncoder, folder: Path, ids: list[int]) -> torch.Tensor:
-    # the same weights under transformers' own attention, without a cache
+@cache
+def load_plain(folder: Path) -> PreTrainedModel:
+    # the same weights under transformers' own attention
     plain = AutoModelForCausalLM.from_pretrained(folder / "prefix", attn_implementation="eager")
     plain.load_state_dict(load_network(folder).state_dict())
-    plain.eval()
-    with torch.no_grad():
-        return plain(torch.tensor([ids]), output_hidden_states=True, use_cache=False).hidden_states[
-            -1
-        ][0]
+    return plain.eval()
+
+
+@torch.no_grad()
+def plain_states(folder: Path, ids: list[int]) -> torch.Tensor:
+    plain = load_plain(folder)
+    output = plain(torch.tensor([ids]), output_hidden_states=True, use_cache=False)
+    return output.hidden_states[-1][0]
 
 
 SEQUENCES = [[3, 17, 40, 41, 42, 99], [5], [7, 8, 9, 10, 11, 12, 13, 14, 15]]
@@ -39,7 +44,7 @@ SEQUENCES = [[3, 17, 40, 41, 42, 99], [5], [7, 8, 9, 10, 11, 12, 13, 14, 15]]
 def test_ragged_batch_equals_each_sequence_alone(encoder: PrefixEncoder, folder: Path) -> None:
     cache = encoder.new_cache(batch=3, capacity=4)
     states = encoder.append(cache, SEQUENCES)
-    expected = torch.cat([plain_states(encoder, folder, ids) for ids in SEQUENCES])
+    expected = torch.cat([plain_states(folder, ids) for ids in SEQUENCES])
     torch.testing.assert_close(states, expected, atol=1e-5, rtol=1e-5)
 
 
@@ -56,7 +61,7 @@ def test_cached_steps_equal_one_pass(encoder: PrefixEncoder, folder: Path) -> No
         for row, state in zip([i for i, ids in enumerate(step) if ids], states, strict=True):
             last[row] = state
     for row, ids in enumerate(SEQUENCES):
-        expected = plain_states(encoder, folder, ids)[-1]
+        expected = plain_states(folder, ids)[-1]
         torch.testing.assert_close(last[row], expected, atol=1e-5, rtol=1e-5)
 
 
@@ -66,10 +71,10 @@ def test_cut_prefix_goes_on_as_if_never_longer(encoder: PrefixEncoder, folder: P
     cache.cut(0, 2)
     states = encoder.append_last(cache, [[99, 100], [8]])
     torch.testing.assert_close(
-        states[0], plain_states(encoder, folder, [3, 17, 99, 100])[-1], atol=1e-5, rtol=1e-5
+        states[0], plain_states(folder, [3, 17, 99, 100])[-1], atol=1e-5, rtol=1e-5
     )
     torch.testing.assert_close(
-        states[1], plain_states(encoder, folder, [5, 6, 7, 8])[-1], atol=1e-5, rtol=1e-5
+        states[1], plain_states(folder, [5, 6, 7, 8])[-1], atol=1e-5, rtol=1e-5
     )
 
 
@@ -99,7 +104,7 @@ def test_rows_that_come_and_go_are_read_as_alone(
         for row, ids in zip(rows, new, strict=True):
             row += ids
         expected = [
-            plain_states(encoder, folder, row)[-len(ids) :]
+            plain_states(folder, row)[-len(ids) :]
             for row, ids in zip(rows, new, strict=True)
             if ids
         ]
@@ -126,9 +131,7 @@ def test_long_prefix_is_read_in_blocks(
     ids = [list(range(1, 31)), list(range(40, 49))]
     states = encoder.append_last(encoder.new_cache(batch=2, capacity=8), ids)
     for state, sequence in zip(states, ids, strict=True):
-        torch.testing.assert_close(
-            state, plain_states(encoder, folder, sequence)[-1], atol=1e-5, rtol=1e-5
-        )
+        torch.testing.assert_close(state, plain_states(folder, sequence)[-1], atol=1e-5, rtol=1e-5)
 
 
 def test_token_logits_are_the_tied_embedding(encoder: PrefixEncoder, folder: Path) -> None:

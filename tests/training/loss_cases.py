@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -73,8 +73,7 @@ def make_batch(seed: int = 0) -> Batch:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Vectors:
+class Vectors(NamedTuple):
     """Random vectors for a batch, in double precision."""
 
     states: Tensor

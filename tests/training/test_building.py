@@ -10,7 +10,7 @@ from cog.model.words import BARRED
 from cog.progress import SilentProgress
 from cog.records import Document
 from cog.training.building import TrainingText, build_examples
-from cog.training.examples import ExampleStore
+from cog.training.examples import ABOUT_FILE, ExampleStore
 from tests.training.making import iter_village, make_settings, make_store
 
 
@@ -111,6 +111,9 @@ def test_examples_are_made_once(tiny_model: Path, tmp_path: Path) -> None:
         progress=SilentProgress(),
     )
     assert again.folder == first.folder
+    (first.folder / ABOUT_FILE).rename(first.folder / "examples.json")  # as an older version did
+    assert make_store(tiny_model, tmp_path).folder == first.folder
+    assert not (first.folder / "examples.json").exists()
     other = build_examples(
         TrainingText(lambda: iter_village(12), "village-12"),
         settings=make_settings(tiny_model, max_chunk_tokens=24),

@@ -13,14 +13,10 @@ from cog.training.losses.phrase import joint_losses, weighted_mean
 from cog.training.losses.spans import score_spans
 from cog.training.losses.vocabulary import score_vocabulary, token_losses
 from cog.training.tensors import BatchTensors, to_tensors
-from tests.training.loss_cases import (
-    make_batch,
-    make_profile,
-    make_vectors,
-    plain_joint,
-)
+from tests.training.loss_cases import make_batch, make_profile, make_vectors, plain_joint
 
 CPU = torch.device("cpu")
+GOLD = torch.tensor([0, 3, 3, 10, 7])
 SWITCHES = list(itertools.product(("batch", "source"), ("all", "first"), ("left-out", "wrong")))
 
 
@@ -42,11 +38,10 @@ def joint(
 @pytest.mark.parametrize("size", [1, 100, 10**6])
 def test_token_loss_equals_cross_entropy(size: int) -> None:
     vectors = make_vectors(make_batch())
-    gold = torch.tensor([0, 3, 3, 10, 7])
-    found = token_losses(*score_vocabulary(vectors.states, vectors.tokens, gold, max_elements=size))
+    found = token_losses(*score_vocabulary(vectors.states, vectors.tokens, GOLD, max_elements=size))
     logits = vectors.states @ vectors.tokens.T
     torch.testing.assert_close(
-        found, torch.nn.functional.cross_entropy(logits, gold, reduction="none")
+        found, torch.nn.functional.cross_entropy(logits, GOLD, reduction="none")
     )
 
 
@@ -63,19 +58,17 @@ def test_token_loss_of_a_sure_model_keeps_a_gradient() -> None:
 
 def test_half_precision_logits_are_kept_in_float32() -> None:
     vectors = make_vectors(make_batch())
-    gold = torch.tensor([0, 3, 3, 10, 7])
     states, tokens = vectors.states.bfloat16(), vectors.tokens.bfloat16()
-    found, rest = score_vocabulary(states, tokens, gold)
+    found, rest = score_vocabulary(states, tokens, GOLD)
     assert found.dtype == rest.dtype == torch.float32
 
 
 def test_gradient_of_vocabulary_scores_is_right() -> None:
     vectors = make_vectors(make_batch())
-    gold = torch.tensor([0, 3, 3, 10, 7])
     states, tokens = vectors.states.requires_grad_(), vectors.tokens.requires_grad_()
     for size in (22, 10**6):
         assert torch.autograd.gradcheck(
-            lambda s, t, size=size: score_vocabulary(s, t, gold, max_elements=size),
+            lambda s, t, size=size: score_vocabulary(s, t, GOLD, max_elements=size),
             (states, tokens),
         )
 
@@ -87,11 +80,10 @@ def test_joint_loss_equals_plain_loop(
     profile = make_profile(candidates=candidates, positives=positives, neutrals=neutrals)
     tensors = to_tensors(batch, profile, CPU)
     vectors = make_vectors(batch)
-    parts = (vectors.states, vectors.queries, vectors.tokens, vectors.start, vectors.end)
     gold = torch.from_numpy(batch.labels.gold_tokens)
     expected = plain_joint(batch, vectors, profile)
     for size in (1, 100, 10**6):  # one query at a time, two, all
-        found = joint(tensors, gold, parts, neutral=neutrals == "left-out", size=size)
+        found = joint(tensors, gold, vectors, neutral=neutrals == "left-out", size=size)
         np.testing.assert_allclose(found.numpy(), expected, rtol=1e-10)
 
 
@@ -99,23 +91,21 @@ def test_joint_loss_equals_plain_loop(
 def test_gradient_of_joint_loss_is_right(batch: Batch, candidates: str) -> None:
     tensors = to_tensors(batch, make_profile(candidates=candidates), CPU)
     vectors = make_vectors(batch)
-    parts = (vectors.states, vectors.queries, vectors.tokens, vectors.start, vectors.end)
     gold = torch.from_numpy(batch.labels.gold_tokens)
-    for part in parts:
+    for part in vectors:
         part.requires_grad_()
     assert torch.autograd.gradcheck(
-        lambda *parts: joint(tensors, gold, parts, neutral=True, size=100), parts
+        lambda *parts: joint(tensors, gold, parts, neutral=True, size=100), tuple(vectors)
     )
 
 
 def test_batch_without_a_candidate_costs_what_tokens_cost(batch: Batch) -> None:
     # a batch of one chunk: every span is the query's own
-    tensors = to_tensors(make_batch(), make_profile(), CPU)
     vectors = make_vectors(batch)
     spans = torch.full((5,), -torch.inf, dtype=torch.double, requires_grad=True)
     gold = torch.from_numpy(batch.labels.gold_tokens)
     scores = score_vocabulary(vectors.states.requires_grad_(), vectors.tokens, gold)
-    nothing = torch.zeros_like(tensors.is_phrase)
+    nothing = torch.zeros(5, dtype=torch.bool)
     losses = joint_losses(*scores, (spans, spans), nothing, is_gold_neutral=True)
     torch.testing.assert_close(losses, token_losses(*scores))
     losses.sum().backward()
