@@ -187,7 +187,7 @@ def open_model(
     # a model's own factor counts, not the profile's
     profile = replace(recipe.model, lora_scale=bases.config.lora_scale)
     model = TrainableModel(lm, bert, profile=profile, weights=bases.weights)
-    model.place(device)
+    model.move_to(device)
     names = ("prefix_lora_rank", "phrase_lora_rank", "head_width", "query_projection")
     architecture = {
         "prefix_base": _describe(bases.config.prefix_base, lm),

@@ -106,7 +106,7 @@ class TrainableModel(nn.Module):
             if part := select_weights(weights, f"{name}."):
                 load_part(getattr(self, name), part)
 
-    def place(self, device: torch.device) -> None:
+    def move_to(self, device: torch.device) -> None:
         """Move the model; on a GPU what is frozen is kept in half precision."""
         self.to(device)
         if device.type == "cuda":

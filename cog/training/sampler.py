@@ -4,6 +4,7 @@ A batch is a pure function of the seed and the number of its step, so that any n
 gives the same batches, and a run that goes on after a break needs nothing but its step.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -61,7 +62,7 @@ class BatchSampler:
         taken = list(dict.fromkeys(seeds.tolist()))
         is_taken = np.zeros(len(self._chunks), dtype=bool)
         is_taken[taken] = True
-        num_each = -(-(self._size - len(taken)) // len(taken))
+        num_each = math.ceil((self._size - len(taken)) / len(taken))
         for seed, similarities in self._iter_similarities(list(taken)):
             wanted = min(num_each, self._size - len(taken))
             neighbours = self._choose_neighbours(seed, similarities, is_taken, num_wanted=wanted)
@@ -77,12 +78,9 @@ class BatchSampler:
     def _draw_seeds(self, number: int) -> NDArray[np.int64]:
         # every chunk is a seed once in a pass over the data
         first = number * self._num_seeds
-        places = np.arange(first, first + self._num_seeds)
-        passes, offsets = np.divmod(places, len(self._chunks))
-        seeds = [
-            self._permutation(int(a))[offset] for a, offset in zip(passes, offsets, strict=True)
-        ]
-        return np.array(seeds, dtype=np.int64)
+        drawn = range(first, first + self._num_seeds)
+        passes = (divmod(each, len(self._chunks)) for each in drawn)
+        return np.array([self._permutation(number)[row] for number, row in passes], dtype=np.int64)
 
     def _permutation(self, number: int) -> NDArray[np.int64]:
         if self._pass[0] != number:
@@ -110,12 +108,15 @@ class BatchSampler:
         num_wanted: int,
     ) -> list[int]:
         similarities[is_taken] = -np.inf
-        kept = min(len(similarities), 8 * num_wanted)
-        best = np.argpartition(-similarities, kept - 1)[:kept] if kept else np.zeros(0, dtype=int)
-        # ties at the edge of the partition are taken by number
-        edge = similarities[best].min(initial=np.inf)
-        best = np.flatnonzero((similarities >= edge) & np.isfinite(similarities))
-        best = best[np.lexsort((best, -similarities[best]))]
+        # more than are wanted, since documents that have given enough are passed over; all are not
+        # sorted, for there may be millions
+        num_kept = min(len(similarities), 8 * num_wanted)
+        if num_kept == 0:
+            return []
+        lowest = -np.partition(-similarities, num_kept - 1)[num_kept - 1]
+        # ties at the lowest are all kept and taken by number: the partition's order is any
+        best = np.flatnonzero((similarities >= lowest) & np.isfinite(similarities))
+        best = best[np.argsort(-similarities[best], kind="stable")]
         neighbours: list[int] = []
         counts: dict[int, int] = {int(self._documents[seed]): 1}
         for row in best.tolist():

@@ -93,7 +93,7 @@ def test_recomputed_blocks_have_the_same_gradients(tiny_model: Path) -> None:
     gradients = []
     for checkpoint_blocks in (False, True):
         model = make_trainable(tiny_model, checkpoint_blocks=checkpoint_blocks)
-        model.place(CPU)
+        model.move_to(CPU)
         model.train()
         model(to_tensors(make_batch(), model.losses, CPU)).total.backward()
         gradients.append({n: p.grad for n, p in model.named_parameters() if p.grad is not None})
