@@ -9,20 +9,13 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from cog.model.words import Words, flag_words
+from cog.model.words import WordSplitter, flag_words
 
 MAX_BLOCK_CHARS = 1 << 18  # longer texts are tokenised in blocks, so that memory stays bounded
 
 
-class Splitter(Protocol):
-    """What splits a text into words; ``cog.model.words.WordSplitter``."""
-
-    def split(self, text: str) -> Words:
-        """Split a text into tokens and words."""
-
-
 class ChunkLimits(Protocol):
-    """How long chunks are; the model's config."""
+    """How long chunks are: a model's config, or a profile that is trained."""
 
     @property
     def max_chunk_tokens(self) -> int:
@@ -82,7 +75,7 @@ class ChunkedBlock:
 
 
 def chunk_document(
-    text: str, *, document_ordinal: int, splitter: Splitter, limits: ChunkLimits
+    text: str, *, document_ordinal: int, splitter: WordSplitter, limits: ChunkLimits
 ) -> Iterator[ChunkedBlock]:
     """Cut a document into chunks, block by block."""
     for start, end in iter_blocks(text, max_chars=MAX_BLOCK_CHARS):

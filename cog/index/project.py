@@ -1,7 +1,9 @@
 """The index of a project's corpus: a corpus id goes in; its index is built, opened or verified."""
 
+from typing import TYPE_CHECKING
+
 from cog.corpus.documents import DocumentStore, documents_digest
-from cog.index.building.assembly import BuildModel, MeasureStorage
+from cog.index.building.assembly import MeasureStorage
 from cog.index.building.builder import BuildReport, build_index
 from cog.index.read.reader import open_index
 from cog.index.read.verify import VerifyReport, verify_index
@@ -11,6 +13,9 @@ from cog.model.fingerprint import fingerprint_model
 from cog.params import Params
 from cog.paths import ProjectPaths
 from cog.progress import Progress
+
+if TYPE_CHECKING:
+    from cog.model.load import IndexModel
 
 
 def count_corpus_words(paths: ProjectPaths, corpus_id: str) -> int:
@@ -31,7 +36,7 @@ def build_corpus_index(
     """Build the index of a corpus with the project's model, unless it is there already."""
     model_folder = paths.model(params.model)
 
-    def load_model() -> BuildModel:
+    def load_model() -> "IndexModel":
         from cog.model.load import load_index_model
 
         return load_index_model(model_folder, device=device)

@@ -93,6 +93,9 @@ class ChunkEncoder(Protocol):
     def dim(self) -> int:
         """Width of a start vector, and of an end vector."""
 
+    def count_pieces(self, texts: Sequence[str]) -> NDArray[np.int64]:
+        """Number of WordPieces that are read of each text; texts of one length need no padding."""
+
     def encode_chunks(
         self, texts: Sequence[str], word_spans: Sequence[NDArray[np.int32]]
     ) -> list[WordVectors]:
@@ -112,6 +115,9 @@ class Retriever(Protocol):
     @property
     def dim(self) -> int:
         """Width of a vector."""
+
+    def count_pieces(self, texts: Sequence[str]) -> NDArray[np.int64]:
+        """Number of WordPieces that are read of each text; texts of one length need no padding."""
 
     def encode_texts(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Encode texts together.

@@ -3,7 +3,7 @@
 import numpy as np
 
 from cog.decoding.generator import CopyGenerator
-from cog.index.tables.quantise import dequantise, quantise
+from cog.index.tables.quantise import quantise
 from cog.model.phrase_encoder import PhraseEncoder
 from cog.model.words import BARRED, CAN_END, CAN_START, flag_words
 from cog.records import Decoding
@@ -23,7 +23,10 @@ def prompt_table(
     spans = np.stack([chars[:-1], chars[1:]], axis=1)
     spans[:, 0] += [prefix.startswith(" ", start) for start in chars[:-1].tolist()]
     (vectors,) = encoder.encode_chunks([prefix], [spans])
-    starts, ends = (dequantise(quantise(v, dtype="int8")) for v in (vectors.start, vectors.end))
+    starts, ends = (
+        stored.vectors.astype(np.float32) * stored.scales[:, None]
+        for stored in (quantise(v, dtype="int8") for v in (vectors.start, vectors.end))
+    )
     table = []
     for i in range(words.num_words):
         for j in range(i + 1, min(i + 8, words.num_words)):

@@ -66,10 +66,17 @@ def embed_words(words: Sequence[str], *, dim: int, salt: int) -> NDArray[np.floa
     return np.sin(np.outer(seeds % 9973 + 1, 1 + np.arange(dim))).astype(np.float32)
 
 
+def count_pieces(texts: Sequence[str]) -> NDArray[np.int64]:
+    return np.array([len(PieceSplitter().split(text).token_ids) for text in texts]) + 2
+
+
 @dataclass
 class HashPhraseEncoder:
     dim: int = 8
     batches: list[int] = field(default_factory=list)
+
+    def count_pieces(self, texts: Sequence[str]) -> NDArray[np.int64]:
+        return count_pieces(texts)
 
     def encode_chunks(
         self, texts: Sequence[str], word_spans: Sequence[NDArray[np.int32]]
@@ -91,6 +98,9 @@ class HashPhraseEncoder:
 @dataclass
 class HashRetriever:
     dim: int = 12
+
+    def count_pieces(self, texts: Sequence[str]) -> NDArray[np.int64]:
+        return count_pieces(texts)
 
     def encode_texts(self, texts: Sequence[str]) -> NDArray[np.float32]:
         sums = [

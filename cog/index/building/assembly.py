@@ -4,11 +4,11 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,10 +16,10 @@ from cog.corpus.report import PrepareReport
 from cog.errors import IndexingError
 from cog.index.building.encoding import EncodedChunk, Encoders, encode_window, is_batch_proof
 from cog.index.building.reuse import StoredChunks, adopt
-from cog.index.building.rows import make_chunk_rows, make_document_rows, make_word_rows
+from cog.index.building.rows import make_rows
 from cog.index.building.search_quality import build_search
 from cog.index.building.windows import Window, WindowReader
-from cog.index.chunking import ChunkLimits, Splitter, hash_content
+from cog.index.chunking import hash_content
 from cog.index.read.part import IndexPart
 from cog.index.read.reader import PhraseIndex
 from cog.index.records import (
@@ -33,51 +33,22 @@ from cog.index.records import (
 from cog.index.search.contexts import COLUMNS, CONTEXTS, iter_blocks, save_blocks
 from cog.index.search.searcher import FLAT
 from cog.index.tables.digest import get_binary_buffers, make_index_digest
-from cog.index.tables.quantise import get_bytes_per_word
-from cog.index.tables.store import CHUNKS, DOCUMENTS, WORDS, StoreWriter, get_schemas
+from cog.index.tables.store import WORDS, StoreWriter, get_schemas
 from cog.index.tables.word_counts import WORD_COUNTS, WordCounter, save_counts
 from cog.index.versions.folders import get_folder_bytes, list_files
-from cog.model.protocols import ChunkEncoder, Retriever
 from cog.params import IndexParams
 from cog.paths import CorpusPaths
 from cog.progress import Progress
 from cog.records import Document
 from cog.version import __version__
 
+if TYPE_CHECKING:
+    from cog.model.load import IndexModel  # torch, which an index is read without
+
 MAX_ALONE = 48  # chunks of a window that are encoded one by one
 MAX_ANEW_SHARE = 0.1  # of the chunks; above, what storage costs is measured again
+SCALE_BYTES = 4  # of a float32
 MeasureStorage = Callable[[PhraseIndex], StorageCost | None]
-
-
-class BuildModel(Protocol):
-    """What an index is built with; ``cog.model.load.IndexModel``."""
-
-    @property
-    def fingerprint(self) -> str:
-        """Digest of the model."""
-
-    @property
-    def config(self) -> ChunkLimits:
-        """How long chunks are."""
-
-    @property
-    def splitter(self) -> Splitter:
-        """Splits texts into words."""
-
-    @property
-    def phrase_encoder(self) -> ChunkEncoder:
-        """Encodes words."""
-
-    @property
-    def retriever(self) -> Retriever:
-        """Encodes chunks for retrieval."""
-
-    @property
-    def numerics(self) -> str:
-        """What decides the last bits of a vector, besides the model and the text."""
-
-    def pin_threads(self) -> AbstractContextManager[int]:
-        """Let batches not change vectors while the block runs; gives how many may be encoded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +65,7 @@ class Assembly:
     """One build into one folder: reading, encoding and writing overlap, a window each."""
 
     def __init__(
-        self, folder: Path, build_input: BuildInput, model: BuildModel, progress: Progress
+        self, folder: Path, build_input: BuildInput, model: "IndexModel", progress: Progress
     ) -> None:
         self._folder = folder
         self._input = build_input
@@ -105,12 +76,11 @@ class Assembly:
         self._reader = WindowReader(
             model.splitter, model.config, max_chunks=build_input.params.commit_chunks
         )
+        dtype = np.dtype(build_input.params.vector_dtype)
         self._vectors = VectorFormat(
-            dtype=build_input.params.vector_dtype,
+            dtype=dtype.name,
             dim=model.phrase_encoder.dim,
-            bytes_per_word=get_bytes_per_word(
-                model.phrase_encoder.dim, dtype=build_input.params.vector_dtype
-            ),
+            bytes_per_word=2.0 * (model.phrase_encoder.dim * dtype.itemsize + SCALE_BYTES),
         )
         self._digest = make_index_digest(
             documents_digest=build_input.report.digest,
@@ -238,19 +208,7 @@ class Assembly:
 
     def _write(self, window: Window, encoded: list[EncodedChunk]) -> None:
         with self._timed("write"):
-            batches = {
-                DOCUMENTS: make_document_rows(
-                    window.documents,
-                    first_ordinal=window.first_ordinal,
-                    schema=self._schemas[DOCUMENTS],
-                ),
-                CHUNKS: make_chunk_rows(
-                    encoded, first_chunk_id=window.first_chunk_id, schema=self._schemas[CHUNKS]
-                ),
-                WORDS: make_word_rows(
-                    encoded, first_chunk_id=window.first_chunk_id, schema=self._schemas[WORDS]
-                ),
-            }
+            batches = make_rows(window, encoded, self._schemas)
             for table, batch in batches.items():
                 self._digest.update(table, batch)
                 self._store.write(table, batch)

@@ -4,11 +4,12 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cog.atomic import open_staging
 from cog.corpus.documents import DocumentStore
 from cog.errors import IndexingError, IndexMismatchError, IndexNotBuiltError
-from cog.index.building.assembly import Assembly, BuildInput, BuildModel, MeasureStorage
+from cog.index.building.assembly import Assembly, BuildInput, MeasureStorage
 from cog.index.building.reuse import StoredChunks, make_vectors_key
 from cog.index.records import FORMAT_VERSION, VECTORS_VERSION, Manifest
 from cog.index.tables.quantise import INT8
@@ -29,6 +30,9 @@ from cog.locks import make_lock
 from cog.params import IndexParams
 from cog.paths import CorpusPaths, reader_lock
 from cog.progress import Progress
+
+if TYPE_CHECKING:
+    from cog.model.load import IndexModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +57,7 @@ def build_index(
     *,
     locks: Path,
     model_fingerprint: str,
-    load_model: Callable[[], BuildModel],
+    load_model: Callable[[], "IndexModel"],
     params: IndexParams,
     progress: Progress,
     force: bool = False,
@@ -105,7 +109,7 @@ def _build(
     documents: DocumentStore,
     *,
     locks: Path,
-    model: BuildModel,
+    model: "IndexModel",
     progress: Progress,
     force: bool,
     measure_storage: MeasureStorage | None,

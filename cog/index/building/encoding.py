@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,22 +15,9 @@ from cog.index.tables.quantise import StoredVectors, quantise
 from cog.model.protocols import ChunkEncoder, Retriever
 from cog.model.words import BARRED
 
-NUM_SPECIAL_PIECES = 2  # [CLS] and [SEP]
 NO_VECTOR = np.zeros(0, dtype=np.float32)
 PROBES = ((64, 6), (15, 20))  # words of a text, texts of a batch
 PROBE_WORDS = ("river", "house", "stone", "apple", "cloud", "paper", "glass", "wheel", "tea")
-
-
-@runtime_checkable
-class CountsPieces(Protocol):
-    """An encoder that says how long its input is, so that batches waste no padding."""
-
-    def count_pieces(self, texts: Sequence[str]) -> NDArray[np.int64]:
-        """Number of WordPieces it reads of each text, special ones included.
-
-        :param texts: Chunks.
-        :returns: *Shape:* ``(num_texts,)``
-        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +72,7 @@ def encode_window(
         for batch, block in zip(
             plan, pool.map(encoders.retriever.encode_texts, texts), strict=True
         ):
-            vectors[batch] = _check_finite(block)
+            vectors[batch] = _check_finite(block, "retriever")
         plan = _plan(chunks, encoders.phrase_encoder, encoders)
         members = [[chunks[i] for i in batch] for batch in plan]
         encode = partial(_encode_words, encoders=encoders)
@@ -143,24 +129,9 @@ def _find_spans(text: str) -> NDArray[np.int32]:
 def _plan(
     chunks: Sequence[Chunk], encoder: ChunkEncoder | Retriever, encoders: Encoders
 ) -> list[list[int]]:
-    lengths = measure_lengths(chunks, encoder)
+    lengths = encoder.count_pieces([chunk.text for chunk in chunks])
     batch_tokens = 0 if encoders.is_alone else encoders.batch_tokens
     return list(plan_batches(lengths, batch_tokens=batch_tokens))
-
-
-def measure_lengths(
-    chunks: Sequence[Chunk], encoder: ChunkEncoder | Retriever
-) -> NDArray[np.int64]:
-    """How many WordPieces chunks have.
-
-    :param chunks: The chunks.
-    :param encoder: The encoder that will read them.
-    :returns: WordPieces, or prefix-encoder tokens where the encoder does not count. *Shape:*
-        ``(num_chunks,)``
-    """
-    if isinstance(encoder, CountsPieces):
-        return np.asarray(encoder.count_pieces([c.text for c in chunks]), dtype=np.int64)
-    return np.array([len(c.token_ids) + NUM_SPECIAL_PIECES for c in chunks], dtype=np.int64)
 
 
 def plan_batches(lengths: NDArray[np.int64], *, batch_tokens: int) -> Iterator[list[int]]:
@@ -181,20 +152,13 @@ def plan_batches(lengths: NDArray[np.int64], *, batch_tokens: int) -> Iterator[l
 
 
 def _store(vectors: Sequence[NDArray[np.float32]], *, dtype: str) -> StoredVectors:
-    try:
-        return quantise(np.concatenate(vectors), dtype=dtype)
-    except ValueError as error:
-        raise IndexingError(
-            "the phrase encoder's vectors must be finite and of a known dtype",
-            found=str(error),
-            run="check the model's weights, and index.vector_dtype in params.yaml",
-        ) from error
+    return quantise(_check_finite(np.concatenate(vectors), "phrase encoder"), dtype=dtype)
 
 
-def _check_finite(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+def _check_finite(vectors: NDArray[np.float32], encoder: str) -> NDArray[np.float32]:
     if not np.isfinite(vectors).all():
         raise IndexingError(
-            "the retriever's vectors must be finite",
+            f"the {encoder}'s vectors must be finite",
             found="a value that is not",
             run="check the model's weights",
         )

@@ -1,39 +1,41 @@
 """Rows of the tables: documents and encoded chunks go in, Arrow batches come out."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from hashlib import sha256
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from cog.index.building.encoding import EncodedChunk
+from cog.index.building.windows import Window
 from cog.index.chunking import hash_content, hash_words
+from cog.index.tables.store import CHUNKS, DOCUMENTS, WORDS
 from cog.records import Document
 
 
-def make_document_rows(
-    documents: Sequence[Document], *, first_ordinal: int, schema: pa.Schema
-) -> pa.RecordBatch:
-    """Rows of the documents table."""
-    columns: dict[str, object] = {
-        name: [getattr(document, name) for document in documents]
-        for name in schema.names
-        if name != "ordinal"
-    }
-    columns["ordinal"] = np.arange(first_ordinal, first_ordinal + len(documents), dtype=np.int64)
-    return _make_batch(columns, schema)
+def make_rows(
+    window: Window, encoded: Sequence[EncodedChunk], schemas: Mapping[str, pa.Schema]
+) -> dict[str, pa.RecordBatch]:
+    """Rows of every table for the documents and chunks of a window.
 
-
-def make_chunk_rows(
-    encoded: Sequence[EncodedChunk], *, first_chunk_id: int, schema: pa.Schema
-) -> pa.RecordBatch:
-    """Rows of the chunks table."""
-    chunks = [item.chunk for item in encoded]
+    The words table has a row per chunk, every column the bytes of an array.
+    """
+    documents, chunks = window.documents, [item.chunk for item in encoded]
     vectors = np.stack([item.vector for item in encoded])  # (num_chunks, retriever_dim)
-    return _make_batch(
-        {
-            "chunk_id": np.arange(first_chunk_id, first_chunk_id + len(chunks), dtype=np.int64),
-            "document_ordinal": [chunk.document_ordinal for chunk in chunks],
+    vector_type = schemas[CHUNKS].field("vector").type
+    ids = {
+        "chunk_id": _count_from(window.first_chunk_id, len(chunks)),
+        "document_ordinal": [chunk.document_ordinal for chunk in chunks],
+    }
+    columns: dict[str, dict[str, object]] = {
+        DOCUMENTS: {
+            "ordinal": _count_from(window.first_ordinal, len(documents)),
+            **{each.name: [getattr(d, each.name) for d in documents] for each in fields(Document)},
+        },
+        CHUNKS: {
+            **ids,
             "char_start": [int(chunk.word_chars[0]) for chunk in chunks],
             "char_end": [int(chunk.word_chars[-1]) for chunk in chunks],
             "num_words": [chunk.num_words for chunk in chunks],
@@ -41,22 +43,11 @@ def make_chunk_rows(
             "content_hash": [hash_content(chunk.text, chunk.word_chars) for chunk in chunks],
             "vectors_hash": [hash_vectors(item) for item in encoded],
             "vector": pa.FixedSizeListArray.from_arrays(
-                pa.array(vectors.reshape(-1), pa.float32()), type=schema.field("vector").type
+                pa.array(vectors.reshape(-1), pa.float32()), type=vector_type
             ),
         },
-        schema,
-    )
-
-
-def make_word_rows(
-    encoded: Sequence[EncodedChunk], *, first_chunk_id: int, schema: pa.Schema
-) -> pa.RecordBatch:
-    """Rows of the words table: one per chunk, every column the bytes of an array."""
-    chunks = [item.chunk for item in encoded]
-    return _make_batch(
-        {
-            "chunk_id": np.arange(first_chunk_id, first_chunk_id + len(chunks), dtype=np.int64),
-            "document_ordinal": [chunk.document_ordinal for chunk in chunks],
+        WORDS: {
+            **ids,
             "start_vectors": _join(item.start.vectors for item in encoded),
             "end_vectors": _join(item.end.vectors for item in encoded),
             "start_scales": _join(item.start.scales for item in encoded),
@@ -69,8 +60,8 @@ def make_word_rows(
             "word_tokens": _join(chunk.word_tokens for chunk in chunks),
             "token_ids": _join(chunk.token_ids for chunk in chunks),
         },
-        schema,
-    )
+    }
+    return {table: _make_batch(columns[table], schema) for table, schema in schemas.items()}
 
 
 def hash_vectors(encoded: EncodedChunk) -> int:
@@ -86,6 +77,10 @@ def hash_vectors(encoded: EncodedChunk) -> int:
     ):
         digest.update(np.ascontiguousarray(array).data)
     return int.from_bytes(digest.digest()[:8], "little")
+
+
+def _count_from(first: int, number: int) -> NDArray[np.int64]:
+    return np.arange(first, first + number, dtype=np.int64)
 
 
 def _join(arrays: Iterable[np.ndarray]) -> pa.Array:

@@ -9,7 +9,6 @@ from cog.errors import IndexingError
 from cog.index.read.part import IndexPart
 from cog.index.records import SearchQuality
 from cog.index.search.searcher import (
-    FLAT,
     IVF,
     build_ivf,
     load_ivf_searcher,
@@ -39,15 +38,7 @@ def build_search(part: IndexPart, *, retriever: Retriever, params: IndexParams) 
     probes = _encode_probes(part, retriever, num_probes=num_probes)
     top_k = min(params.recall_at, part.manifest.num_chunks)
     exact = search_exactly(part.iter_vectors(), probes, top_k=top_k)
-    quality = SearchQuality(
-        kind=FLAT,
-        dim=retriever.dim,
-        num_rows=part.manifest.num_chunks,
-        num_lists=0,
-        num_probes=0,
-        recall_at=top_k,
-        recall=0.0,
-    )
+    quality = replace(part.manifest.search, recall_at=top_k)
     if is_flat:
         found = make_flat_searcher(part.iter_vectors(), quality).search(probes, top_k=top_k)
         quality = replace(quality, recall=measure_recall(found, exact))

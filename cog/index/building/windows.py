@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from cog.index.chunking import Chunk, ChunkLimits, Splitter, chunk_document
+from cog.index.chunking import Chunk, ChunkLimits, chunk_document
+from cog.model.words import WordSplitter
 from cog.records import Document
 
 NO_WORDS = "no-words"  # documents without a word that fits a chunk
@@ -38,7 +39,7 @@ class WindowReader:
     :param skipped_words: Number of words longer than a chunk so far.
     """
 
-    splitter: Splitter
+    splitter: WordSplitter
     limits: ChunkLimits
     max_chunks: int
     num_documents: int = 0

@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 INT8 = "int8"
-FLOAT16 = "float16"
 LARGEST_INT8 = 127
 LARGEST_FLOAT16 = float(np.finfo(np.float16).max)
 
@@ -30,13 +29,10 @@ def quantise(vectors: NDArray[np.float32], *, dtype: str) -> StoredVectors:
     vector has scale 0.
     float16: the scale is 1, or what brings the vector into range.
 
-    :param vectors: *Shape:* ``(num_vectors, dim)``
+    :param vectors: All of them finite. *Shape:* ``(num_vectors, dim)``
     :param dtype: ``int8`` or ``float16``.
     :returns: What is stored.
-    :raises ValueError: If a value is not finite, or the dtype is unknown.
     """
-    if not np.isfinite(vectors).all():
-        raise ValueError("vectors must be finite")
     largest = np.abs(vectors).max(axis=1, initial=0.0).astype(np.float32)
     if dtype == INT8:
         scales = largest / np.float32(LARGEST_INT8)
@@ -44,24 +40,5 @@ def quantise(vectors: NDArray[np.float32], *, dtype: str) -> StoredVectors:
         rounded = np.rint(vectors / divisors[:, None])
         clipped = np.clip(rounded, -LARGEST_INT8, LARGEST_INT8)  # subnormal scales round badly
         return StoredVectors(clipped.astype(np.int8), scales)
-    if dtype == FLOAT16:
-        scales = np.maximum(largest / np.float32(LARGEST_FLOAT16), np.float32(1))
-        return StoredVectors((vectors / scales[:, None]).astype(np.float16), scales)
-    raise ValueError(f"vector dtype must be {INT8} or {FLOAT16}, not {dtype}")
-
-
-def dequantise(stored: StoredVectors) -> NDArray[np.float32]:
-    """What stored vectors stand for.
-
-    :param stored: Vectors and scales.
-    :returns: *Shape:* ``(num_vectors, dim)``
-    """
-    vectors: NDArray[np.float32] = stored.vectors.astype(np.float32) * stored.scales[:, None]
-    return vectors
-
-
-def get_bytes_per_word(dim: int, *, dtype: str) -> float:
-    """Bytes of a word's start and end vector with their scales."""
-    if dtype not in (INT8, FLOAT16):
-        raise ValueError(f"vector dtype must be {INT8} or {FLOAT16}, not {dtype}")
-    return 2.0 * (dim * np.dtype(dtype).itemsize + np.dtype(np.float32).itemsize)
+    scales = np.maximum(largest / np.float32(LARGEST_FLOAT16), np.float32(1))
+    return StoredVectors((vectors / scales[:, None]).astype(np.float16), scales)

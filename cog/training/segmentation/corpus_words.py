@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from cog.index.chunking import MAX_BLOCK_CHARS, Splitter, iter_blocks
+from cog.index.chunking import MAX_BLOCK_CHARS, iter_blocks
 from cog.index.read.part import IndexPart
 from cog.index.read.reader import PhraseIndex
 from cog.index.tables.store import DOCUMENTS, WORDS
-from cog.model.words import UNKNOWN, flag_words
+from cog.model.words import UNKNOWN, WordSplitter, flag_words
 from cog.progress import Progress
 
 
@@ -98,7 +98,9 @@ class WordCollector:
         )
 
 
-def collect_texts(texts: Iterable[str], *, splitter: Splitter, progress: Progress) -> CorpusWords:
+def collect_texts(
+    texts: Iterable[str], *, splitter: WordSplitter, progress: Progress
+) -> CorpusWords:
     """Split the texts of documents into words; a run is a block of a document."""
     collector = WordCollector()
     for text in texts:
