@@ -26,7 +26,7 @@ from cog.index.search.contexts import (
     COLUMNS,
     CONTEXTS,
     MAX_CONTEXT,
-    Contexts,
+    find_places,
     iter_blocks,
     load_blocks,
     save_blocks,
@@ -95,12 +95,12 @@ def time_contexts(index: PhraseIndex, folder: Path, lookups: list[Lookup]) -> di
     began = time.perf_counter()
     save_blocks(folder, iter_blocks(index.parts[0].iter_rows(WORDS, columns=COLUMNS)))
     seconds = time.perf_counter() - began
-    contexts = Contexts(load_blocks(folder))
+    blocks = load_blocks(folder)
 
     def find_all() -> list[set[int]]:
         settings: dict[str, Any] = {"max_places": MAX_PLACES, "allowed": None}
         places = (
-            contexts.find_places(each.tail, min_tokens=MIN_TOKENS, **settings) for each in lookups
+            find_places(blocks, each.tail, min_tokens=MIN_TOKENS, **settings) for each in lookups
         )
         return [set(each.chunk_ids.tolist()) for each in places]
 

@@ -41,7 +41,7 @@ class InContextGenerator(TransformerGenerator):
             return request
         began = time.perf_counter()
         vectors = self.model.retriever.encode_texts([request.prefix])
-        chunks = self._read(self._chunks.search_chunks(vectors, top_k=top_k)[0])
+        chunks = self._read(self._chunks.search_chunks(vectors, top_k=top_k).rows[0])
         self.searched_seconds += time.perf_counter() - began
         if self._placement == NEAREST_LAST:
             chunks.reverse()

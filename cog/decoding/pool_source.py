@@ -77,7 +77,7 @@ class PoolSource:
         :param request: The text to write.
         :returns: Chunk ids, best first, and the similarity of each.
         """
-        neighbours = self.index.search_neighbours(
+        neighbours = self.index.search_chunks(
             self.model.retriever.encode_texts([request.prefix]),
             top_k=request.decoding.top_k_documents,
             allowed=self._allowed_chunks,

@@ -64,7 +64,7 @@ def measure_storage(
     :returns: Total variation over the prefixes, between 0 and 1.
     """
     vectors = model.retriever.encode_texts(prefixes)
-    chunk_ids = np.unique(index.search_chunks(vectors, top_k=CHUNKS_PER_PREFIX))
+    chunk_ids = np.unique(index.search_chunks(vectors, top_k=CHUNKS_PER_PREFIX).rows)
     chunks = index.gather_chunks(chunk_ids)
     config, encoder = model.config, model.prefix_encoder
     phrases = find_phrases(

@@ -136,7 +136,7 @@ class NeighbourSource:
             own = np.bincount(self.documents, minlength=int(left_out.max()) + 1)[left_out]
             top_k += min(int(own.max()), MAX_SPARE_CHUNKS)
         vectors = self._model.retriever.encode_texts(texts)
-        found = self._index.search_chunks(vectors, top_k=top_k, allowed=allowed)
+        found = self._index.search_chunks(vectors, top_k=top_k, allowed=allowed).rows
         if left_out is not None:
             is_own = self.documents[found] == left_out[:, None]
             order = np.argsort(is_own, axis=1, kind="stable")  # those of others move to the front

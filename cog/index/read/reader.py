@@ -19,7 +19,7 @@ from cog.closing import Closing
 from cog.errors import IndexMismatchError
 from cog.index.read.part import IndexPart
 from cog.index.records import GatheredChunks, Places
-from cog.index.search.contexts import Contexts
+from cog.index.search.contexts import ContextBlock, find_places
 from cog.index.search.searcher import Neighbours
 from cog.index.tables.gather import WordArrays
 from cog.index.tables.store import CHUNKS, DOCUMENTS, WORDS
@@ -158,7 +158,7 @@ class PhraseIndex(Closing):
         """Number of documents."""
         return int(self._first_documents[-1])
 
-    def search_neighbours(
+    def search_chunks(
         self,
         vectors: NDArray[np.float32],
         *,
@@ -188,22 +188,6 @@ class PhraseIndex(Closing):
         return Neighbours(
             np.take_along_axis(joined, best, axis=1), np.take_along_axis(values, best, axis=1)
         )
-
-    def search_chunks(
-        self,
-        vectors: NDArray[np.float32],
-        *,
-        top_k: int,
-        allowed: NDArray[np.bool_] | None = None,
-    ) -> NDArray[np.int64]:
-        """Find the ids of the nearest chunks.
-
-        :param vectors: As of :meth:`search_neighbours`.
-        :param top_k: Number of chunks per vector.
-        :param allowed: Chunks that may be found; None for all.
-        :returns: Chunk ids, best first. *Shape:* ``(batch, min(top_k, num_allowed))``
-        """
-        return self.search_neighbours(vectors, top_k=top_k, allowed=allowed).rows
 
     def gather_chunks(self, chunk_ids: NDArray[np.int64]) -> GatheredChunks:
         """Read the words of some chunks; all parts fill one set of arrays.
@@ -252,8 +236,8 @@ class PhraseIndex(Closing):
         :param allowed: Chunks that may be found; None for all. *Shape:* ``(num_chunks,)``
         :returns: The places.
         """
-        return self._contexts.find_places(
-            tail, min_tokens=min_tokens, max_places=max_places, allowed=allowed
+        return find_places(
+            self._contexts, tail, min_tokens=min_tokens, max_places=max_places, allowed=allowed
         )
 
     def get_word_bits(self, word_hashes: NDArray[np.uint64]) -> NDArray[np.float32]:
@@ -315,8 +299,8 @@ class PhraseIndex(Closing):
         return documents
 
     @cached_property
-    def _contexts(self) -> Contexts:
-        return Contexts([block for part in self.parts for block in part.load_contexts()])
+    def _contexts(self) -> list[ContextBlock]:
+        return [block for part in self.parts for block in part.load_contexts()]
 
     @cached_property
     def _word_bits(self) -> WordBits:

@@ -127,54 +127,39 @@ class ContextBlock:
             size *= 8
 
 
-class Contexts:
-    """The contexts of an index, or of several that are searched as one.
+def find_places(
+    blocks: Iterable[ContextBlock],
+    tail: NDArray[np.int32],
+    *,
+    min_tokens: int,
+    max_places: int,
+    allowed: NDArray[np.bool_] | None,
+) -> Places:
+    """Find where the most of the last tokens of a text stand in blocks that follow each other.
 
-    :param blocks: Blocks in the order of their chunks.
+    ``PhraseIndex.find_places`` says what is asked for.
     """
-
-    def __init__(self, blocks: Sequence[ContextBlock]) -> None:
-        self._blocks = tuple(blocks)
-        counts = [len(block.chunk_starts) for block in blocks]
-        self._first_chunks = np.cumsum([0, *counts], dtype=np.int64)
-
-    def find_places(
-        self,
-        tail: NDArray[np.int32],
-        *,
-        min_tokens: int,
-        max_places: int,
-        allowed: NDArray[np.bool_] | None,
-    ) -> Places:
-        """Find where the most of the last tokens of a text stand.
-
-        :param tail: The last tokens of the text. *Shape:* ``(num_tokens,)``
-        :param min_tokens: How many of them must stand before a place, at least; 1 or more.
-        :param max_places: Number of places, at most; the first ones are taken.
-        :param allowed: Chunks that may be found; None for all. *Shape:* ``(num_chunks,)``
-        :returns: The places.
-        """
-        wanted = tail[-MAX_CONTEXT:].tolist()
-        longest, found = 0, np.zeros(0, dtype=np.int64)
-        num_places = 0
-        for block, start in zip(self._blocks, self._first_chunks.tolist(), strict=False):
-            num_tokens, positions = block.find(
-                wanted,
-                min_tokens=max(1, min_tokens, longest),
-                max_places=max_places,
-                allowed=None
-                if allowed is None
-                else allowed[start : start + len(block.chunk_starts)],
-            )
-            if num_tokens > longest:
-                longest, found, num_places = num_tokens, found[:0], 0
-            positions = positions[: max_places - num_places]
-            num_places += len(positions)
-            chunk_ids = _get_chunks_between(block, positions, num_tokens) + start
-            found = np.concatenate([found, chunk_ids])
-        if allowed is not None:
-            found = found[allowed[found]]
-        return Places(longest, found)
+    wanted = tail[-MAX_CONTEXT:].tolist()
+    longest, found = 0, np.zeros(0, dtype=np.int64)
+    num_places = first_chunk = 0
+    for block in blocks:
+        next_chunk = first_chunk + len(block.chunk_starts)
+        num_tokens, positions = block.find(
+            wanted,
+            min_tokens=max(1, min_tokens, longest),  # a shorter match counts in no further block
+            max_places=max_places,
+            allowed=None if allowed is None else allowed[first_chunk:next_chunk],
+        )
+        if num_tokens > longest:
+            longest, found, num_places = num_tokens, found[:0], 0
+        positions = positions[: max_places - num_places]
+        num_places += len(positions)
+        chunk_ids = _get_chunks_between(block, positions, num_tokens) + first_chunk
+        found = np.concatenate([found, chunk_ids])
+        first_chunk = next_chunk
+    if allowed is not None:
+        found = found[allowed[found]]
+    return Places(longest, found)
 
 
 def iter_blocks(

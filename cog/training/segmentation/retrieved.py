@@ -34,7 +34,7 @@ def iter_neighbours(
             block = vectors[first : first + SEARCH_CHUNKS]
             own = np.arange(num_done, num_done + len(block))
             # as many more as the largest document has, since its own are left out
-            nearest = index.search_chunks(block, top_k=top_k + int(document_sizes[own].max()))
+            nearest = index.search_chunks(block, top_k=top_k + int(document_sizes[own].max())).rows
             is_other = chunk_documents[nearest] != chunk_documents[own][:, np.newaxis]
             for row, mask in zip(nearest, is_other, strict=True):
                 yield row[mask][:top_k]

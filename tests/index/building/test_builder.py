@@ -115,7 +115,7 @@ def test_small_corpora_are_whole(tmp_path: Path, locks: Path, num_chunks: int) -
     with open_tiny(corpus, locks) as index:
         assert index.num_chunks == num_chunks
         vectors = HashModel().retriever.encode_texts(["river house"])
-        found = index.search_chunks(vectors, top_k=1024)
+        found = index.search_chunks(vectors, top_k=1024).rows
         assert sorted(found[0].tolist()) == list(range(num_chunks))
         assert index.gather_chunks(found[0]).word_offsets[-1] == index.num_words
         assert verify_index(index, progress=SilentProgress()).num_chunks == num_chunks

@@ -171,20 +171,24 @@ def test_search_equals_a_sort(index: PhraseIndex) -> None:
     vectors = HashRetriever().encode_texts(["river house", "stone", "apple wheel garden"])
     stored = np.concatenate(list(index.parts[0].iter_vectors()))
     scores = vectors @ stored.T
-    found = index.search_chunks(vectors, top_k=20)
+    found = index.search_chunks(vectors, top_k=20).rows
     assert found.shape == (3, 20)
     for row, ids in enumerate(found):
         np.testing.assert_allclose(scores[row, ids], np.sort(scores[row])[::-1][:20], rtol=1e-5)
-    assert index.search_chunks(vectors, top_k=10_000).shape == (3, index.num_chunks)
+    assert index.search_chunks(vectors, top_k=10_000).rows.shape == (3, index.num_chunks)
 
 
 def test_search_finds_only_what_is_allowed(index: PhraseIndex) -> None:
     vectors = HashRetriever().encode_texts(["river house"])
     allowed = np.zeros(index.num_chunks, bool)
     allowed[[3, 11, 50]] = True
-    assert sorted(index.search_chunks(vectors, top_k=9, allowed=allowed)[0].tolist()) == [3, 11, 50]
+    assert sorted(index.search_chunks(vectors, top_k=9, allowed=allowed).rows[0].tolist()) == [
+        3,
+        11,
+        50,
+    ]
     nothing = np.zeros(index.num_chunks, bool)
-    assert index.search_chunks(vectors, top_k=9, allowed=nothing).shape == (1, 0)
+    assert index.search_chunks(vectors, top_k=9, allowed=nothing).rows.shape == (1, 0)
 
 
 def test_search_with_another_width_is_refused(index: PhraseIndex) -> None:

@@ -12,7 +12,13 @@ from cog.errors import IndexMismatchError
 from cog.index.read.reader import PhraseIndex, open_index
 from cog.index.records import Places
 from cog.index.search import contexts
-from cog.index.search.contexts import MAX_CONTEXT, Contexts, iter_blocks, load_blocks, save_blocks
+from cog.index.search.contexts import (
+    MAX_CONTEXT,
+    find_places,
+    iter_blocks,
+    load_blocks,
+    save_blocks,
+)
 from cog.paths import CorpusPaths
 from cog.records import Document
 from tests.index.hash_model import build, write_corpus
@@ -111,7 +117,6 @@ def test_lookup_equals_a_loop_over_all_positions(first_token: int, block_tokens:
         blocks = list(iter_blocks(batches, block_tokens=block_tokens))
         assert (len(blocks) > 1) == (block_tokens < 100)
         assert blocks[0].tokens.dtype == (np.int32 if first_token > 65_535 else np.uint16)
-        found = Contexts(blocks)
         assert sum(len(block.chunk_starts) for block in blocks) == len(rows)
         joined = [token for row in rows for token in row.tokens]
         for number in range(60):
@@ -125,7 +130,7 @@ def test_lookup_equals_a_loop_over_all_positions(first_token: int, block_tokens:
                 "allowed": generator.random(len(rows)) < 0.5 if number % 2 else None,
             }
             expected = find_slowly(rows, tail, **settings)
-            places = found.find_places(np.array(tail, dtype=np.int32), **settings)
+            places = find_places(blocks, np.array(tail, dtype=np.int32), **settings)
             assert as_pair(places) == expected
             assert places.chunk_ids.dtype == np.int64
 
@@ -137,11 +142,11 @@ def test_a_context_crosses_chunks_but_neither_documents_nor_gaps() -> None:
         Row(0, 9, [6, 7]),  # behind a gap
         Row(1, 11, [8, 9]),  # where the other would have gone on, but another document
     ]
-    found = Contexts(list(iter_blocks(make_batches(rows, size=2))))
+    blocks = list(iter_blocks(make_batches(rows, size=2)))
 
     def find(*tail: int) -> tuple[int, list[int]]:
         wanted = np.array(tail, dtype=np.int32)
-        return as_pair(found.find_places(wanted, min_tokens=1, max_places=9, allowed=None))
+        return as_pair(find_places(blocks, wanted, min_tokens=1, max_places=9, allowed=None))
 
     assert find(2, 3) == (2, [0, 1])  # 4 follows, in the next chunk
     assert find(1, 2) == (2, [0])

@@ -131,9 +131,9 @@ def test_index_above_the_threshold_has_lists(corpus: CorpusPaths, locks: Path) -
     with open_index(corpus, locks=locks) as index:
         vectors = HashModel().retriever.encode_texts(["river house", "glass"])
         exact = search_exactly(index.parts[0].iter_vectors(), vectors, top_k=10)
-        found = index.search_chunks(vectors, top_k=10)
+        found = index.search_chunks(vectors, top_k=10).rows
         assert len(set(found[0].tolist()) & set(exact.rows[0].tolist())) >= 1
-        assert index.search_chunks(vectors, top_k=1000).shape == (2, index.num_chunks)
+        assert index.search_chunks(vectors, top_k=1000).rows.shape == (2, index.num_chunks)
         assert verify_index(index, progress=SilentProgress()).num_files == 18
 
 

@@ -67,7 +67,7 @@ def test_union_finds_what_a_loop_over_all_chunks_finds(
     stored = np.concatenate([block for part in union.parts for block in part.iter_vectors()])
     vectors = stored[::5]
     allowed = np.arange(len(stored)) % 3 != 0 if has_rule else np.ones(len(stored), bool)
-    found = union.search_neighbours(vectors, top_k=top_k, allowed=allowed if has_rule else None)
+    found = union.search_chunks(vectors, top_k=top_k, allowed=allowed if has_rule else None)
     scores = vectors.astype(np.float64) @ stored.T.astype(np.float64)
     scores[:, ~allowed] = -np.inf
     for row, values, exact in zip(found.rows, found.scores, scores, strict=True):
