@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.common import ROOT, peak_bytes, report, say
-from cog import assets
 from cog.cards import parse_card
 from cog.corpus.fetch import fetch_corpus
 from cog.corpus.prepare import prepare_corpus
 from cog.model.piece_counts import load_cutter
+from cog.params import FetchParams
 from cog.paths import CorpusPaths
 from cog.progress import SilentProgress
 
@@ -133,11 +133,9 @@ def prepare(folder: str, case: str, results: "multiprocessing.Queue[Any]") -> No
     fetch_corpus(
         card,
         corpus_paths=corpus_paths,
-        fetcher=assets,
         source=path,
+        params=FetchParams(retries=0, timeout_seconds=1),
         progress=SilentProgress(),
-        retries=0,
-        timeout_seconds=1,
     )
     fetched = time.perf_counter()
     done = prepare_corpus(

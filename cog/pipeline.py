@@ -51,19 +51,15 @@ class Builder:
         :param corpus_id: The corpus.
         :returns: What was fetched.
         """
-        from cog import assets
         from cog.corpus.fetch import fetch_corpus
 
         card = load_resolved_card(self.paths, corpus_id)
-        settings = self.params.fetch
         with self.open_progress(f"fetch {corpus_id}", total=None, unit="files") as progress:
             return fetch_corpus(
                 card,
                 corpus_paths=self.paths.corpus(corpus_id),
-                fetcher=assets,
                 source=self.source,
-                retries=settings.retries,
-                timeout_seconds=settings.timeout_seconds,
+                params=self.params.fetch,
                 progress=progress,
             )
 

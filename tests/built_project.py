@@ -4,12 +4,11 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from cog import assets
 from cog.corpus.fetch import fetch_corpus
 from cog.corpus.prepare import prepare_corpus
 from cog.index.project import build_corpus_index
 from cog.model.load import load_splitter
-from cog.params import load_params
+from cog.params import FetchParams, load_params
 from cog.paths import ProjectPaths
 from cog.pipeline_file import CorpusEntry, add_corpus_entry
 from cog.progress import SilentProgress
@@ -33,11 +32,9 @@ def build_corpus(paths: ProjectPaths, corpus_id: str) -> None:
     fetch_corpus(
         card,
         corpus_paths=corpus_paths,
-        fetcher=assets,
         source=None,
+        params=FetchParams(retries=0, timeout_seconds=60),
         progress=SilentProgress(),
-        retries=0,
-        timeout_seconds=60,
     )
     prepare_corpus(
         card,

