@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -17,10 +18,8 @@ def read_outs(text: str) -> dict[str, str]:
 
     What is not DVC's is passed over.
     """
-    content = _parse(text)
-    stages = content.get("stages") if isinstance(content, dict) else None
     found: dict[str, str] = {}
-    for stage in stages.values() if isinstance(stages, dict) else ():
+    for stage in (_parse_stages(text) or {}).values():
         outs = stage.get("outs") if isinstance(stage, dict) else None
         for out in outs if isinstance(outs, list) else ():
             md5 = out.get("md5") if isinstance(out, dict) else None
@@ -40,13 +39,12 @@ def load_outs(path: Path) -> dict[str, str]:
 def is_readable(path: Path) -> bool:
     """Tell whether DVC can read its lock."""
     try:
-        content = _parse(path.read_text(encoding="utf-8"))
+        stages = _parse_stages(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return True
     except (OSError, UnicodeDecodeError):
         return False
-    stages = content.get("stages") if isinstance(content, dict) else None
-    return isinstance(stages, dict) and all(isinstance(each, dict) for each in stages.values())
+    return stages is not None and all(isinstance(each, dict) for each in stages.values())
 
 
 def remove_stages(path: Path, corpus_id: str) -> bool:
@@ -72,8 +70,10 @@ def remove_stages(path: Path, corpus_id: str) -> bool:
     return bool(gone)
 
 
-def _parse(text: str) -> object:
+def _parse_stages(text: str) -> dict[str, Any] | None:
     try:
-        return parse_yaml(text)
+        content = parse_yaml(text)
     except YamlError:
         return None
+    stages = content.get("stages") if isinstance(content, dict) else None
+    return stages if isinstance(stages, dict) else None

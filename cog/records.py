@@ -9,6 +9,8 @@ CORPUS = "corpus"
 VOCABULARY = "vocabulary"
 PROMPT = "prompt"
 DECODER_VERSION = 3  # raised when the same settings give other texts
+PLACE = ("char_start", "char_end")
+CITATION = ("corpus", "document_id", "title", *PLACE, "licence", "url")
 OFF = "off"
 ABSOLUTE = "absolute"
 RELATIVE = "relative"
@@ -75,6 +77,11 @@ class Active:
     model: Text
     switched_at: Text
     model_folder: str = ""
+
+    @property
+    def identity(self) -> tuple[str, str, str]:
+        """What is switched on, whenever that was."""
+        return self.corpus, self.index, self.model
 
     @property
     def corpora(self) -> list[str]:
@@ -193,29 +200,10 @@ class Segment:
 
     def to_json(self) -> dict[str, Any]:
         """The segment as the command line writes it."""
-        if self.origin == VOCABULARY:
-            return {"text": self.text, "from": self.origin, "probability": self.probability}
-        if self.origin == PROMPT:
-            return {
-                "text": self.text,
-                "from": self.origin,
-                "char_start": self.char_start,
-                "char_end": self.char_end,
-                "probability": self.probability,
-            }
-        return {
-            "text": self.text,
-            "from": self.origin,
-            "corpus": self.corpus,
-            "document_id": self.document_id,
-            "title": self.title,
-            "char_start": self.char_start,
-            "char_end": self.char_end,
-            "licence": self.licence,
-            "url": self.url,
-            "probability": self.probability,
-            "information": self.information,
-        }
+        names = {VOCABULARY: (), PROMPT: PLACE}.get(self.origin, CITATION)
+        cited = {name: getattr(self, name) for name in names}
+        told = {"text": self.text, "from": self.origin, **cited, "probability": self.probability}
+        return told | ({"information": self.information} if names == CITATION else {})
 
 
 @dataclass(frozen=True, slots=True)

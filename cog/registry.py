@@ -152,7 +152,7 @@ def switch_active(paths: ProjectPaths, active: Active, *, command: str = "") -> 
     """
     with hold_lock(paths.locks / "active.lock"):
         old, previous = _load_history(paths)
-        if old is not None and _identity(old) == _identity(active):
+        if old is not None and old.identity == active.identity:
             return old
         kept = previous if old is None else [old, *previous]
         _save_history(paths, active, kept[:MAX_PREVIOUS])
@@ -235,10 +235,6 @@ def forget_fetched(paths: ProjectPaths, addresses: Collection[str]) -> None:
 @dataclass(frozen=True, slots=True)
 class _Fetched:
     files: dict[str, Annotated[str, PIN_FORMS["sha256"]]]
-
-
-def _identity(active: Active) -> tuple[str, str, str]:
-    return active.corpus, active.index, active.model
 
 
 def _load_history(paths: ProjectPaths) -> tuple[Active | None, list[Active]]:

@@ -120,8 +120,7 @@ def identify_system(
 def _identify_with_index(paths: ProjectPaths, model: str, common: dict[str, Any]) -> System:
     corpus_id = common["corpus"]
     manifests = check_indexes(
-        paths,
-        corpus_id,
+        map(paths.corpus, split_union(corpus_id)),
         model_fingerprint=model,
         documents_digest_of=lambda part: documents_digest(part.documents),
     )

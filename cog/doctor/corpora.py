@@ -87,7 +87,7 @@ def check_corpus_index(
         break
     for place, kept in iter_kept(corpus):
         try:
-            check_index(place, model_fingerprint=None, documents_digest=None)
+            check_index(place)
         except CogError as error:
             run = f"cog switch --corpus {corpus_id} --index {kept.digest[:16]}"
             yield from_error(

@@ -104,8 +104,7 @@ class OpenIndexes:
             version = Version(active.corpus, active.index)
         else:
             manifests = check_indexes(
-                self._paths,
-                chosen,
+                map(self._paths.corpus, split_union(chosen)),
                 model_fingerprint=self._model.fingerprint,
                 documents_digest_of=find_documents_digest,
             )

@@ -17,7 +17,7 @@ from cog.index.building.encoding import EncodedChunk
 from cog.index.building.rows import hash_vectors
 from cog.index.chunking import Chunk
 from cog.index.records import VECTORS_VERSION
-from cog.index.tables.digest import get_binary_buffers
+from cog.index.tables.digest import get_hash_heads
 from cog.index.tables.quantise import StoredVectors
 from cog.index.tables.store import CHUNKS, WORDS, StoreReader
 from cog.index.versions.folders import TABLES
@@ -157,10 +157,6 @@ def adopt(encoded: EncodedChunk, chunk: Chunk, *, own: NDArray[np.uint8]) -> Enc
 def _open_source(folder: Path, corpus_id: str) -> _Source:
     store = StoreReader(folder, corpus_id)
     num_rows = min(store.count_rows(CHUNKS), store.count_rows(WORDS))
-    heads = [np.zeros(0, dtype=np.uint64)]
-    for batch in store.iter_batches(CHUNKS, columns=["content_hash"]):
-        _, values = get_binary_buffers(batch.column(0))
-        heads.append(values.reshape(batch.num_rows, -1)[:, :8].copy().view("<u8")[:, 0])
-    joined = np.concatenate(heads)[:num_rows]
-    order = np.argsort(joined, kind="stable")
-    return _Source(store, joined[order], order)
+    heads = get_hash_heads(store.iter_batches(CHUNKS, columns=["content_hash"]))[:num_rows]
+    order = np.argsort(heads, kind="stable")
+    return _Source(store, heads[order], order)

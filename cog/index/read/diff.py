@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from hashlib import blake2b
 from typing import Any
 
@@ -14,7 +14,7 @@ from cog.corpus.documents import DocumentStore
 from cog.errors import IndexingError, IndexMismatchError
 from cog.index.chunking import ChunkLimits, chunk_document, hash_content
 from cog.index.read.reader import PhraseIndex, open_index
-from cog.index.tables.digest import get_binary_buffers
+from cog.index.tables.digest import get_hash_heads
 from cog.index.tables.store import CHUNKS, DOCUMENTS
 from cog.index.versions.activation import get_kept
 from cog.index.versions.folders import find_version, hold_versions_lock, prune_versions
@@ -31,7 +31,7 @@ from cog.records import Document
 from cog.registry import load_active
 
 PREPARED = "prepared"
-FIELDS = [field.name for field in fields(Document)]
+FIELDS = [each.name for each in fields(Document)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +71,11 @@ class CorpusDiff:
 @dataclass(slots=True)
 class _Tally:
     # what is known of one version: a digest of every document, counts, heads of chunk hashes
-    digests: dict[str, bytes]
-    num_words: int
-    licences: Counter[str]
-    heads: NDArray[np.uint64]
-    num_chunks: int
+    digests: dict[str, bytes] = field(default_factory=dict)
+    num_words: int = 0
+    licences: Counter[str] = field(default_factory=Counter)
+    heads: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, dtype=np.uint64))
+    num_chunks: int = 0
 
 
 def compare_versions(
@@ -99,7 +99,7 @@ def compare_versions(
         is_prepared = after is None or after == PREPARED
         second = None if is_prepared else _open(paths, corpus_id, str(after), stack, say=say)
         reason = _find_reason(paths, params, first, second)
-        old = _tally_index(first) if first else _Tally({}, 0, Counter(), _no_heads(), 0)
+        old = _tally_index(first) if first else _Tally()
         if second is not None:
             new = _tally_index(second)
             digest = second.digest
@@ -191,15 +191,11 @@ def _find_reason(
 
 def _tally_index(index: PhraseIndex) -> _Tally:
     (part,) = index.parts
-    tally = _Tally({}, 0, Counter(), _no_heads(), index.num_chunks)
+    tally = _Tally(num_chunks=index.num_chunks)
     for batch in part.iter_rows(DOCUMENTS, columns=FIELDS):
         for row in batch.to_pylist():
             _add(tally, row)
-    heads = [tally.heads]
-    for batch in part.iter_rows(CHUNKS, columns=["content_hash"]):
-        _, values = get_binary_buffers(batch.column(0))
-        heads.append(values.reshape(batch.num_rows, -1)[:, :8].copy().view("<u8")[:, 0])
-    tally.heads = np.concatenate(heads)
+    tally.heads = get_hash_heads(part.iter_rows(CHUNKS, columns=["content_hash"]))
     return tally
 
 
@@ -210,7 +206,7 @@ def _tally_documents(
 
     folder = paths.model(params.model)
     splitter, limits = load_splitter(folder), load_config(folder)
-    tally = _Tally({}, 0, Counter(), _no_heads(), 0)
+    tally = _Tally()
     heads: list[int] = []
     for document in store.iter_documents():
         digest = _add(tally, {name: getattr(document, name) for name in FIELDS})
@@ -237,7 +233,3 @@ def _add(tally: _Tally, row: dict[str, Any]) -> bytes:
     tally.num_words += len(row["text"].split())
     tally.licences[row["licence"]] += 1
     return hashed.digest()
-
-
-def _no_heads() -> NDArray[np.uint64]:
-    return np.zeros(0, dtype=np.uint64)

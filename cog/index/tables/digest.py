@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -72,6 +72,15 @@ def _get_parts(column: pa.Array) -> list[tuple[str, NDArray[np.uint8]]]:
 def _get_fixed(column: pa.Array) -> NDArray[np.uint8]:
     values = np.ascontiguousarray(column.to_numpy(zero_copy_only=True))
     return values.view(np.uint8)
+
+
+def get_hash_heads(batches: Iterable[pa.RecordBatch]) -> NDArray[np.uint64]:
+    """The first 8 of the 16 bytes of content hashes, the only column. *Shape:* ``(num_rows,)``."""
+    heads = [np.zeros(0, dtype="<u8")]
+    for batch in batches:
+        _, values = get_binary_buffers(batch.column(0))
+        heads.append(values.reshape(batch.num_rows, -1)[:, :8].copy().view("<u8")[:, 0])
+    return np.concatenate(heads)
 
 
 def get_binary_buffers(column: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:

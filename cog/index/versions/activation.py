@@ -15,7 +15,7 @@ from cog.index.versions.active_model import find_model, get_active_model
 from cog.index.versions.folders import Keep, find_version, prune_versions
 from cog.index.versions.manifest import check_index, load_manifest
 from cog.index.versions.resolve import hold_versions
-from cog.index.versions.unions import JOIN, check_cards, check_fit, split_active
+from cog.index.versions.unions import JOIN, check_cards, check_indexes, split_active
 from cog.locks import Say
 from cog.model.fingerprint import fingerprint_model
 from cog.params import load_params
@@ -45,12 +45,7 @@ class Change:
     @property
     def is_change(self) -> bool:
         """Whether anything differs but the time."""
-        before, after = self.before, self.after
-        return before is None or (before.corpus, before.index, before.model) != (
-            after.corpus,
-            after.index,
-            after.model,
-        )
+        return self.before is None or self.before.identity != self.after.identity
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +95,9 @@ def switch_corpus(
     command = f"cog switch --corpus {corpus_id}" + ("" if index is None else f" --index {index}")
     with hold_versions(paths, _name_versions(parts, index), say=say) as places:
         model_folder = _choose_model(paths, corpus_id, places if index is not None else [])
-        manifests = _check(places, fingerprint_model(paths.model(model_folder)))
+        manifests = check_indexes(
+            places, model_fingerprint=fingerprint_model(paths.model(model_folder))
+        )
         digest = JOIN.join(each.digest for each in manifests)
         switched_at = datetime.now(UTC).isoformat(timespec="seconds")
         after = Active(corpus_id, digest, manifests[0].model, switched_at, model_folder)
@@ -186,14 +183,6 @@ def _choose_model(paths: ProjectPaths, corpus_id: str, places: Sequence[CorpusPa
     return find_model(paths, names, wanted, corpus_id=corpus_id)
 
 
-def _check(places: Sequence[CorpusPaths], fingerprint: str | None) -> list[Manifest]:
-    manifests = [
-        check_index(place, model_fingerprint=fingerprint, documents_digest=None) for place in places
-    ]
-    check_fit(manifests)
-    return manifests
-
-
 def _count(manifests: Sequence[Manifest]) -> dict[str, int]:
     return {
         "documents": sum(each.documents.num_indexed for each in manifests),
@@ -227,7 +216,7 @@ def _check_active(paths: ProjectPaths, active: Active) -> list[Manifest]:
     for part, digest in split_active(active).items():
         place = find_version(paths.corpus(part), digest)
         if place is None:
-            _check([paths.corpus(part)], None)  # says what is wrong, where more than the version
+            check_index(paths.corpus(part))  # says what is wrong, where more than the version
             raise IndexMismatchError(
                 f"corpus {part} needs index {digest[:16]}, which was switched on",
                 found="no such version on this machine",
@@ -236,7 +225,7 @@ def _check_active(paths: ProjectPaths, active: Active) -> list[Manifest]:
             )
         places.append(place)
     get_active_model(paths, load_params(paths.params), active)
-    return _check(places, active.model)
+    return check_indexes(places, model_fingerprint=active.model)
 
 
 def _find_newer(paths: ProjectPaths, active: Active) -> str:

@@ -229,7 +229,7 @@ def hash_file(path: Path) -> str:
 
 def _is_whole(place: CorpusPaths, digest: str) -> bool:
     try:
-        found = check_index(place, model_fingerprint=None, documents_digest=None)
+        found = check_index(place)
     except CogError:
         return False
     return found.digest == digest and (place.index / found.folder).is_dir()

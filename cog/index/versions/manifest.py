@@ -86,7 +86,10 @@ def get_index_uri(corpus_paths: CorpusPaths) -> str:
 
 
 def check_index(
-    corpus_paths: CorpusPaths, *, model_fingerprint: str | None, documents_digest: str | None
+    corpus_paths: CorpusPaths,
+    *,
+    model_fingerprint: str | None = None,
+    documents_digest: str | None = None,
 ) -> Manifest:
     """Check quickly that a corpus's index is there, whole by size, and of a model and documents.
 

@@ -77,7 +77,7 @@ def push_index(paths: ProjectPaths, corpus_id: str, *, progress: Progress) -> Ma
     """Copy the index of a corpus to the object store, unless the store has it."""
     corpus = paths.corpus(corpus_id)
     store = _ObjectStore(require_uri(corpus), corpus_id, progress)
-    manifest = check_index(corpus, model_fingerprint=None, documents_digest=None)
+    manifest = check_index(corpus)
     folder = corpus.index / manifest.folder
     if not folder.is_dir():
         raise IndexingError(
@@ -167,7 +167,7 @@ def _place(
 def _find_own(corpus: CorpusPaths, digest: str) -> Manifest | None:
     # the same index, on this machine: an equal build has files of other names
     try:
-        own = check_index(corpus, model_fingerprint=None, documents_digest=None)
+        own = check_index(corpus)
     except IndexingError:
         return None
     is_here = (corpus.index / own.folder).is_dir()

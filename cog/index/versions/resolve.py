@@ -163,7 +163,7 @@ def _bring_back(paths: ProjectPaths, corpus_id: str, version: Recorded, *, say: 
     with open_staging(corpus.versions / "cached") as staging:
         place = CorpusPaths(staging / corpus_id)
         copy_cached(paths, version, place)
-        manifest = check_index(place, model_fingerprint=None, documents_digest=None)
+        manifest = check_index(place)
         source = place.index / manifest.folder
         if list_files(source) != manifest.files:
             raise IndexMismatchError(

@@ -5,7 +5,7 @@ is the digests of its parts, joined. No torch, no store.
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from cog.cards import check_corpus_id
 from cog.errors import IndexMismatchError, RegistryError
@@ -53,23 +53,20 @@ def check_cards(paths: ProjectPaths, corpus_id: str) -> tuple[str, ...]:
 
 
 def check_indexes(
-    paths: ProjectPaths,
-    corpus_id: str,
+    places: Iterable[CorpusPaths],
     *,
     model_fingerprint: str | None,
     documents_digest_of: DigestOf | None = None,
 ) -> list[Manifest]:
-    """Check quickly that the index of a corpus, or of every part of a union, can be used."""
-    manifests = []
-    for part in split_union(corpus_id):
-        corpus_paths = paths.corpus(part)
-        manifests.append(
-            check_index(
-                corpus_paths,
-                model_fingerprint=model_fingerprint,
-                documents_digest=documents_digest_of(corpus_paths) if documents_digest_of else None,
-            )
+    """Check quickly that indexes can be used, as one if they are several."""
+    manifests = [
+        check_index(
+            place,
+            model_fingerprint=model_fingerprint,
+            documents_digest=documents_digest_of(place) if documents_digest_of else None,
         )
+        for place in places
+    ]
     check_fit(manifests)
     return manifests
 
