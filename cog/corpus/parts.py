@@ -28,20 +28,24 @@ def name_part(document_id: str, part: int) -> str:
     return f"{document_id}:part-{part}" if part else document_id
 
 
+def iter_pieces(text: str, max_characters: int) -> Iterator[tuple[int, str]]:
+    """Cut a text into pieces that are not too long; gives where each begins, and the piece."""
+    start = 0
+    while len(text) - start > max_characters:
+        cut = find_cut(text[start : start + max_characters + 1], max_characters)
+        yield start, text[start : start + cut]
+        start += cut
+    yield start, text[start:]
+
+
 def iter_parts(document: Document) -> Iterator[Document]:
     """Cut a document that is too long into parts, which joined are its text."""
-    part, text = 0, document.text
-    if len(text) <= MAX_DOCUMENT_CHARACTERS:
+    if len(document.text) <= MAX_DOCUMENT_CHARACTERS:
         yield document
         return
-    while len(text) > MAX_DOCUMENT_CHARACTERS:
-        cut = find_cut(text, MAX_DOCUMENT_CHARACTERS)
-        part += 1
-        part_id = name_part(document.document_id, part)
-        yield replace(document, document_id=part_id, text=text[:cut])
-        text = text[cut:]
-    last_id = name_part(document.document_id, part + 1)
-    yield replace(document, document_id=last_id, text=text)
+    pieces = iter_pieces(document.text, MAX_DOCUMENT_CHARACTERS)
+    for part, (_, text) in enumerate(pieces, start=1):
+        yield replace(document, document_id=name_part(document.document_id, part), text=text)
 
 
 @lru_cache(maxsize=1)  # a document is counted where it is filtered and where it is kept

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
-from cog.corpus.parts import find_cut
+from cog.corpus.parts import iter_pieces
 from cog.records import Document, Prompt
 
 Tokenise: TypeAlias = Callable[[str], list[tuple[int, int]]]
@@ -21,7 +21,7 @@ def iter_prompts(
     """
     window = prompt_tokens + reference_tokens
     number = 0
-    for offset, block in _iter_blocks(document.text):
+    for offset, block in iter_pieces(document.text, MAX_BLOCK_CHARACTERS):
         spans = tokenise(block)
         char_start = 0
         for first in range(0, len(spans) - window + 1, window):
@@ -41,12 +41,3 @@ def iter_prompts(
                 )
             char_start = char_end
             number += 1
-
-
-def _iter_blocks(text: str) -> Iterator[tuple[int, str]]:
-    start = 0
-    while len(text) - start > MAX_BLOCK_CHARACTERS:
-        cut = find_cut(text[start : start + MAX_BLOCK_CHARACTERS + 1], MAX_BLOCK_CHARACTERS)
-        yield start, text[start : start + cut]
-        start += cut
-    yield start, text[start:]

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cog.cards import Card
+from cog.hashing import hash_text
 
 _MERGE_AT = 1 << 16
 
@@ -50,11 +51,11 @@ class SeenTexts:
 
     def __contains__(self, text: str) -> bool:
         """Whether a text was seen."""
-        return self._has(_digest(text))
+        return self._has(hash_text(text))
 
     def add(self, text: str) -> bool:
         """Remember a text."""
-        key = _digest(text)
+        key = hash_text(text)
         if self._has(key):
             return False
         self._new.add(key)
@@ -69,7 +70,3 @@ class SeenTexts:
     def _has(self, key: int) -> bool:
         place = bisect_left(self._sorted, key)
         return key in self._new or (place < len(self._sorted) and self._sorted[place] == key)
-
-
-def _digest(text: str) -> int:
-    return int.from_bytes(hashlib.blake2b(text.encode("utf-8"), digest_size=8).digest(), "little")

@@ -1,6 +1,5 @@
 """What lies in raw/: files go in, a record of them with checksums comes out, and back."""
 
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,6 +9,7 @@ from pathlib import Path, PurePosixPath
 from cog.cards import Card, Format, LocalFormat
 from cog.corpus.decoding import PACKINGS, RawFile
 from cog.errors import CorpusError
+from cog.hashing import hash_file
 from cog.paths import is_below
 from cog.reading import read_record
 
@@ -120,9 +120,7 @@ def get_layout(card: Card, record: SourceRecord) -> LocalFormat:
 
 def describe_file(folder: Path, name: str) -> RawEntry:
     """Measure a file of ``raw/``."""
-    with (folder / name).open("rb") as handle:
-        checksum = hashlib.file_digest(handle, "sha256").hexdigest()
-    return RawEntry(name, (folder / name).stat().st_size, checksum)
+    return RawEntry(name, (folder / name).stat().st_size, hash_file(folder / name))
 
 
 def save_source_record(folder: Path, record: SourceRecord) -> None:

@@ -7,9 +7,10 @@ from pathlib import Path
 from cog.archives import is_archive, unpack_members
 from cog.assets import fetch_url
 from cog.card_source import DEFAULT_MAX_BYTES, Source
-from cog.corpus.sources import SOURCE_FILE, describe_file
+from cog.corpus.sources import SOURCE_FILE
 from cog.download import Limits
 from cog.errors import CorpusError
+from cog.hashing import hash_file
 from cog.params import FetchParams
 from cog.paths import ProjectPaths
 from cog.progress import Progress
@@ -45,7 +46,7 @@ def save_addresses(
             progress=progress,
         )
         if not pin and address not in known:
-            new[address] = describe_file(file.parent, file.name).sha256
+            new[address] = hash_file(file)
         names += _place(file, raw, source=source, max_bytes=limits.max_bytes)
     _check_names(names)
     if new:

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from hashlib import blake2b
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cog.hashing import hash_word
 from cog.model.words import WordSplitter, flag_words
 
 MAX_BLOCK_CHARS = 1 << 18  # longer texts are tokenised in blocks, so that memory stays bounded
@@ -192,10 +192,3 @@ def hash_content(text: str, word_chars: NDArray[np.int32]) -> bytes:
     digest.update(b"\xff")  # never a byte of UTF-8
     digest.update((word_chars - word_chars[0]).astype("<i4").tobytes())
     return digest.digest()
-
-
-@lru_cache(maxsize=1 << 17)
-def hash_word(word: str) -> int:
-    """Hash a word: 64 bits."""
-    digest = blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return int.from_bytes(digest, "little")

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from cog.errors import CheckpointError
+from cog.hashing import hash_file
 from cog.model.base import pin_base
 from cog.model.config import load_config
 from cog.profiles import HubBase
@@ -40,8 +41,7 @@ def fingerprint_model(folder: Path) -> str:
 
 def _digest_file(path: Path) -> str:
     try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return hash_file(path)
     except FileNotFoundError:
         raise CheckpointError(
             f"the model needs {path.name}",

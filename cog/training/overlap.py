@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from cog.corpus.grams import ORDER, GramHasher
+from cog.corpus.grams import ORDER, hash_grams
 from cog.errors import EvaluationError
 from cog.records import Document
 
@@ -25,14 +25,13 @@ def screen_documents(
     One that shares them is left out (``drop``), or all are refused after the last (``refuse``),
     which is an ``EvaluationError``.
     """
-    hasher = GramHasher(ORDER)
-    grams = [hasher.hash_text(document.text) for document in evaluation]
+    grams = [hash_grams(document.text) for document in evaluation]
     known = np.unique(np.concatenate([np.zeros(0, dtype=np.uint64), *grams]))
     shared: list[str] = []
     num_documents = 0
     for document in documents:
         num_documents += 1
-        if not _has_any(known, hasher.hash_text(document.text)):
+        if not _has_any(known, hash_grams(document.text)):
             yield document
             continue
         shared.append(document.title or document.document_id)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cog.corpus.documents import DocumentStore
-from cog.corpus.grams import ORDER, GramHasher
+from cog.corpus.grams import ORDER, hash_grams
 from cog.errors import EvaluationError
 from cog.evaluation.metrics.metric import NONE, Measured, Metric, ratio_of
 from cog.evaluation.records import SeedResult
@@ -100,13 +100,12 @@ def count_shared(
     :returns: For each reference the number of its n-grams that are there, of all its n-grams,
         whether one is there, and whether it has any. *Shape:* ``(num_references, 4)``
     """
-    hasher = GramHasher(order)
-    grams = [hasher.hash_text(text) for text in references]
+    grams = [hash_grams(text, order=order) for text in references]
     wanted = np.unique(np.concatenate(grams))
     is_found = np.zeros(len(wanted), dtype=bool)
     source = iter(documents)
     while batch := list(islice(source, DOCUMENTS_PER_LOOKUP)):
-        present = np.concatenate([hasher.hash_text(document.text) for document in batch])
+        present = np.concatenate([hash_grams(document.text, order=order) for document in batch])
         is_found |= np.isin(wanted, present)
     hits = [np.isin(each, wanted[is_found]) for each in grams]
     counts = [(each.sum(), len(each), each.any(), len(each) > 0) for each in hits]

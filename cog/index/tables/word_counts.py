@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from cog.index.chunking import hash_word
+from cog.hashing import hash_word
 
 WORD_COUNTS = "word_counts.npy"
 MERGED_WORDS = 1 << 18  # what is counted at once

@@ -6,7 +6,6 @@ corpus lies. Neither torch nor a store is loaded here.
 """
 
 import contextlib
-import hashlib
 import os
 import shutil
 from collections.abc import Collection, Iterator
@@ -19,6 +18,7 @@ from cog.atomic import (
     KEPT,
     STAGING,
     clear_leftovers,
+    copy_linked,
     discard,
     find_leftovers,
     replacing,
@@ -26,6 +26,7 @@ from cog.atomic import (
     sync_tree,
 )
 from cog.errors import CogError, IndexingError
+from cog.hashing import hash_file
 from cog.index.records import FileEntry, Manifest
 from cog.index.versions.manifest import check_index, get_index_uri, load_manifest, save_manifest
 from cog.locks import Say, hold_lock, try_locks
@@ -175,7 +176,7 @@ def add_version(corpus_paths: CorpusPaths, manifest: Manifest, source: Path) -> 
         new = CorpusPaths(folder / corpus_paths.root.name)
         new.index.mkdir(parents=True)
         if source.is_dir():
-            shutil.copytree(source, new.index / manifest.folder, copy_function=_link)
+            copy_linked(source, new.index / manifest.folder)
         save_manifest(new.manifest, manifest)
 
 
@@ -221,23 +222,9 @@ def list_files(folder: Path) -> dict[str, FileEntry]:
     }
 
 
-def hash_file(path: Path) -> str:
-    """Checksum of a file: 64 hexadecimal digits."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def _is_whole(place: CorpusPaths, digest: str) -> bool:
     try:
         found = check_index(place)
     except CogError:
         return False
     return found.digest == digest and (place.index / found.folder).is_dir()
-
-
-def _link(source: str, target: str) -> str:
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copy2(source, target)
-    return target

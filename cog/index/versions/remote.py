@@ -16,10 +16,10 @@ from typing import Any, TypeVar
 
 from cog.atomic import open_staging, replacing
 from cog.errors import IndexingError
+from cog.hashing import hash_file
 from cog.index.records import Manifest
 from cog.index.versions.activation import get_kept
 from cog.index.versions.folders import (
-    hash_file,
     hold_versions_lock,
     hold_writer_lock,
     keep_version,

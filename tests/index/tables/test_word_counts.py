@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from cog.errors import IndexMismatchError
-from cog.index.chunking import hash_word, hash_words
+from cog.hashing import hash_word
+from cog.index.chunking import hash_words
 from cog.index.read.reader import PhraseIndex, open_index
 from cog.index.tables import word_counts
 from cog.index.tables.word_counts import WordBits, WordCounter, WordCounts, get_form, join_counts

@@ -1,0 +1,20 @@
+"""Hashes: files, texts and words go in, digits or numbers come out."""
+
+import hashlib
+from functools import lru_cache
+from pathlib import Path
+
+
+def hash_file(path: Path) -> str:
+    """sha256 of a file, 64 hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def hash_text(text: str) -> int:
+    """64 bits of a text, which may hold lone surrogates."""
+    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "little")
+
+
+hash_word = lru_cache(maxsize=1 << 17)(hash_text)  # of what comes again and again
