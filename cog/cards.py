@@ -82,20 +82,13 @@ class Licence:
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """Which columns or keys hold what; several names are joined.
+    """Which columns or keys hold what; several names are joined."""
 
-    :param id: Id of the document; empty: file and row number.
-    :param title: Title, joined with a comma.
-    :param text: Text, joined with a line break.
-    :param url: Address.
-    :param licence: Licence of the single document; empty: the card's.
-    """
-
-    id: Texts
-    title: Texts
-    text: Texts
+    id: Texts  # id of the document; empty: file and row number
+    title: Texts  # title, joined with a comma
+    text: Texts  # text, joined with a line break
     url: Texts
-    licence: Texts
+    licence: Texts  # licence of the single document; empty: the card's
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,35 +116,27 @@ class LocalFormat:
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """How raw bytes become documents.
+    """How raw bytes become documents."""
 
-    :param kind: ``text``, ``jsonl``, ``json``, ``csv``, ``parquet`` or ``sqlite``.
-    :param encoding: Encodings tried in order, file by file; the first that fits is taken; or
-        ``detect``.
-    :param fields: Names of columns or keys (all kinds but text).
-    :param query: SQL whose columns the fields name (sqlite).
-    :param documents: ``row``, ``file``, ``line``, ``blank-line`` or ``heading``.
-    :param heading: ``wikitext``, or a regular expression a whole heading line must match, with
-        optional groups ``title`` and ``id``.
-    :param url: Template of the address where no field has it; ``{id}`` and ``{title}`` are filled.
-    :param on_error: ``fail`` stops at the first malformed record, ``skip`` counts it.
-    :param local: How files given with ``--source`` are read when they are of another kind.
-    :param schema: Columns or keys and the type of each, in the order of the card: ``text``,
-        ``texts``, ``integer``, ``number`` or ``boolean``, with ``?`` where it may be null or
-        missing.
-    """
-
-    kind: Annotated[str, OneOf(KINDS)]
+    kind: Annotated[str, OneOf(KINDS)]  # `text`, `jsonl`, `json`, `csv`, `parquet` or `sqlite`
     encoding: Annotated[
         Texts, Form("an encoding such as utf-8 or cp1252, several, or detect alone", _are_encodings)
-    ]
-    fields: Fields
-    query: CardText | None
+    ]  # encodings tried in order, file by file; the first that fits is taken; or `detect`
+    fields: Fields  # names of columns or keys (all kinds but text)
+    query: CardText | None  # SQL whose columns the fields name (sqlite)
+    # `row`, `file`, `line`, `blank-line` or `heading`
     documents: Annotated[str, OneOf(DOCUMENT_RULES)]
+    # `wikitext`, or a regular expression a whole heading line must match, with optional groups
+    # `title` and `id`
     heading: CardText | None
+    # template of the address where no field has it; `{id}` and `{title}` are filled
     url: CardText | None
+    # `fail` stops at the first malformed record, `skip` counts it
     on_error: Annotated[str, OneOf(ON_ERROR)]
+    # how files given with `--source` are read when they are of another kind
     local: LocalFormat | None
+    # columns or keys and the type of each, in the order of the card: `text`, `texts`, `integer`,
+    # `number` or `boolean`, with `?` where it may be null or missing
     schema: dict[str, Annotated[str, OneOf(FIELD_TYPES)]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -165,19 +150,14 @@ class Format:
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """Which documents are kept.
+    """Which documents are kept."""
 
-    :param min_words: Fewest white-space separated words.
-    :param max_words: Most words; None for no limit.
-    :param near_threshold: Share of 5-word runs that two documents have in common, from which the
-        later one counts as a near duplicate.
-    :param exclude: Ids of documents that are left out.
-    """
-
-    min_words: Natural
-    max_words: Annotated[int, Range(at_least=1)] | None
+    min_words: Natural  # fewest white-space separated words
+    max_words: Annotated[int, Range(at_least=1)] | None  # most words; None for no limit
+    # share of 5-word runs that two documents have in common, from which the later one counts as a
+    # near duplicate
     near_threshold: Annotated[float, Range(at_least=0.5, at_most=1)] = DEFAULT_NEAR_THRESHOLD
-    exclude: Texts = ()
+    exclude: Texts = ()  # ids of documents that are left out
 
     def __post_init__(self) -> None:
         if self.max_words is not None and self.max_words < self.min_words:
@@ -216,38 +196,23 @@ class IndexAddress:
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """The record of one corpus.
+    """The record of one corpus."""
 
-    :param id: Corpus id; the name of the file.
-    :param title: What a person calls it.
-    :param description: One or two sentences.
-    :param language: BCP 47 tag.
-    :param licence: Terms of use.
-    :param source: Where the bytes come from; None if inherited.
-    :param format: How they become documents; None if inherited.
-    :param normaliser: Named and versioned text normaliser; None if inherited.
-    :param filters: Which documents are kept; None if inherited.
-    :param deduplicate: ``exact``, ``near`` (exact ones too) or ``none``; None if inherited.
-    :param prompts: Held-out documents; None for no prompts.
-    :param extends: The corpus whose source and format this one takes.
-    :param subset: A random part; None for everything.
-    :param index: The object store that its index is pushed to; None for none.
-    """
-
-    id: CorpusId
-    title: CardText
-    description: CardText
-    language: CardText
+    id: CorpusId  # corpus id; the name of the file
+    title: CardText  # what a person calls it
+    description: CardText  # one or two sentences
+    language: CardText  # BCP 47 tag
     licence: Licence
-    source: Source | None
-    format: Format | None
-    normaliser: CardText | None
-    filters: Filters | None
+    source: Source | None  # where the bytes come from; None if inherited
+    format: Format | None  # how they become documents; None if inherited
+    normaliser: CardText | None  # named and versioned text normaliser; None if inherited
+    filters: Filters | None  # which documents are kept; None if inherited
+    # `exact`, `near` (exact ones too) or `none`; None if inherited
     deduplicate: Annotated[str, OneOf(DEDUPLICATE)] | None
-    prompts: PromptRule | None
-    extends: CorpusId | None
-    subset: Subset | None
-    index: IndexAddress | None = None
+    prompts: PromptRule | None  # held-out documents; None for no prompts
+    extends: CorpusId | None  # the corpus whose source and format this one takes
+    subset: Subset | None  # a random part; None for everything
+    index: IndexAddress | None = None  # the object store that its index is pushed to; None for none
 
     @property
     def root(self) -> str:

@@ -27,16 +27,11 @@ _HTML_ENDINGS = (".html", ".htm", ".xhtml")
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What ends a download.
+    """What ends a download."""
 
-    :param max_bytes: Size of the file, at most.
-    :param retries: Number of tries in a row that may bring nothing.
-    :param timeout_seconds: Seconds after which one try is given up.
-    """
-
-    max_bytes: int
-    retries: int
-    timeout_seconds: int
+    max_bytes: int  # size of the file, at most
+    retries: int  # number of tries in a row that may bring nothing
+    timeout_seconds: int  # seconds after which one try is given up
 
 
 def name_file(address: str) -> str:

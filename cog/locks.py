@@ -27,18 +27,12 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who holds a lock.
+    """Who holds a lock."""
 
-    :param pid: Its process.
-    :param host: The machine it runs on.
-    :param since: Since when, ISO 8601 in UTC.
-    :param command: What was called.
-    """
-
-    pid: int
-    host: str
-    since: str
-    command: str
+    pid: int  # its process
+    host: str  # the machine it runs on
+    since: str  # since when, ISO 8601 in UTC
+    command: str  # what was called
 
     def __str__(self) -> str:
         return f"pid {self.pid} on {self.host}, since {self.since}: {self.command}"

@@ -39,32 +39,26 @@ HEADER = """\
 
 @dataclass(frozen=True, slots=True)
 class CorpusEntry:
-    """One corpus that the pipeline builds.
+    """One corpus that the pipeline builds."""
 
-    :param root: Id of the card that names the source: the corpus itself or the one it extends.
-    :param source: What ``dvc repro`` watches: the local files; ``UNWATCHED`` of a pinned source.
-    """
-
-    root: str
+    root: str  # id of the card that names the source: the corpus itself or the one it extends
+    # what `dvc repro` watches: the local files; `UNWATCHED` of a pinned source
     source: str = UNWATCHED
 
 
 @dataclass(frozen=True, slots=True)
 class PipelineFile:
-    """The whole file.
+    """The whole file."""
 
-    :param layout: Version of the layout of the project's files.
-    :param watched: The model that ``dvc repro`` watches for changes: its folder; ``UNWATCHED`` for
-        a model of the installed package, which is known by its name.
-    :param corpora: What the pipeline builds, by corpus id.
-    :param versions: Versions of what the stages write, by stage.
-    :param files: Digests of the files that ``cog init`` or ``cog upgrade`` wrote, as written.
-    """
-
-    layout: Count = LAYOUT
+    layout: Count = LAYOUT  # version of the layout of the project's files
+    # the model that `dvc repro` watches for changes: its folder; `UNWATCHED` for a model of the
+    # installed package, which is known by its name
     watched: str = UNWATCHED
+    # what the pipeline builds, by corpus id
     corpora: dict[str, CorpusEntry] = field(default_factory=dict)
+    # versions of what the stages write, by stage
     versions: dict[str, int] = field(default_factory=lambda: dict(VERSIONS))
+    # digests of the files that `cog init` or `cog upgrade` wrote, as written
     files: dict[str, str] = field(default_factory=dict)
 
 

@@ -18,20 +18,13 @@ _MEANING = re.compile(r"^:param (\w+): (.*(?:\n .*)*)", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting.
+    """One setting."""
 
-    :param section: Section of params.yaml; empty for what stands at the top.
-    :param name: Its name there.
-    :param meaning: What it means.
-    :param value: What holds in the project.
-    :param default: What holds where params.yaml does not say.
-    """
-
-    section: str
-    name: str
-    meaning: str
-    value: Any
-    default: Any
+    section: str  # section of params.yaml; empty for what stands at the top
+    name: str  # its name there
+    meaning: str  # what it means
+    value: Any  # what holds in the project
+    default: Any  # what holds where params.yaml does not say
 
 
 def list_settings(params: Params) -> list[Setting]:

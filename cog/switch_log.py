@@ -16,20 +16,13 @@ OUTSIDE = "(not by cog: active.yaml was changed or restored)"
 
 @dataclass(frozen=True, slots=True)
 class HistoryEntry:
-    """One line of the history.
+    """One line of the history."""
 
-    :param time: When, ISO 8601 in UTC.
-    :param who: Git's user, or the machine's.
-    :param command: What was called.
-    :param before: What was active, as active.yaml has it; None if nothing was.
-    :param after: What was active from then on.
-    """
-
-    time: str
-    who: str
-    command: str
-    before: dict[str, str] | None
-    after: dict[str, str] | None
+    time: str  # when, ISO 8601 in UTC
+    who: str  # git's user, or the machine's
+    command: str  # what was called
+    before: dict[str, str] | None  # what was active, as active.yaml has it; None if nothing was
+    after: dict[str, str] | None  # what was active from then on
 
 
 def load_history(paths: ProjectPaths) -> tuple[list[HistoryEntry], int]:

@@ -35,32 +35,21 @@ SET_ENCODING = "set format.encoding in the card, or add --encoding"
 
 @dataclass(frozen=True, slots=True)
 class RawFile:
-    """One file of ``raw/``.
-
-    :param path: Where it lies.
-    :param name: Its name below ``raw/``, with ``/``.
-    :param stem: Its name without common folders and suffixes; begins the ids of its documents.
-    """
+    """One file of ``raw/``."""
 
     path: Path
-    name: str
-    stem: str
+    name: str  # its name below `raw/`, with `/`
+    stem: str  # its name without common folders and suffixes; begins the ids of its documents
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of text, or a piece of a long one.
+    """One line of text, or a piece of a long one."""
 
-    :param number: Its number in the file, from 1.
-    :param text: The line without its end, or a piece of it.
-    :param is_start: Whether it begins the line.
-    :param is_end: Whether it ends the line.
-    """
-
-    number: int
-    text: str
-    is_start: bool = True
-    is_end: bool = True
+    number: int  # its number in the file, from 1
+    text: str  # the line without its end, or a piece of it
+    is_start: bool = True  # whether it begins the line
+    is_end: bool = True  # whether it ends the line
 
     @property
     def is_whole(self) -> bool:

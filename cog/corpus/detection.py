@@ -36,14 +36,11 @@ _TAR_MARK, _TAR_PLACE = b"ustar", 257
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """An encoding that bytes may be of.
+    """An encoding that bytes may be of."""
 
-    :param encoding: Name that ``format.encoding`` takes.
-    :param confidence: 0 to 1; it grows with the number of bytes that tell, and falls with the
-        share of odd characters and the number of encodings that read them as well.
-    """
-
-    encoding: str
+    encoding: str  # name that `format.encoding` takes
+    # 0 to 1; it grows with the number of bytes that tell, and falls with the share of odd
+    # characters and the number of encodings that read them as well
     confidence: float
 
     def __str__(self) -> str:

@@ -14,34 +14,22 @@ from cog.records import Document
 
 @dataclass(frozen=True, slots=True)
 class Repetition:
-    """A document that repeats an earlier one.
-
-    :param document_id: The document.
-    :param original_id: The earlier one.
-    :param similarity: Estimated share of runs of five words that they have in common.
-    """
+    """A document that repeats an earlier one."""
 
     document_id: str
-    original_id: str
-    similarity: float
+    original_id: str  # the earlier one
+    similarity: float  # estimated share of runs of five words that they have in common
 
 
 @dataclass(frozen=True, slots=True)
 class DuplicateReport:
-    """What repeats in the documents of a corpus.
-
-    :param num_documents: Number of documents.
-    :param threshold: Similarity from which a document counts as a near duplicate.
-    :param num_exact: Number of documents whose text was there before, to the character.
-    :param num_near: Number of the others that ``deduplicate: near`` would remove.
-    :param repetitions: Documents that repeat an earlier one, most alike first.
-    """
+    """What repeats in the documents of a corpus."""
 
     num_documents: int
-    threshold: float
-    num_exact: int
-    num_near: int
-    repetitions: tuple[Repetition, ...]
+    threshold: float  # similarity from which a document counts as a near duplicate
+    num_exact: int  # documents whose text was there before, to the character
+    num_near: int  # the others that `deduplicate: near` would remove
+    repetitions: tuple[Repetition, ...]  # documents that repeat an earlier one, most alike first
 
 
 def drop_near_duplicates(

@@ -9,30 +9,18 @@ from cog.registry import iter_corpus_ids, iter_shipped_ids, load_active, load_ca
 
 @dataclass(frozen=True, slots=True)
 class ListedCorpus:
-    """What a card says of a corpus, and what is built of it.
-
-    :param id: Corpus id.
-    :param title: What a person calls it; None, as what follows, if the card cannot be read.
-    :param language: BCP 47 tag.
-    :param licence: SPDX id or name of its licence.
-    :param extends: The corpus that it is a part of, if it is one.
-    :param source: Type of its source; None of a part.
-    :param is_active: Whether it is switched on, alone or in a union.
-    :param is_prepared: Whether its documents are there.
-    :param is_indexed: Whether an index is in place.
-    :param error: What is wrong with the card; None if nothing is.
-    """
+    """What a card says of a corpus, and what is built of it."""
 
     id: str
-    title: str | None
-    language: str | None
-    licence: str | None
-    extends: str | None
-    source: str | None
-    is_active: bool
-    is_prepared: bool
-    is_indexed: bool
-    error: str | None
+    title: str | None  # what a person calls it; None, as what follows, if the card cannot be read
+    language: str | None  # BCP 47 tag
+    licence: str | None  # SPDX id or name of its licence
+    extends: str | None  # the corpus that it is a part of, if it is one
+    source: str | None  # type of its source; None of a part
+    is_active: bool  # whether it is switched on, alone or in a union
+    is_prepared: bool  # whether its documents are there
+    is_indexed: bool  # whether an index is in place
+    error: str | None  # what is wrong with the card; None if nothing is
 
     @property
     def state(self) -> str:

@@ -24,15 +24,11 @@ _UNUSABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What a local source gives.
+    """What a local source gives."""
 
-    :param folder: Where the names begin.
-    :param taken: Names of the files that are taken, in alphabetical order.
-    :param left: Names of the others, and why each is not taken; hidden files are passed over.
-    """
-
-    folder: Path
-    taken: list[str]
+    folder: Path  # where the names begin
+    taken: list[str]  # names of the files that are taken, in alphabetical order
+    # names of the others, and why each is not taken; hidden files are passed over
     left: dict[str, str]
 
 

@@ -35,29 +35,19 @@ from cog.registry import load_card, load_resolved_card, remove_card, save_card
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What checking a corpus found in one place.
-
-    :param corpus: Corpus id.
-    :param check: ``card``, ``pipeline``, ``raw``, ``source`` or ``documents``.
-    :param is_ok: Whether it is in order.
-    :param detail: One line.
-    """
+    """What checking a corpus found in one place."""
 
     corpus: str
-    check: str
+    check: str  # `card`, `pipeline`, `raw`, `source` or `documents`
     is_ok: bool
     detail: str
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What a look at local files found.
+    """What a look at local files found."""
 
-    :param files: Which of them are taken.
-    :param first: The first document.
-    """
-
-    files: SourceRecord
+    files: SourceRecord  # which of them are taken
     first: Document
 
 

@@ -26,15 +26,10 @@ class NewCorpus:
     """What is known of a new corpus; None where the usual value fits.
 
     Fields are those of a card by their last name.
-
-    :param place: Path of a file or folder, or name of a hub data set.
-    :param members: Empty for the usual endings.
-    :param fields: Those that are not null.
-    :param schema: One ``NAME=TYPE`` each.
     """
 
     corpus_id: str
-    place: str
+    place: str  # path of a file or folder, or name of a hub data set
     title: str | None
     description: str | None
     language: str
@@ -48,8 +43,8 @@ class NewCorpus:
     query: str | None
     url: str | None
     on_error: str
-    fields: dict[str, list[str]]
-    members: tuple[str, ...]
+    fields: dict[str, list[str]]  # those that are not null
+    members: tuple[str, ...]  # empty for the usual endings
     config: str | None
     split: tuple[str, ...]
     revision: str | None
@@ -58,7 +53,7 @@ class NewCorpus:
     max_words: int | None
     deduplicate: str
     near_threshold: float
-    schema: tuple[str, ...]
+    schema: tuple[str, ...]  # one `NAME=TYPE` each
     held_out: float
     seed: int
     index_uri: str | None

@@ -15,21 +15,13 @@ _WIKITEXT_TITLE = re.compile(r"= (?!= )(?P<title>\S(?:.*\S)?)(?<! =) =")
 
 @dataclass(slots=True)
 class Unit:
-    """A run of lines that is one document, or a part of one that is too long.
+    """A run of lines that is one document, or a part of one that is too long."""
 
-    :param number: Number of its first line.
-    :param title: Its title; empty if it has none.
-    :param key: Its id; empty if the lines give none.
-    :param part: Number of the part, from 1; 0 for a document in one piece.
-    :param pieces: Its text in pieces, line feeds among them.
-    :param num_characters: Their length.
-    """
-
-    number: int
-    title: str = ""
-    key: str = ""
-    part: int = 0
-    pieces: list[str] = field(default_factory=list)
+    number: int  # number of its first line
+    title: str = ""  # its title; empty if it has none
+    key: str = ""  # its id; empty if the lines give none
+    part: int = 0  # number of the part, from 1; 0 for a document in one piece
+    pieces: list[str] = field(default_factory=list)  # its text in pieces, line feeds among them
     num_characters: int = 0
 
     @property

@@ -30,18 +30,12 @@ from cog.registry import (
 
 @dataclass(frozen=True, slots=True)
 class Traces:
-    """What there is of a corpus.
+    """What there is of a corpus."""
 
-    :param paths: Files and folders that are its own.
-    :param entries: Entries in files that stay, as ``file: entry``.
-    :param addresses: Addresses of the web whose checksums are kept for it alone.
-    :param cached: Files in DVC's cache that only it needs.
-    """
-
-    paths: tuple[Path, ...]
-    entries: tuple[str, ...]
-    addresses: tuple[str, ...]
-    cached: tuple[Path, ...]
+    paths: tuple[Path, ...]  # files and folders that are its own
+    entries: tuple[str, ...]  # entries in files that stay, as `file: entry`
+    addresses: tuple[str, ...]  # of the web, whose checksums are kept for it alone
+    cached: tuple[Path, ...]  # files in DVC's cache that only it needs
 
     def describe(self, root: Path) -> list[str]:
         """Name everything, one line each; cached files as one."""

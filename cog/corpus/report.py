@@ -23,40 +23,26 @@ SKIP_REASONS = (
 
 @dataclass(frozen=True, slots=True)
 class PrepareReport:
-    """Counts of one prepared corpus; ``num_read`` is ``num_documents`` plus all that was skipped.
-
-    :param corpus: Corpus id.
-    :param normaliser: Name and version of the text normaliser.
-    :param num_read: Number of documents found in the raw files.
-    :param num_documents: Number of documents kept.
-    :param skipped: Number of documents not kept, by reason; every reason is there.
-    :param num_words: Number of white-space separated words of the documents kept.
-    :param num_characters: Number of characters of the documents kept.
-    :param num_prompts: Number of held-out prompts.
-    :param digest: sha256 of the documents in order.
-    :param prompts_digest: sha256 of the prompts in order.
-    :param notes: What a person should know, such as a byte-order mark that was stripped.
-    :param examples: Ids, or files and lines, of the first that were skipped, by reason.
-    :param encodings: Number of text files read, by encoding.
-    :param languages: Share of the documents in a sample by language, largest first.
-    :param num_without_prompt: Number of held-out documents that are too short for a prompt.
-    """
+    """Counts of a prepared corpus: ``num_read`` is ``num_documents`` plus all that was skipped."""
 
     corpus: str
-    normaliser: str
-    num_read: int
-    num_documents: int
-    skipped: dict[str, int]
-    num_words: int
-    num_characters: int
-    num_prompts: int
-    digest: str
-    prompts_digest: str
-    notes: tuple[str, ...]
+    normaliser: str  # name and version of the text normaliser
+    num_read: int  # documents found in the raw files
+    num_documents: int  # documents kept
+    skipped: dict[str, int]  # number of documents not kept, by reason; every reason is there
+    num_words: int  # white-space separated words of the documents kept
+    num_characters: int  # characters of the documents kept
+    num_prompts: int  # held-out prompts
+    digest: str  # sha256 of the documents in order
+    prompts_digest: str  # sha256 of the prompts in order
+    notes: tuple[str, ...]  # what a person should know, such as a byte-order mark that was stripped
+    # ids, or files and lines, of the first that were skipped, by reason
     examples: dict[str, list[str]] = field(default_factory=dict)
+    # number of text files read, by encoding
     encodings: dict[str, int] = field(default_factory=dict)
+    # share of the documents in a sample by language, largest first
     languages: dict[str, float] = field(default_factory=dict)
-    num_without_prompt: int = 0
+    num_without_prompt: int = 0  # held-out documents that are too short for a prompt
 
     def describe(self) -> list[str]:
         """Say what became of every document, one line each for what a person should know."""

@@ -30,16 +30,12 @@ TOO_LONG = f"over {MAX_LINE_CHARACTERS} characters"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row, object or record.
+    """One row, object or record."""
 
-    :param number: Number of its first line (jsonl, csv), or of itself (json, parquet, sqlite).
-    :param values: Columns or keys and what they hold; None if there are none to be had.
-    :param problem: What makes it unusable; empty if nothing does.
-    """
-
-    number: int
+    number: int  # number of its first line (jsonl, csv), or of itself (json, parquet, sqlite)
+    # columns or keys and what they hold; None if there are none to be had
     values: dict[str, Any] | None
-    problem: str = ""
+    problem: str = ""  # what makes it unusable; empty if nothing does
 
 
 def iter_rows(file: RawFile, kind: str, *, card_format: Format, tally: Tally) -> Iterator[Row]:

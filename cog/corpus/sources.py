@@ -30,33 +30,23 @@ SUFFIXES = {
 
 @dataclass(frozen=True, slots=True)
 class RawEntry:
-    """One raw file as it was received.
+    """One raw file as it was received."""
 
-    :param name: Its name below ``raw/``.
-    :param num_bytes: Its size.
-    :param sha256: Its checksum.
-    """
-
-    name: str
+    name: str  # its name below `raw/`
     num_bytes: int
     sha256: str
 
 
 @dataclass(frozen=True, slots=True)
 class SourceRecord:
-    """Content of ``raw/SOURCE.json``.
+    """Content of ``raw/SOURCE.json``."""
 
-    :param origin: ``wheel``, ``hub``, ``files``, ``url`` or ``local`` (given with ``--source``).
-    :param layout: ``format`` or ``local``: which part of the card says how the files are read.
-    :param files: The files in order.
-    :param left: Files of the source that were not taken, and why.
-    :param commit: What a hub's branch or tag stood for; empty where nothing had to be found out.
-    """
-
-    origin: str
-    layout: str
+    origin: str  # `wheel`, `hub`, `files`, `url` or `local` (given with `--source`)
+    layout: str  # `format` or `local`: which part of the card says how the files are read
     files: tuple[RawEntry, ...]
+    # files of the source that were not taken, and why
     left: dict[str, str] = field(default_factory=dict)
+    # what a hub's branch or tag stood for; empty where nothing had to be found out
     commit: str = ""
 
     def describe(self) -> str:

@@ -19,16 +19,11 @@ QUANTILES = {"min": 0.0, "median": 0.5, "p95": 0.95, "max": 1.0}
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """What a corpus is and what is built of it.
+    """What a corpus is and what is built of it."""
 
-    :param card: The card with everything filled in.
-    :param fetched: What lies in ``raw/``; None if nothing does.
-    :param prepared: What preparing it did; None if it is not prepared.
-    """
-
-    card: Card
-    fetched: SourceRecord | None
-    prepared: PrepareReport | None
+    card: Card  # the card with everything filled in
+    fetched: SourceRecord | None  # what lies in `raw/`; None if nothing does
+    prepared: PrepareReport | None  # what preparing it did; None if it is not prepared
 
     def to_json(self) -> dict[str, Any]:
         """The description as the command line writes it."""

@@ -38,21 +38,16 @@ CountPieces = Callable[[str], PieceCounts]
 
 @dataclass(frozen=True, slots=True)
 class Suitability:
-    """What a sample of a corpus says of its language and of the model's tokenizers.
-
-    :param num_sampled: Number of documents in the sample.
-    :param languages: Share of the documents by language, largest first; ISO 639-1 codes.
-    :param tokens_per_word: Prefix-encoder tokens per white-space separated word; None if unknown.
-    :param unknown_pieces: Share of the phrase encoder's pieces that are unknown to it; None if
-        unknown.
-    :param warnings: What a person should know, one line each.
-    """
+    """What a sample of a corpus says of its language and of the model's tokenizers."""
 
     num_sampled: int
+    # share of the documents by language, largest first; ISO 639-1 codes
     languages: dict[str, float]
+    # prefix-encoder tokens per white-space separated word; None if unknown
     tokens_per_word: float | None
+    # share of the phrase encoder's pieces that are unknown to it; None if unknown
     unknown_pieces: float | None
-    warnings: tuple[str, ...]
+    warnings: tuple[str, ...]  # what a person should know, one line each
 
 
 class TextSample:

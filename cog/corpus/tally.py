@@ -11,21 +11,18 @@ MAX_EXAMPLES = 3
 
 @dataclass(slots=True)
 class Tally:
-    """Counts skipped records; stops at the first malformed one if the card says so.
+    """Counts skipped records; stops at the first malformed one if the card says so."""
 
-    :param on_error: ``fail`` or ``skip``.
-    :param skipped: Number of records by reason; every reason is there.
-    :param notes: Facts for the report, in the order they came up.
-    :param facts: Facts for the report that are counted, in words, and how often they came up.
-    :param encodings: Number of files by the encoding they were read as.
-    :param examples: The first records that were skipped, by reason.
-    """
-
-    on_error: str
+    on_error: str  # `fail` or `skip`
+    # number of records by reason; every reason is there
     skipped: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(SKIP_REASONS, 0)))
+    # facts for the report, in the order they came up
     notes: list[str] = field(default_factory=list)
+    # facts for the report that are counted, in words, and how often they came up
     facts: Counter[str] = field(default_factory=Counter)
+    # number of files by the encoding they were read as
     encodings: Counter[str] = field(default_factory=Counter)
+    # the first records that were skipped, by reason
     examples: dict[str, list[str]] = field(default_factory=dict)
 
     def skip(self, reason: str, which: str) -> None:

@@ -33,18 +33,12 @@ _WIKITEXT_LINE = re.compile(r" = \S.* = ")
 
 @dataclass(frozen=True, slots=True)
 class TextForm:
-    """How the lines of a file become documents.
+    """How the lines of a file become documents."""
 
-    :param documents: Rule of ``cog.corpus.reassembly``.
-    :param heading: Its heading, or None.
-    :param normaliser: Name of the normaliser.
-    :param meaning: The rule in words.
-    """
-
-    documents: str
+    documents: str  # rule of `cog.corpus.reassembly`
     heading: str | None
     normaliser: str
-    meaning: str
+    meaning: str  # the rule in words
 
 
 WIKITEXT = TextForm("heading", WIKITEXT_HEADING, "wikitext-v1", "WikiText")

@@ -7,20 +7,14 @@ from cog.errors import CogError
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong.
+    """One thing that is wrong."""
 
-    :param kind: What sort of thing: ``card``, ``pipeline``, ``raw``, ``documents``, ``counts``,
-        ``index``, ``recall``, ``orphan``, ``lock``, ``active``, ``model``, ``dvc``, ``mlflow``,
-        ``install`` or ``disk``.
-    :param about: What it is about: a corpus id, or a path in the project.
-    :param problem: What is wrong, one line.
-    :param run: The command, or the edit, that mends it.
-    """
-
+    # what sort of thing: `card`, `pipeline`, `raw`, `documents`, `counts`, `index`, `recall`,
+    # `orphan`, `lock`, `active`, `model`, `dvc`, `mlflow`, `install` or `disk`
     kind: str
-    about: str
-    problem: str
-    run: str
+    about: str  # what it is about: a corpus id, or a path in the project
+    problem: str  # what is wrong, one line
+    run: str  # the command, or the edit, that mends it
 
 
 def from_error(kind: str, about: str, error: CogError, *, run: str = "") -> Finding:

@@ -28,22 +28,14 @@ class ChunkLimits(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A window of a document.
+    """A window of a document."""
 
-    :param document_ordinal: Position of the document in the index.
-    :param text: The chunk's text.
-    :param word_chars: Bounds of the words in the document. *Shape:* ``(num_words + 1,)``, int32
-    :param word_tokens: Bounds of the words in ``token_ids``. *Shape:* ``(num_words + 1,)``, int32
-    :param token_ids: Prefix-encoder tokens. *Shape:* ``(num_tokens,)``, int32
-    :param word_flags: Bits of ``cog.model.words``. *Shape:* ``(num_words,)``, uint8
-    """
-
-    document_ordinal: int
+    document_ordinal: int  # position of the document in the index
     text: str
-    word_chars: NDArray[np.int32]
-    word_tokens: NDArray[np.int32]
-    token_ids: NDArray[np.int32]
-    word_flags: NDArray[np.uint8]
+    word_chars: NDArray[np.int32]  # (num_words + 1,) bounds of the words in the document
+    word_tokens: NDArray[np.int32]  # (num_words + 1,) bounds of the words in `token_ids`
+    token_ids: NDArray[np.int32]  # (num_tokens,) prefix-encoder tokens
+    word_flags: NDArray[np.uint8]  # (num_words,) bits of `cog.model.words`
 
     @property
     def num_words(self) -> int:
@@ -64,14 +56,10 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class ChunkedBlock:
-    """A part of a document cut into chunks.
+    """A part of a document cut into chunks."""
 
-    :param chunks: Its chunks in order; empty if it has no words that fit.
-    :param skipped_words: Number of words longer than a chunk.
-    """
-
-    chunks: list[Chunk]
-    skipped_words: int
+    chunks: list[Chunk]  # its chunks in order; empty if it has no words that fit
+    skipped_words: int  # number of words longer than a chunk
 
 
 def chunk_document(

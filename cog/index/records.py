@@ -13,135 +13,84 @@ VECTORS_VERSION = 2  # format since which a chunk's vectors are stored as they a
 
 @dataclass(frozen=True, slots=True)
 class DocumentCounts:
-    """Where every document went: ``num_in`` is ``num_indexed`` plus the sum of ``skipped``.
+    """Where every document went: ``num_in`` is ``num_indexed`` plus the sum of ``skipped``."""
 
-    :param num_in: Number of documents that the source holds.
-    :param num_indexed: Number of documents in the index.
-    :param skipped: Number of documents left out, by reason; those of prepare and of the build.
-    """
-
-    num_in: int
+    num_in: int  # documents that the source holds
     num_indexed: int
+    # number of documents left out, by reason; those of prepare and of the build
     skipped: dict[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class VectorFormat:
-    """How start and end vectors are stored.
+    """How start and end vectors are stored."""
 
-    :param dtype: ``int8`` (one scale per vector) or ``float16``.
-    :param dim: Width of a start or end vector.
-    :param bytes_per_word: Bytes of both vectors and their scales.
-    """
-
-    dtype: str
-    dim: int
-    bytes_per_word: float
+    dtype: str  # `int8` (one scale per vector) or `float16`
+    dim: int  # width of a start or end vector
+    bytes_per_word: float  # bytes of both vectors and their scales
 
 
 @dataclass(frozen=True, slots=True)
 class StorageCost:
-    """What storing vectors in few bits changes in the distribution of the next segment.
+    """What storing vectors in few bits changes in the distribution of the next segment."""
 
-    :param num_prefixes: Number of held-out prefixes it was measured on.
-    :param total_variation_mean: Total variation between exact and stored, mean over prefixes.
-    :param total_variation_max: Largest over the prefixes.
-    :param measured_on: Digest of the index it was measured on, if that is an earlier version whose
-        chunks are nearly all in this one; None if it is this one.
-    """
-
-    num_prefixes: int
-    total_variation_mean: float
-    total_variation_max: float
+    num_prefixes: int  # held-out prefixes it was measured on
+    total_variation_mean: float  # total variation between exact and stored, mean over prefixes
+    total_variation_max: float  # largest over the prefixes
+    # digest of the index it was measured on, if that is an earlier version whose chunks are nearly
+    # all in this one; None if it is this one
     measured_on: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SearchQuality:
-    """How chunks are searched, and what that finds of what exact search finds.
+    """How chunks are searched, and what that finds of what exact search finds."""
 
-    :param kind: ``flat`` or ``ivf``.
-    :param dim: Width of a retriever vector.
-    :param num_rows: Number of chunk vectors in the searcher (none is left unindexed).
-    :param num_lists: Number of inverted lists; 0 for flat.
-    :param num_probes: Number of lists read per search; 0 for flat.
-    :param recall_at: The k of the recall.
-    :param recall: Share of the k best chunks by exact search that the searcher finds.
-    """
-
-    kind: str
-    dim: int
-    num_rows: int
-    num_lists: int
-    num_probes: int
-    recall_at: int
-    recall: float
+    kind: str  # `flat` or `ivf`
+    dim: int  # width of a retriever vector
+    num_rows: int  # chunk vectors in the searcher (none is left unindexed)
+    num_lists: int  # inverted lists; 0 for flat
+    num_probes: int  # lists read per search; 0 for flat
+    recall_at: int  # the k of the recall
+    recall: float  # share of the k best chunks by exact search that the searcher finds
 
 
 @dataclass(frozen=True, slots=True)
 class FileEntry:
-    """One file of a version folder.
-
-    :param size_bytes: Its size.
-    :param sha256: Its checksum; says that the file is whole, never which index it is.
-    """
+    """One file of a version folder."""
 
     size_bytes: int
-    sha256: str
+    sha256: str  # its checksum; says that the file is whole, never which index it is
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a built index states about itself.
+    """What a built index states about itself."""
 
-    :param format_version: Version of the manifest and the tables.
-    :param corpus: Corpus id.
-    :param digest: Digest of the index's rows in canonical order.
-    :param folder: Name of the version folder below ``index/``.
-    :param documents_digest: Digest of the documents it was built from.
-    :param model: Fingerprint of the model it was built with.
-    :param numerics: What decides the last bits of its vectors: device, instruction set, library.
-    :param created_with: Version of cog that built it.
-    :param built_at: When, ISO 8601 in UTC.
-    :param params: The index section of params.yaml.
-    :param documents: Where every document went.
-    :param num_chunks: Number of chunks.
-    :param num_encoded: Number of chunks that this build encoded; the vectors of the others were
-        stored before.
-    :param num_words: Number of words.
-    :param num_tokens: Number of prefix-encoder tokens.
-    :param skipped_words: Number of words longer than a chunk, left out.
-    :param vectors: How vectors are stored.
-    :param storage_cost: What that costs; None if it was not measured.
-    :param search: How chunks are searched.
-    :param sizes: Bytes on disk by table, of contexts and word counts, in all, and before and after
-        compaction.
-    :param files: Every file of the version folder, by relative path.
-    :param seconds: Seconds per part of the build, and ``words_per_second``.
-    """
-
-    format_version: int
+    format_version: int  # version of the manifest and the tables
     corpus: str
-    digest: str
-    folder: str
-    documents_digest: str
-    model: str
-    numerics: str
-    created_with: str
-    built_at: str
-    params: dict[str, Any]
-    documents: DocumentCounts
+    digest: str  # digest of the index's rows in canonical order
+    folder: str  # name of the version folder below `index/`
+    documents_digest: str  # digest of the documents it was built from
+    model: str  # fingerprint of the model it was built with
+    numerics: str  # what decides the last bits of its vectors: device, instruction set, library
+    created_with: str  # version of cog that built it
+    built_at: str  # when, ISO 8601 in UTC
+    params: dict[str, Any]  # the index section of params.yaml
+    documents: DocumentCounts  # where every document went
     num_chunks: int
+    # number of chunks that this build encoded; the vectors of the others were stored before
     num_encoded: int
     num_words: int
     num_tokens: int
-    skipped_words: int
-    vectors: VectorFormat
-    storage_cost: StorageCost | None
-    search: SearchQuality
+    skipped_words: int  # number of words longer than a chunk, left out
+    vectors: VectorFormat  # how vectors are stored
+    storage_cost: StorageCost | None  # what that costs; None if it was not measured
+    search: SearchQuality  # how chunks are searched
+    # bytes on disk by table, of contexts and word counts, in all, and before and after compaction
     sizes: dict[str, int]
-    files: dict[str, FileEntry]
-    seconds: dict[str, float]
+    files: dict[str, FileEntry]  # every file of the version folder, by relative path
+    seconds: dict[str, float]  # seconds per part of the build, and `words_per_second`
 
     def to_json(self) -> dict[str, Any]:
         """The manifest as manifest.json holds it."""
@@ -152,50 +101,28 @@ class Manifest:
 class GatheredChunks:
     """The words of some chunks, in the order they were asked for; arrays are C-contiguous.
 
-    :param chunk_ids: The chunks. *Shape:* ``(num_chunks,)`` int64
-    :param document_ordinals: Position of each chunk's document in the index.
-        *Shape:* ``(num_chunks,)`` int64
-    :param word_offsets: Words of chunk i are ``[word_offsets[i], word_offsets[i + 1])``.
-        *Shape:* ``(num_chunks + 1,)`` int64
-    :param start_vectors: Stored start vectors, int8 or float16. *Shape:* ``(num_words, dim)``
-    :param end_vectors: Stored end vectors, int8 or float16. *Shape:* ``(num_words, dim)``
-    :param start_scales: What a stored start vector is multiplied by.
-        *Shape:* ``(num_words,)`` float32
-    :param end_scales: What a stored end vector is multiplied by.
-        *Shape:* ``(num_words,)`` float32
-    :param word_flags: Bits of ``cog.model.words``: barred, can start, can end, specific.
-        *Shape:* ``(num_words,)`` uint8
-    :param word_hashes: Hash of each word's text with its leading space.
-        *Shape:* ``(num_words,)`` uint64
-    :param word_chars: Characters ``[start, end)`` of each word in its document.
-        *Shape:* ``(num_words, 2)`` int32
-    :param word_tokens: Tokens ``[start, end)`` of each word in ``token_ids``.
-        *Shape:* ``(num_words, 2)`` int64
-    :param token_ids: Prefix-encoder tokens of the chunks. *Shape:* ``(num_tokens,)`` int32
+    Word ``k`` of chunk ``i`` is row ``word_offsets[i] + k`` of every array of words.
     """
 
-    chunk_ids: "NDArray[np.int64]"
-    document_ordinals: "NDArray[np.int64]"
-    word_offsets: "NDArray[np.int64]"
-    start_vectors: "NDArray[np.int8] | NDArray[np.float16]"
-    end_vectors: "NDArray[np.int8] | NDArray[np.float16]"
-    start_scales: "NDArray[np.float32]"
-    end_scales: "NDArray[np.float32]"
-    word_flags: "NDArray[np.uint8]"
-    word_hashes: "NDArray[np.uint64]"
-    word_chars: "NDArray[np.int32]"
-    word_tokens: "NDArray[np.int64]"
-    token_ids: "NDArray[np.int32]"
+    chunk_ids: "NDArray[np.int64]"  # (num_chunks,)
+    document_ordinals: "NDArray[np.int64]"  # (num_chunks,) position of its document in the index
+    word_offsets: "NDArray[np.int64]"  # (num_chunks + 1,)
+    start_vectors: "NDArray[np.int8] | NDArray[np.float16]"  # (num_words, dim) as stored
+    end_vectors: "NDArray[np.int8] | NDArray[np.float16]"  # (num_words, dim) as stored
+    start_scales: "NDArray[np.float32]"  # (num_words,) what a stored vector is multiplied by
+    end_scales: "NDArray[np.float32]"  # (num_words,)
+    word_flags: "NDArray[np.uint8]"  # (num_words,) bits of `cog.model.words`
+    word_hashes: "NDArray[np.uint64]"  # (num_words,) of each word's text with its leading space
+    word_chars: "NDArray[np.int32]"  # (num_words, 2) characters [start, end) in its document
+    word_tokens: "NDArray[np.int64]"  # (num_words, 2) tokens [start, end) in `token_ids`
+    token_ids: "NDArray[np.int32]"  # (num_tokens,) of the prefix encoder
 
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where the last tokens of a text stand in an index, with a token behind them.
+    """Where the last tokens of a text stand in an index, with a token behind them."""
 
-    :param num_tokens: How many of the last tokens stand, unbroken, before each place; 0 if too few.
-    :param chunk_ids: Chunks of the tokens that follow, and of those before that are the same; in
-        ascending order, each once. *Shape:* ``(num_chunks,)`` int64
-    """
-
-    num_tokens: int
+    num_tokens: int  # how many of the last tokens stand, unbroken, before each place; 0 if too few
+    # (num_chunks,) chunks of the tokens that follow, and of those before that are the same;
+    # in ascending order, each once
     chunk_ids: "NDArray[np.int64]"

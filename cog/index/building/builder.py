@@ -37,14 +37,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class BuildReport:
-    """What a build did.
+    """What a build did."""
 
-    :param manifest: The index that is in place now.
-    :param is_new: Whether it was built now; otherwise it was there already.
-    """
-
-    manifest: Manifest
-    is_new: bool
+    manifest: Manifest  # the index that is in place now
+    is_new: bool  # whether it was built now; otherwise it was there already
 
 
 def keep_nothing() -> Keep:

@@ -22,40 +22,25 @@ PROBE_WORDS = ("river", "house", "stone", "apple", "cloud", "paper", "glass", "w
 
 @dataclass(frozen=True, slots=True)
 class EncodedChunk:
-    """A chunk with its vectors.
-
-    :param chunk: The chunk.
-    :param start: Stored start vectors of its words.
-    :param end: Stored end vectors of its words.
-    :param word_flags: The chunk's flags, with words barred that have no WordPiece.
-    :param vector: Retriever vector. *Shape:* ``(retriever_dim,)``
-    """
+    """A chunk with its vectors."""
 
     chunk: Chunk
-    start: StoredVectors
-    end: StoredVectors
-    word_flags: NDArray[np.uint8]
-    vector: NDArray[np.float32]
+    start: StoredVectors  # stored start vectors of its words
+    end: StoredVectors  # stored end vectors of its words
+    word_flags: NDArray[np.uint8]  # the chunk's flags, with words barred that have no WordPiece
+    vector: NDArray[np.float32]  # (retriever_dim,) retriever vector
 
 
 @dataclass(frozen=True, slots=True)
 class Encoders:
-    """What encodes chunks, and how.
-
-    :param phrase_encoder: Encodes words.
-    :param retriever: Encodes chunks for retrieval.
-    :param batch_tokens: Number of WordPieces of a batch, at most.
-    :param vector_dtype: ``int8`` or ``float16``.
-    :param num_workers: Number of batches encoded side by side.
-    :param is_alone: Whether every chunk is a batch of its own.
-    """
+    """What encodes chunks, and how."""
 
     phrase_encoder: ChunkEncoder
     retriever: Retriever
-    batch_tokens: int
-    vector_dtype: str
-    num_workers: int = 1
-    is_alone: bool = False
+    batch_tokens: int  # number of WordPieces of a batch, at most
+    vector_dtype: str  # `int8` or `float16`
+    num_workers: int = 1  # batches encoded side by side
+    is_alone: bool = False  # whether every chunk is a batch of its own
 
 
 def encode_window(

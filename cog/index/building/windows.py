@@ -12,40 +12,26 @@ NO_WORDS = "no-words"  # documents without a word that fits a chunk
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Documents and chunks that are encoded and written together.
+    """Documents and chunks that are encoded and written together."""
 
-    :param first_ordinal: Position of the first document in the index.
-    :param documents: Documents whose first chunk is in this window.
-    :param first_chunk_id: Id of the first chunk.
-    :param chunks: Chunks, in order.
-    """
-
-    first_ordinal: int
-    documents: list[Document]
-    first_chunk_id: int
-    chunks: list[Chunk]
+    first_ordinal: int  # position of the first document in the index
+    documents: list[Document]  # documents whose first chunk is in this window
+    first_chunk_id: int  # id of the first chunk
+    chunks: list[Chunk]  # chunks, in order
 
 
 @dataclass(slots=True)
 class WindowReader:
-    """Cuts documents into windows, and counts.
-
-    :param splitter: Splits texts into words.
-    :param limits: How long chunks are.
-    :param max_chunks: Number of chunks of a window.
-    :param num_documents: Number of documents with a chunk so far.
-    :param num_chunks: Number of chunks so far.
-    :param skipped: Number of documents left out so far, by reason.
-    :param skipped_words: Number of words longer than a chunk so far.
-    """
+    """Cuts documents into windows, and counts."""
 
     splitter: WordSplitter
     limits: ChunkLimits
-    max_chunks: int
-    num_documents: int = 0
-    num_chunks: int = 0
+    max_chunks: int  # number of chunks of a window
+    num_documents: int = 0  # documents with a chunk so far
+    num_chunks: int = 0  # chunks so far
+    # number of documents left out so far, by reason
     skipped: dict[str, int] = field(default_factory=lambda: {NO_WORDS: 0})
-    skipped_words: int = 0
+    skipped_words: int = 0  # number of words longer than a chunk so far
 
     def iter_windows(self, documents: Iterable[Document]) -> Iterator[Window]:
         """Cut documents into windows of ``max_chunks`` chunks; the last may have fewer."""

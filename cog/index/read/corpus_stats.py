@@ -16,17 +16,13 @@ from cog.registry import load_resolved_card
 
 @dataclass(frozen=True, slots=True)
 class CorpusStats:
-    """What was counted.
+    """What was counted."""
 
-    :param figures: Of the documents, as plain values by name.
-    :param information: Of the index in place, whatever documents it was built from; None if there
-        is none, or it cannot be read.
-    :param notes: What could not be counted, and why.
-    """
-
-    figures: dict[str, Any]
+    figures: dict[str, Any]  # of the documents, as plain values by name
+    # of the index in place, whatever documents it was built from; None if there is none, or it
+    # cannot be read
     information: Information | None
-    notes: tuple[str, ...]
+    notes: tuple[str, ...]  # what could not be counted, and why
 
     def to_json(self) -> dict[str, Any]:
         """The counts as the command line writes them."""

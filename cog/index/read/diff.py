@@ -36,36 +36,21 @@ FIELDS = [each.name for each in fields(Document)]
 
 @dataclass(frozen=True, slots=True)
 class CorpusDiff:
-    """What differs between two versions of a corpus.
-
-    :param corpus: Corpus id.
-    :param before: Digest of the earlier index; None if there is none.
-    :param after: Digest of the later index, or of the prepared documents.
-    :param is_prepared: Whether the later version is the prepared documents.
-    :param added: Ids of documents that are only in the later version.
-    :param removed: Ids of documents that are only in the earlier one.
-    :param changed: Ids of documents of which a field differs.
-    :param num_same: Number of documents that are the same.
-    :param words: Number of white-space separated words before and after.
-    :param licences: Number of documents by licence, before and after.
-    :param num_chunks: Number of chunks of the later version.
-    :param num_encoded: Number of its chunks that must be encoded, the earlier one being there.
-    :param reason: Why every chunk must be encoded; empty if that is not so.
-    """
+    """What differs between two versions of a corpus."""
 
     corpus: str
-    before: str | None
-    after: str
-    is_prepared: bool
-    added: list[str]
-    removed: list[str]
-    changed: list[str]
-    num_same: int
-    words: tuple[int, int]
-    licences: dict[str, tuple[int, int]]
-    num_chunks: int
-    num_encoded: int
-    reason: str
+    before: str | None  # digest of the earlier index; None if there is none
+    after: str  # digest of the later index, or of the prepared documents
+    is_prepared: bool  # whether the later version is the prepared documents
+    added: list[str]  # ids of documents that are only in the later version
+    removed: list[str]  # ids of documents that are only in the earlier one
+    changed: list[str]  # ids of documents of which a field differs
+    num_same: int  # documents that are the same
+    words: tuple[int, int]  # number of white-space separated words before and after
+    licences: dict[str, tuple[int, int]]  # number of documents by licence, before and after
+    num_chunks: int  # chunks of the later version
+    num_encoded: int  # its chunks that must be encoded, the earlier one being there
+    reason: str  # why every chunk must be encoded; empty if that is not so
 
 
 @dataclass(slots=True)

@@ -19,36 +19,24 @@ MAX_WORDS = 1 << 19  # from the beginning of the index, so that seconds and memo
 
 @dataclass(frozen=True, slots=True)
 class Phrase:
-    """A word or a phrase.
+    """A word or a phrase."""
 
-    :param text: How it is written; of a word, in lower case.
-    :param count: How often it stands in what was read.
-    :param bits: Its information, the sum of that of its words.
-    """
-
-    text: str
-    count: int
-    bits: float
+    text: str  # how it is written; of a word, in lower case
+    count: int  # how often it stands in what was read
+    bits: float  # its information, the sum of that of its words
 
 
 @dataclass(frozen=True, slots=True)
 class Information:
-    """What an index holds much of.
-
-    :param index: Digest of the index.
-    :param num_words: Number of its words.
-    :param num_read: Number of words that were read.
-    :param frequent_words: The most frequent words.
-    :param most: Of the most frequent phrases of two to four words, those with the most bits.
-    :param least: Those with the least.
-    """
+    """What an index holds much of."""
 
     index: str
     num_words: int
-    num_read: int
+    num_read: int  # words that were read
     frequent_words: tuple[Phrase, ...]
+    # of the most frequent phrases of two to four words, those with the most bits
     most: tuple[Phrase, ...]
-    least: tuple[Phrase, ...]
+    least: tuple[Phrase, ...]  # those with the least
 
 
 def measure_information(index: PhraseIndex, *, top_k: int = 10) -> Information:

@@ -23,22 +23,14 @@ from cog.progress import Progress
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
-    """What was checked and found right.
-
-    :param corpus: Corpus id.
-    :param digest: Digest of the index, computed anew from its rows.
-    :param num_files: Number of files whose checksums hold.
-    :param num_documents: Number of documents.
-    :param num_chunks: Number of chunks.
-    :param num_words: Number of words whose text and offsets hold.
-    """
+    """What was checked and found right."""
 
     corpus: str
-    digest: str
-    num_files: int
+    digest: str  # digest of the index, computed anew from its rows
+    num_files: int  # files whose checksums hold
     num_documents: int
     num_chunks: int
-    num_words: int
+    num_words: int  # words whose text and offsets hold
 
 
 def verify_index(index: PhraseIndex, *, progress: Progress) -> VerifyReport:

@@ -28,18 +28,15 @@ MAX_UINT16 = int(np.iinfo(np.uint16).max)
 
 @dataclass(frozen=True, slots=True)
 class ContextBlock:
-    """Some documents that follow each other.
+    """Some documents that follow each other."""
 
-    :param tokens: Tokens of their chunks with breaks between; ``MAX_CONTEXT`` breaks begin it.
-        uint16 where the token ids are small enough, else int32. *Shape:* ``(num_positions,)``
-    :param order: Positions of tokens, sorted by the tokens before them, the nearest first, and then
-        by position. *Shape:* ``(num_tokens,)`` uint32
-    :param chunk_starts: Position of the first token of each chunk. *Shape:* ``(num_chunks,)``
-        uint32
-    """
-
+    # (num_positions,) uint16 where the token ids are small enough, else int32: tokens of their
+    # chunks with breaks between; `MAX_CONTEXT` breaks begin it
     tokens: NDArray[np.uint16] | NDArray[np.int32]
+    # (num_tokens,) positions of tokens, sorted by the tokens before them, the nearest
+    # first, and then by position
     order: NDArray[np.uint32]
+    # (num_chunks,) position of the first token of each chunk
     chunk_starts: NDArray[np.uint32]
 
     def find(

@@ -29,14 +29,10 @@ VectorBlocks = Callable[[], Iterator[NDArray[np.float32]]]
 
 @dataclass(frozen=True, slots=True)
 class Neighbours:
-    """The best rows of a search.
+    """The best rows of a search."""
 
-    :param rows: Best first; -1 where there was none. *Shape:* ``(batch, top_k)``, int64
-    :param scores: Inner products. *Shape:* ``(batch, top_k)``, float32
-    """
-
-    rows: NDArray[np.int64]
-    scores: NDArray[np.float32]
+    rows: NDArray[np.int64]  # (batch, top_k) best first; -1 where there was none
+    scores: NDArray[np.float32]  # (batch, top_k) inner products
 
 
 class Searcher(Protocol):

@@ -14,14 +14,10 @@ from cog.index.tables.digest import get_binary_buffers
 
 @dataclass(frozen=True, slots=True)
 class WordArrays:
-    """Room for the words of some chunks; several parts may be filled at once.
+    """Room for the words of some chunks; several parts may be filled at once."""
 
-    :param gathered: The arrays, in the order the chunks were asked for.
-    :param token_offsets: Where the tokens of each chunk begin. *Shape:* ``(num_chunks + 1,)``
-    """
-
-    gathered: GatheredChunks
-    token_offsets: NDArray[np.int64]
+    gathered: GatheredChunks  # the arrays, in the order the chunks were asked for
+    token_offsets: NDArray[np.int64]  # (num_chunks + 1,) where the tokens of each chunk begin
 
     @classmethod
     def allocate(

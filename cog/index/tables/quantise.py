@@ -12,14 +12,10 @@ LARGEST_FLOAT16 = float(np.finfo(np.float16).max)
 
 @dataclass(frozen=True, slots=True)
 class StoredVectors:
-    """Vectors as they are stored: ``vectors * scales[:, None]`` is what they stand for.
+    """Vectors as they are stored: ``vectors * scales[:, None]`` is what they stand for."""
 
-    :param vectors: int8 or float16. *Shape:* ``(num_vectors, dim)``
-    :param scales: *Shape:* ``(num_vectors,)``, float32
-    """
-
-    vectors: NDArray[np.int8] | NDArray[np.float16]
-    scales: NDArray[np.float32]
+    vectors: NDArray[np.int8] | NDArray[np.float16]  # (num_vectors, dim) int8 or float16
+    scales: NDArray[np.float32]  # (num_vectors,)
 
 
 def quantise(vectors: NDArray[np.float32], *, dtype: str) -> StoredVectors:

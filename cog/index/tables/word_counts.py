@@ -16,18 +16,14 @@ ROW = np.dtype([("word_hash", "<u8"), ("form_hash", "<u8"), ("count", "<i8")])
 
 @dataclass(frozen=True, slots=True)
 class WordCounts:
-    """How often each word stands in an index; rows are sorted by word, each once.
+    """How often each word stands in an index; rows are sorted by word, each once."""
 
-    :param word_hashes: Hash of the word's text with its leading space. *Shape:* ``(num_rows,)``
-        uint64
-    :param form_hashes: Hash of the text in lower case without the space, so that counts of
-        " The", "The" and " the" can be added up. *Shape:* ``(num_rows,)`` uint64
-    :param counts: How often it stands there. *Shape:* ``(num_rows,)`` int64
-    """
-
+    # (num_rows,) hash of the word's text with its leading space
     word_hashes: NDArray[np.uint64]
+    # (num_rows,) hash of the text in lower case without the space, so that counts of
+    # " The", "The" and " the" can be added up
     form_hashes: NDArray[np.uint64]
-    counts: NDArray[np.int64]
+    counts: NDArray[np.int64]  # (num_rows,) how often it stands there
 
     @property
     def num_words(self) -> int:

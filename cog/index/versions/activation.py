@@ -33,14 +33,10 @@ from cog.registry import (
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a switch or a rollback changed.
+    """What a switch or a rollback changed."""
 
-    :param before: What was active; None if nothing was.
-    :param after: What is active now.
-    """
-
-    before: Active | None
-    after: Active
+    before: Active | None  # what was active; None if nothing was
+    after: Active  # what is active now
 
     @property
     def is_change(self) -> bool:
@@ -50,18 +46,12 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What is active, and whether it can be used.
+    """What is active, and whether it can be used."""
 
-    :param active: What is active; None if nothing is, or the record cannot be read.
-    :param counts: Its documents, chunks and words; empty if they cannot be used.
-    :param problem: What is wrong; empty if nothing is.
-    :param run: The command to run next; empty if none is needed.
-    """
-
-    active: Active | None
-    counts: dict[str, int]
-    problem: str
-    run: str
+    active: Active | None  # what is active; None if nothing is, or the record cannot be read
+    counts: dict[str, int]  # its documents, chunks and words; empty if they cannot be used
+    problem: str  # what is wrong; empty if nothing is
+    run: str  # the command to run next; empty if none is needed
 
     @property
     def is_broken(self) -> bool:

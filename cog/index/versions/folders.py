@@ -38,14 +38,10 @@ DIGITS = 16  # of the digest, in a folder's name
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """Which versions of a corpus stay when they are replaced.
+    """Which versions of a corpus stay when they are replaced."""
 
-    :param digests: Those that are switched on, or that a rollback goes back to.
-    :param num_last: How many of the others, those that were built last.
-    """
-
-    digests: frozenset[str]
-    num_last: int
+    digests: frozenset[str]  # those that are switched on, or that a rollback goes back to
+    num_last: int  # how many of the others, those that were built last
 
 
 def hold_writer_lock(

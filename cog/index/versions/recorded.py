@@ -26,18 +26,12 @@ MAX_REVISIONS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """A version that DVC knows.
+    """A version that DVC knows."""
 
-    :param revision: Git revision whose dvc.lock names it, the newest of them; empty if none does.
-    :param time: When that was committed, ISO 8601; empty without a revision.
-    :param manifest_md5: Its manifest in DVC's cache.
-    :param index_md5: Its tables in DVC's cache.
-    """
-
-    revision: str
-    time: str
-    manifest_md5: str
-    index_md5: str
+    revision: str  # git revision whose dvc.lock names it, the newest of them; empty if none does
+    time: str  # when that was committed, ISO 8601; empty without a revision
+    manifest_md5: str  # its manifest in DVC's cache
+    index_md5: str  # its tables in DVC's cache
 
 
 def iter_recorded(paths: ProjectPaths, corpus_id: str) -> Iterator[Recorded]:

@@ -46,32 +46,19 @@ MAX_FETCHED_MANIFESTS = 20
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A built version of a corpus.
+    """A built version of a corpus."""
 
-    :param digest: Digest of its index; None if only a remote can hold its manifest.
-    :param documents_digest: Digest of its documents.
-    :param model: Fingerprint of the model it was built with.
-    :param built_at: When, ISO 8601 in UTC; None where its format did not say.
-    :param documents: Number of documents in the index.
-    :param chunks: Number of chunks.
-    :param words: Number of words.
-    :param revision: Newest git revision whose dvc.lock names it; None if none does.
-    :param committed_at: When that was committed.
-    :param where: Where it is: in place, kept, in DVC's cache, or nowhere but a remote.
-    :param is_active: Whether it is switched on, alone or in a union.
-    """
-
-    digest: str | None
-    documents_digest: str | None
-    model: str | None
-    built_at: str | None
-    documents: int | None
-    chunks: int | None
-    words: int | None
-    revision: str | None
-    committed_at: str | None
-    where: tuple[str, ...]
-    is_active: bool
+    digest: str | None  # digest of its index; None if only a remote can hold its manifest
+    documents_digest: str | None  # digest of its documents
+    model: str | None  # fingerprint of the model it was built with
+    built_at: str | None  # when, ISO 8601 in UTC; None where its format did not say
+    documents: int | None  # number of documents in the index
+    chunks: int | None  # number of chunks
+    words: int | None  # number of words
+    revision: str | None  # newest git revision whose dvc.lock names it; None if none does
+    committed_at: str | None  # when that was committed
+    where: tuple[str, ...]  # where it is: in place, kept, in DVC's cache, or nowhere but a remote
+    is_active: bool  # whether it is switched on, alone or in a union
 
 
 def list_versions(paths: ProjectPaths, corpus_id: str) -> list[Version]:
