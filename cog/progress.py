@@ -43,6 +43,9 @@ class SilentProgress:
         """Ignore a message."""
 
 
+SILENT = SilentProgress()
+
+
 @contextmanager
 def show_progress(label: str, *, total: int | None, unit: str) -> Iterator[Progress]:
     """Show a bar on stderr while the block runs; a line now and then where it is no terminal.

@@ -7,6 +7,7 @@ ranges.
 """
 
 import difflib
+import inspect
 import re
 import reprlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -32,6 +33,7 @@ _NOUNS: dict[Any, tuple[str, str]] = {
     str: ("a text", "texts"),
     NoneType: ("null", "nulls"),
 }
+_MEANING = re.compile(r"^:param (\w+): (.*(?:\n .*)*)", re.MULTILINE)
 _WRONG = object()
 _SHOWN = reprlib.Repr()
 _SHOWN.maxstring = _SHOWN.maxother = 80
@@ -194,6 +196,13 @@ def get_rule(kind: Any, name: str) -> Rule | None:
 def find_nearest(word: object, known: Sequence[str]) -> str:
     """The known word that is most like another; one word or more are known."""
     return difflib.get_close_matches(str(word)[:80], known, n=1, cutoff=0.0)[0]
+
+
+def read_meanings(kind: type[Any]) -> dict[str, str]:
+    """What the docstring of a record says of its fields."""
+    text = inspect.cleandoc(kind.__doc__ or "")
+    found = {name: " ".join(words.split()) for name, words in _MEANING.findall(text)}
+    return {name: re.sub(r"``|\*", "", words) for name, words in found.items()}
 
 
 def show(value: object) -> str:

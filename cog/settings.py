@@ -1,6 +1,5 @@
 """Every setting of params.yaml: the parameters of a project go in, names with meanings come out."""
 
-import inspect
 import json
 import re
 import textwrap
@@ -9,11 +8,10 @@ from dataclasses import asdict, dataclass, fields, is_dataclass
 from typing import Any
 
 from cog.params import Params
+from cog.reading import read_meanings
 from cog.records import Decoding
 
 WIDTH = 100
-
-_MEANING = re.compile(r"^:param (\w+): (.*(?:\n .*)*)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +31,7 @@ def list_settings(params: Params) -> list[Setting]:
     for each in fields(Params):
         value, default = getattr(params, each.name), getattr(Params(), each.name)
         if not is_dataclass(default):
-            meaning = _read_meanings(Params)[each.name]
+            meaning = read_meanings(Params)[each.name]
             found.append(Setting("", each.name, meaning, value, default))
             continue
         found += _describe_section(each.name, value, default)
@@ -41,7 +39,7 @@ def list_settings(params: Params) -> list[Setting]:
 
 
 def _describe_section(section: str, value: Any, default: Any) -> Iterator[Setting]:  # noqa: ANN401
-    meanings = _read_meanings(type(default))
+    meanings = read_meanings(type(default))
     for each in fields(default):
         here, there = getattr(value, each.name), getattr(default, each.name)
         if not isinstance(there, Decoding):
@@ -51,15 +49,6 @@ def _describe_section(section: str, value: Any, default: Any) -> Iterator[Settin
         for setting in _describe_section(section, here, there):  # they stand in the section itself
             name = "decoding" if setting.name == "method" else setting.name
             yield Setting(section, name, setting.meaning, setting.value, setting.default)
-
-
-def _read_meanings(kind: type[Any]) -> dict[str, str]:
-    text = inspect.cleandoc(kind.__doc__ or "")
-    return {name: _tidy(meaning) for name, meaning in _MEANING.findall(text)}
-
-
-def _tidy(meaning: str) -> str:
-    return " ".join(meaning.replace("``", "").split())
 
 
 def _make_plain(value: Any) -> Any:  # noqa: ANN401

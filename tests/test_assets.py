@@ -13,6 +13,7 @@ import pytest
 from cog import assets
 from cog.archives import unpack_members
 from cog.errors import AssetError, CogError
+from cog.progress import SILENT, Progress
 from tests.told import Told
 
 SPDX = {
@@ -57,7 +58,7 @@ def digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def fetch(wheel: Path, progress: Told | None = None) -> Path:
+def fetch(wheel: Path, progress: Progress = SILENT) -> Path:
     return assets.fetch_wheel(
         package="tinytexts", version="1.0", sha256=digest(wheel), retries=0, progress=progress
     )

@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, fields
 from operator import attrgetter
 from pathlib import Path
@@ -143,14 +143,9 @@ class DocumentStore:
         return parse_report(metadata.get(REPORT_KEY, b"null"), self.path)
 
 
-def load_report(path: Path) -> PrepareReport:
-    """Read what preparing a corpus did."""
-    return DocumentStore(path).load_report()
-
-
 def documents_digest(path: Path) -> str:
     """Read the digest of the documents."""
-    return load_report(path).digest
+    return DocumentStore(path).load_report().digest
 
 
 def find_documents_digest(corpus_paths: CorpusPaths) -> str | None:
@@ -205,15 +200,11 @@ def _open_parquet(path: Path, schema: pa.Schema) -> pq.ParquetFile:
             run=f"cog corpus prepare {corpus_id}",
             about=corpus_id,
         ) from error
-    if _column_names(file.schema_arrow) != _column_names(schema):
+    if file.schema_arrow.names != schema.names:
         raise CorpusError(
-            f"{path.name} of {corpus_id} must have the columns {_column_names(schema)}",
-            found=str(_column_names(file.schema_arrow)),
+            f"{path.name} of {corpus_id} must have the columns {schema.names}",
+            found=str(file.schema_arrow.names),
             run=f"cog corpus prepare {corpus_id}",
             about=corpus_id,
         )
     return file
-
-
-def _column_names(schema: pa.Schema) -> Sequence[str]:
-    return list(schema.names)

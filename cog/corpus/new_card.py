@@ -154,10 +154,8 @@ def _read_hub_name(new: NewCorpus) -> dict[str, Any]:
 
 
 def _guess_kind(path: Path, members: Sequence[str]) -> str:
-    if path.is_file():
-        names, folder = [path.name], path.parent
-    else:
-        names, folder = list(iter_file_names(path)), path
+    folder = path.parent if path.is_file() else path
+    names = [path.name] if path.is_file() else list(iter_file_names(path))
     if members:
         names = [name for name in names if is_member(name, members)]
     counts = Counter(tell_kind(folder, name) for name in names)
@@ -165,12 +163,7 @@ def _guess_kind(path: Path, members: Sequence[str]) -> str:
     if len(kinds) == 1:
         return kinds[0]
     found = ", ".join(f"{count} {kind}" for kind, count in counts.most_common())
-    raise CorpusError(
-        "the files must be of one kind, told by their endings",
-        found=f"{found or 'none'} in {path}",
-        run="pass --format KIND, or name the files that are meant with --members '*.ending'",
-        about=str(path),
-    )
+    raise _unclear(f"{found or 'none'} in {path}", str(path), "or name the files that are meant")
 
 
 def _guess_kind_of_address(new: NewCorpus) -> str:
@@ -178,13 +171,17 @@ def _guess_kind_of_address(new: NewCorpus) -> str:
     kinds = {find_kind(name) for name in names}
     kind = kinds.pop() if len(kinds) == 1 else None
     if kind is None:
-        raise CorpusError(
-            "the files must be of one kind, told by their endings",
-            found=", ".join(names),
-            run="pass --format KIND, and name the files of an archive with --members '*.ending'",
-            about=new.place,
-        )
+        raise _unclear(", ".join(names), new.place, "and name the files of an archive")
     return kind
+
+
+def _unclear(found: str, place: str, others: str) -> CorpusError:
+    return CorpusError(
+        "the files must be of one kind, told by their endings",
+        found=found,
+        run=f"pass --format KIND, {others} with --members '*.ending'",
+        about=place,
+    )
 
 
 def _guess_rule(kind: str, *, path: Path, heading: str | None) -> str:

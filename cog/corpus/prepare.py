@@ -6,6 +6,7 @@ distinct text; a document of more than 16,777,216 characters is cut into parts.
 
 import time
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -174,9 +175,7 @@ def _count_aloud(documents: Iterable[Document], progress: Progress) -> Iterator[
 def _normalise(received: Document, normalise: Normaliser) -> Document:
     title = " ".join(normalise(received.title).split()) if received.title else ""
     text = normalise(received.text)
-    return Document(
-        received.document_id, title, text, received.url, received.licence, received.source
-    )
+    return replace(received, title=title, text=text)
 
 
 def _find_reason(card: Card, document: Document, seen_texts: SeenTexts) -> str | None:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
@@ -206,8 +207,4 @@ def fill_in(document: Document, card: Card) -> Document:
         url = card.format.url.replace("{title}", title)
         url = url.replace("{id}", quote(document.document_id, safe="/:(),"))
     licence = document.licence or card.licence.id
-    if url == document.url and licence == document.licence:
-        return document
-    return Document(
-        document.document_id, document.title, document.text, url, licence, document.source
-    )
+    return replace(document, url=url, licence=licence)

@@ -29,8 +29,8 @@ from cog.registry import (
 
 
 @dataclass(frozen=True, slots=True)
-class Traces:
-    """What there is of a corpus."""
+class RemovalPlan:
+    """What there is of a corpus, all of which goes with it."""
 
     paths: tuple[Path, ...]  # files and folders that are its own
     entries: tuple[str, ...]  # entries in files that stay, as `file: entry`
@@ -66,8 +66,8 @@ def remove_corpus(
     check_corpus_id(corpus_id)
     _check_inactive(paths, corpus_id)
     check_childless(paths, corpus_id)
-    traces = find_traces(paths, corpus_id)
-    gone = traces.describe(paths.root)
+    plan = _plan_removal(paths, corpus_id)
+    gone = plan.describe(paths.root)
     if not gone:
         raise CorpusNotFoundError(
             f"corpus {corpus_id!r} needs a card to be removed",
@@ -79,7 +79,7 @@ def remove_corpus(
         return gone
     with hold():
         _check_inactive(paths, corpus_id)
-        _remove(paths, corpus_id, traces)
+        _remove(paths, corpus_id, plan)
     return gone
 
 
@@ -94,27 +94,27 @@ def _check_inactive(paths: ProjectPaths, corpus_id: str) -> None:
         )
 
 
-def _remove(paths: ProjectPaths, corpus_id: str, traces: Traces) -> None:
+def _remove(paths: ProjectPaths, corpus_id: str, plan: RemovalPlan) -> None:
     # Entries go first: the pipeline never names a corpus without a card.
     with hold_lock(paths.locks / PIPELINE_LOCK):
         for lock in paths.iter_dvc_locks():
             remove_stages(lock, corpus_id)
         remove_corpus_entry(paths, corpus_id)
     forget_previous(paths, corpus_id)
-    if traces.addresses:
-        forget_fetched(paths, traces.addresses)
-    for path in traces.cached:
+    if plan.addresses:
+        forget_fetched(paths, plan.addresses)
+    for path in plan.cached:
         path.unlink(missing_ok=True)
         with contextlib.suppress(OSError):
             path.parent.rmdir()  # if it is empty now
-    for path in (*traces.paths, *_iter_locks(paths, corpus_id)):
+    for path in (*plan.paths, *_iter_locks(paths, corpus_id)):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)
 
 
-def find_traces(paths: ProjectPaths, corpus_id: str) -> Traces:
+def _plan_removal(paths: ProjectPaths, corpus_id: str) -> RemovalPlan:
     """Find everything there is of a corpus; nothing is changed."""
     entries = []
     if corpus_id in load_pipeline(paths).corpora:
@@ -132,7 +132,7 @@ def find_traces(paths: ProjectPaths, corpus_id: str) -> Traces:
     cached = [] if is_elsewhere else find_cached_files(paths, corpus_id)
     own, addresses = tuple(_iter_paths(paths, corpus_id)), _find_addresses(paths, corpus_id)
     entries += [f"{paths.fetched.relative_to(paths.root)}: {each}" for each in addresses]
-    return Traces(own, tuple(entries), tuple(addresses), tuple(cached))
+    return RemovalPlan(own, tuple(entries), tuple(addresses), tuple(cached))
 
 
 def _find_addresses(paths: ProjectPaths, corpus_id: str) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from cog.cards import Card, format_card
-from cog.corpus.documents import DocumentStore, load_report
+from cog.corpus.documents import DocumentStore
 from cog.corpus.parts import count_words
 from cog.corpus.report import PrepareReport
 from cog.corpus.sources import SourceRecord, load_source_record
@@ -41,7 +41,7 @@ def describe_corpus(paths: ProjectPaths, card: Card) -> Description:
     return Description(
         card,
         load_source_record(corpus.raw) if corpus.raw.exists() else None,
-        load_report(corpus.documents) if corpus.documents.exists() else None,
+        DocumentStore(corpus.documents).load_report() if corpus.documents.exists() else None,
     )
 
 

@@ -1,30 +1,17 @@
 """Schemas: records of requests go in, JSON Schema with the meaning of every field comes out."""
 
 import inspect
-import re
 from dataclasses import MISSING, fields, is_dataclass
 from math import isfinite
 from types import NoneType, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
-from cog.reading import OneOf, Range
+from cog.reading import OneOf, Range, read_meanings
 from cog.records import Decoding
 
-_PARAM = re.compile(r":param (\w+): (.*?)(?=\n\s*:\w|\Z)", re.DOTALL)
 _TYPES = {int: "integer", float: "number", bool: "boolean", str: "string", NoneType: "null"}
 # nested values that a record holds as a mapping
 _NESTED: dict[str, Any] = {"decoding": Decoding}
-
-
-def read_meanings(kind: type[Any]) -> dict[str, str]:
-    """What the docstring of a record says of its fields.
-
-    :param kind: The record.
-    :returns: Sentences by name.
-    """
-    text = inspect.cleandoc(kind.__doc__ or "")
-    found = {name: " ".join(words.split()) for name, words in _PARAM.findall(text)}
-    return {name: re.sub(r"``|\*", "", words) for name, words in found.items()}
 
 
 def make_schema(kind: type[Any]) -> dict[str, Any]:

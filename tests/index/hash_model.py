@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from cog.corpus.documents import DOCUMENT_SCHEMA, PROMPT_SCHEMA, RecordWriter
 from cog.corpus.report import SKIP_REASONS, PrepareReport
 from cog.index.building.assembly import MeasureStorage
-from cog.index.building.builder import BuildReport, build_index, keep_nothing
+from cog.index.building.builder import BuildReport, build_index
 from cog.index.versions.folders import Keep
 from cog.model.protocols import WordVectors
 from cog.model.words import Words
@@ -194,7 +194,7 @@ def build(
     force: bool = False,
     progress: Progress | None = None,
     measure_storage: MeasureStorage | None = None,
-    get_kept: Callable[[], Keep | None] = keep_nothing,
+    get_kept: Callable[[], Keep | None] = lambda: Keep(frozenset(), 0),
 ) -> BuildReport:
     model = model or HashModel()
     return build_index(

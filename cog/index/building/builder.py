@@ -43,11 +43,6 @@ class BuildReport:
     is_new: bool  # whether it was built now; otherwise it was there already
 
 
-def keep_nothing() -> Keep:
-    """Let no version stay that is replaced: nothing is switched on."""
-    return Keep(frozenset(), 0)
-
-
 def build_index(
     corpus_paths: CorpusPaths,
     *,
@@ -55,10 +50,10 @@ def build_index(
     model_fingerprint: str,
     load_model: Callable[[], "IndexModel"],
     params: IndexParams,
+    get_kept: Callable[[], Keep | None],
     progress: Progress,
     force: bool = False,
     measure_storage: MeasureStorage | None = None,
-    get_kept: Callable[[], Keep | None] = keep_nothing,
 ) -> BuildReport:
     """Build the index of a corpus, unless it is there already.
 

@@ -85,7 +85,7 @@ class StoredChunks(Closing):
             if not len(wanted) or not len(source.heads):
                 continue
             slots = np.searchsorted(source.heads, heads[wanted])
-            slots[slots == len(source.heads)] = 0
+            slots[slots == len(source.heads)] = 0  # past the end; the comparison refuses it
             is_there = source.heads[slots] == heads[wanted]
             try:
                 self._load_from(source, wanted[is_there], slots[is_there], loaded, chunks, hashes)
@@ -105,6 +105,7 @@ class StoredChunks(Closing):
     ) -> None:
         if not len(positions):
             return
+        # a table gives rows in ascending order, each once; chunks of a window may be the same
         rows, inverse = np.unique(source.rows[slots], return_inverse=True)
         words = source.store.take(WORDS, rows, columns=VECTOR_COLUMNS)
         stated = source.store.take(CHUNKS, rows, columns=["content_hash", "vectors_hash", "vector"])
@@ -113,7 +114,7 @@ class StoredChunks(Closing):
         content, checksums = stated.column("content_hash"), stated.column("vectors_hash")
         for position, row in zip(positions.tolist(), inverse.tolist(), strict=True):
             if content[row].as_py() != hashes[position]:
-                continue
+                continue  # only the heads of the hashes were equal
             found = self._read_row(words, row, chunk=chunks[position], vector=vectors[row])
             if found is not None and hash_vectors(found) == checksums[row].as_py():
                 loaded[position] = adopt(found, chunks[position], own=found.word_flags)

@@ -197,7 +197,7 @@ class PhraseIndex(Closing):
         :raises ValueError: If an id is out of range or comes twice.
         """
         chunk_ids = np.asarray(chunk_ids, dtype=np.int64)
-        order = np.argsort(chunk_ids, kind="stable")  # slots, as tables are read
+        order = np.argsort(chunk_ids, kind="stable")  # tables are read by ascending id
         places = self._locate(chunk_ids[order], self._first_chunks, "chunk ids")
         if len(np.unique(chunk_ids)) != len(chunk_ids):
             raise ValueError("chunk ids must differ")

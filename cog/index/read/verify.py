@@ -96,25 +96,25 @@ def _verify_files(part: IndexPart) -> None:
 
 def _verify_vectors(part: IndexPart, batch: pa.RecordBatch) -> None:
     vectors = part.manifest.vectors
+    vector_bytes = vectors.dim * np.dtype(vectors.dtype).itemsize
     sizes = {
-        "start_vectors": vectors.dim * np.dtype(vectors.dtype).itemsize,
-        "end_vectors": vectors.dim * np.dtype(vectors.dtype).itemsize,
+        "start_vectors": vector_bytes,
+        "end_vectors": vector_bytes,
         "start_scales": 4,
         "end_scales": 4,
         "word_hashes": 8,
     }
+    floats = {"start_scales": "float32", "end_scales": "float32"}
+    if vectors.dtype == "float16":
+        floats |= {"start_vectors": "float16", "end_vectors": "float16"}
     for row in batch.select(["word_flags", *sizes]).to_pylist():
         num_words = len(row["word_flags"])
         for name, size in sizes.items():
             if len(row[name]) != num_words * size:
                 raise part.refuse(f"{num_words * size} bytes of {name}", str(len(row[name])))
-        for name in ("start_scales", "end_scales"):
-            if not np.isfinite(np.frombuffer(row[name], dtype=np.float32)).all():
+        for name, dtype in floats.items():
+            if not np.isfinite(np.frombuffer(row[name], dtype=dtype)).all():
                 raise part.refuse(f"finite {name}", "a value that is not")
-        if vectors.dtype == "float16":
-            for name in ("start_vectors", "end_vectors"):
-                if not np.isfinite(np.frombuffer(row[name], dtype=np.float16)).all():
-                    raise part.refuse(f"finite {name}", "a value that is not")
 
 
 def _verify_search(part: IndexPart) -> None:

@@ -260,6 +260,7 @@ def _iter_chunks(
 def _get_chunks_between(
     block: ContextBlock, positions: NDArray[np.uint32], num_tokens: int
 ) -> NDArray[np.int64]:
+    # what is found may begin in an earlier chunk than its last token: all between are read
     lasts = block.get_chunks(positions).tolist()
     firsts = block.get_chunks(positions - np.uint32(num_tokens)).tolist()
     chunks = {each for a, b in zip(firsts, lasts, strict=True) for each in range(a, b + 1)}

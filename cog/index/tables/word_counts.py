@@ -102,6 +102,7 @@ class WordCounter:
         found, firsts, counts = np.unique(
             np.concatenate(self._hashes), return_index=True, return_counts=True
         )
+        # both lists are sorted: the rank among the old is where a word is counted, or put in
         rows = np.searchsorted(before.word_hashes, found)
         is_known = np.isin(found, before.word_hashes, assume_unique=True)
         sums = before.counts.copy()
@@ -119,6 +120,7 @@ class WordCounter:
         self._chunks, self._hashes, self._num_words = [], [], 0
 
     def _iter_words(self, positions: NDArray[np.int64]) -> Iterator[str]:
+        # a position among all words since the last merge becomes a chunk and a word in it
         starts = np.cumsum([0, *(len(each) for each in self._hashes)])
         numbers = np.searchsorted(starts, positions, side="right") - 1
         for number, word in zip(
