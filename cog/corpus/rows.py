@@ -19,7 +19,6 @@ from cog.corpus.schema import (
     build_object,
     find_mismatch,
     find_missing,
-    find_repeated,
     list_read,
 )
 from cog.corpus.tally import Tally
@@ -61,7 +60,7 @@ def iter_rows(file: RawFile, kind: str, *, card_format: Format, tally: Tally) ->
 def check_columns(file: RawFile, found: list[str], card_format: Format) -> None:
     """Refuse a file in which a column of the card is missing, or stands more than once."""
     missing = find_missing(card_format, found)
-    repeated = find_repeated(list_read(card_format), found)
+    repeated = next((name for name in list_read(card_format) if found.count(name) > 1), None)
     if missing is None and repeated is None:
         return
     wanted = f"have the column {missing!r}" if missing else f"have {repeated!r} only once"

@@ -1,10 +1,10 @@
 """Declared types of fields: a card's schema and a row go in, what does not fit comes out."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from cog.cards import Fields, Format
+from cog.cards import Format
 
 NULLABLE = "?"
 
@@ -42,16 +42,11 @@ def get_value(values: Mapping[str, Any], name: str) -> Any:  # noqa: ANN401
     return found
 
 
-def list_columns(fields: Fields) -> list[str]:
-    """Name the columns that a card's fields need, each once."""
-    names = (*fields.id, *fields.title, *fields.text, *fields.url, *fields.licence)
-    return list(dict.fromkeys(names))
-
-
 def list_read(card_format: Format) -> list[str]:
     """Name the columns that are read, each once: those of the fields and those of the schema."""
-    declared = (name for name in card_format.schema)
-    return list(dict.fromkeys((*list_columns(card_format.fields), *declared)))
+    fields = card_format.fields
+    names = (*fields.id, *fields.title, *fields.text, *fields.url, *fields.licence)
+    return list(dict.fromkeys((*names, *card_format.schema)))
 
 
 def list_nullable(card_format: Format) -> frozenset[str]:
@@ -67,11 +62,6 @@ def find_missing(card_format: Format, found: Iterable[str]) -> str | None:
         if name not in nullable and not is_there:
             return name
     return None
-
-
-def find_repeated(wanted: Iterable[str], found: Sequence[str]) -> str | None:
-    """Find a column that is needed and stands more than once."""
-    return next((name for name in wanted if found.count(name) > 1), None)
 
 
 def find_mismatch(values: Mapping[str, Any], card_format: Format, *, is_typed: bool) -> str | None:

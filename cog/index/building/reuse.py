@@ -158,6 +158,6 @@ def adopt(encoded: EncodedChunk, chunk: Chunk, *, own: NDArray[np.uint8]) -> Enc
 def _open_source(folder: Path, corpus_id: str) -> _Source:
     store = StoreReader(folder, corpus_id)
     num_rows = min(store.count_rows(CHUNKS), store.count_rows(WORDS))
-    heads = get_hash_heads(store.iter_batches(CHUNKS, columns=["content_hash"]))[:num_rows]
+    heads = get_hash_heads(store.iter_rows(CHUNKS, columns=["content_hash"]))[:num_rows]
     order = np.argsort(heads, kind="stable")
     return _Source(store, heads[order], order)

@@ -1,11 +1,10 @@
 """A part of an index, open for reading: a version folder goes in; rows and files come out."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from cog.errors import IndexMismatchError
@@ -26,7 +25,7 @@ from cog.locks import SharedLock
 UNREADABLE = (OSError, ValueError, EOFError)  # what NumPy raises for a damaged file
 
 
-class IndexPart:
+class IndexPart(StoreReader):
     """What is stored of one corpus; ids of chunks and documents are those of its tables.
 
     :param folder: The version folder.
@@ -39,17 +38,16 @@ class IndexPart:
     def __init__(
         self, folder: Path, manifest: Manifest, *, lock: SharedLock | None = None, uri: str = ""
     ) -> None:
+        super().__init__(folder, manifest.corpus, uri=uri)
         self.folder = folder
         self.manifest = manifest
         self._lock = lock
-        self._uri = uri
-        self._store = StoreReader(folder, manifest.corpus, uri=uri)
         for table, wanted in (
             (DOCUMENTS, manifest.documents.num_indexed),
             (CHUNKS, manifest.num_chunks),
             (WORDS, manifest.num_chunks),
         ):
-            num_rows = self._store.count_rows(table)
+            num_rows = self.count_rows(table)
             if num_rows != wanted:
                 raise self.refuse(f"{wanted} rows of {table}", f"{num_rows} rows")
 
@@ -57,11 +55,6 @@ class IndexPart:
         """Let go of the version folder."""
         if self._lock is not None:
             self._lock.release()
-
-    @property
-    def is_remote(self) -> bool:
-        """Whether the tables are read from an object store."""
-        return self._store.is_remote
 
     @cached_property
     def searcher(self) -> Searcher:
@@ -96,18 +89,6 @@ class IndexPart:
             wanted = f"counts of {self.manifest.num_words} words"
             raise self.refuse(wanted, f"{counts.num_words} words")
         return counts
-
-    def take(
-        self, table: str, positions: NDArray[np.int64], *, columns: Sequence[str] | None = None
-    ) -> pa.Table:
-        """Read rows by position, which must ascend; *Shape:* ``(num_rows,)``."""
-        return self._store.take(table, positions, columns=columns)
-
-    def iter_rows(
-        self, table: str, *, columns: Sequence[str] | None = None
-    ) -> Iterator[pa.RecordBatch]:
-        """Stream the rows of a table in canonical order; None for all columns."""
-        yield from self._store.iter_batches(table, columns=columns)
 
     def iter_vectors(self) -> Iterator[NDArray[np.float32]]:
         """Stream the chunks' vectors in blocks of *Shape:* ``(num_rows, retriever_dim)``."""

@@ -153,7 +153,7 @@ class StoreReader:
             rows = rows.take(order)
         return rows.select(list(columns or rows.column_names)).combine_chunks()
 
-    def iter_batches(
+    def iter_rows(
         self, table: str, *, columns: Sequence[str] | None = None
     ) -> Iterator[pa.RecordBatch]:
         """Read a whole table in canonical order, in bounded memory.

@@ -39,7 +39,7 @@ def open_tables(corpus: CorpusPaths, locks: Path) -> tuple[Path, StoreReader]:
 
 def copy_tables(source: StoreReader, folder: Path, *, swapped: str) -> StoreReader:
     """Write the tables again, two rows of one of them in each other's place."""
-    dim = next(source.iter_batches(CHUNKS)).schema.field("vector").type.list_size
+    dim = next(source.iter_rows(CHUNKS)).schema.field("vector").type.list_size
     writer = StoreWriter(folder, retriever_dim=dim)
     for table in TABLES:
         rows = source.take(table, np.arange(source.count_rows(table)))
@@ -74,7 +74,7 @@ def test_other_rows_than_those_asked_for_are_refused(
     with pytest.raises(IndexMismatchError, match=f"readable \\({table}\\); found: other rows"):
         store.take(table, np.array([1, 3]))
     with pytest.raises(IndexMismatchError, match="other rows than 0 and what follows"):
-        list(store.iter_batches(table, columns=whole.take(table, np.array([0])).column_names[-1:]))
+        list(store.iter_rows(table, columns=whole.take(table, np.array([0])).column_names[-1:]))
 
 
 def test_a_whole_table_is_read_in_order_however_many_files_it_has(
@@ -86,7 +86,7 @@ def test_a_whole_table_is_read_in_order_however_many_files_it_has(
     for start in range(0, documents.num_rows, 3):
         writer.write(DOCUMENTS, documents.slice(start, 3))
     store = StoreReader(tmp_path / "many", "tiny")
-    found = [row for batch in store.iter_batches(DOCUMENTS) for row in batch.to_pylist()]
+    found = [row for batch in store.iter_rows(DOCUMENTS) for row in batch.to_pylist()]
     assert found == documents.to_pylist()
 
 
