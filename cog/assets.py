@@ -139,7 +139,7 @@ def fetch_hub_model(name: str, revision: str) -> Path:
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ValueError) as error:
         raise AssetError(
             f"model {name} must come from a hub once, or be a local folder",
-            found=_first_line(str(error)) or type(error).__name__,
+            found=str(error).strip().partition("\n")[0] or type(error).__name__,
             run="check the network and the name, or name a local folder",
             about=name,
         ) from error
@@ -221,10 +221,6 @@ def _last_error(stderr: str) -> str:
     lines = [line for line in stderr.splitlines() if line.strip()]
     errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
     return (errors or lines or ["pip failed and said nothing"])[-1]
-
-
-def _first_line(text: str) -> str:
-    return text.strip().split("\n", 1)[0]
 
 
 def _only_wheel(folder: Path) -> Path | None:

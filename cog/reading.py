@@ -245,18 +245,15 @@ def _read(kind: Any, content: Any, keys: Keys) -> Any:
     value = _convert(base, content, keys)
     if value is _WRONG:
         # an id, a version or a title that YAML takes for a number, a truth value or a day
+        is_choice = any(isinstance(rule, OneOf) for rule in rules)
         is_unquoted = base is str and isinstance(content, int | float | date)
-        run = "put it in quotes" if is_unquoted and not _lists_choices(rules) else ""
+        run = "put it in quotes" if is_unquoted and not is_choice else ""
         raise FieldError(*keys, wanted=f"must be {_describe(kind)}", found=show(content), run=run)
     for rule in rules:
         if not rule.allows(value):
             wanted = f"must be {rule.describe(_get_noun(base))}"
             raise FieldError(*keys, wanted=wanted, found=show(content))
     return value
-
-
-def _lists_choices(rules: list[Rule]) -> bool:
-    return any(isinstance(rule, OneOf) for rule in rules)
 
 
 def _convert(kind: Any, content: Any, keys: Keys) -> Any:

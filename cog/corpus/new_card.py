@@ -189,10 +189,6 @@ def _guess_rule(kind: str, *, path: Path, heading: str | None) -> str:
         return "heading"
     if kind != "text":
         return "row"
-    is_lines = _is_one_file(path) and not is_html(path.name)
-    return "blank-line" if is_lines else "file"
-
-
-def _is_one_file(path: Path) -> bool:
-    # of the web, by its name alone
-    return path.is_file() or (not path.exists() and not is_archive(path.name))
+    # of a file of the web, the name is all there is
+    is_one_file = path.is_file() or (not path.exists() and not is_archive(path.name))
+    return "blank-line" if is_one_file and not is_html(path.name) else "file"

@@ -107,12 +107,13 @@ def _iter_paragraphs(lines: Iterable[Line]) -> Iterator[Unit | Line]:
 
 def _iter_headed(lines: Iterable[Line], heading: str) -> Iterator[Unit | Line]:
     is_inside = False
-    headings = (
+    match_pattern = re.compile(heading).fullmatch
+    matched = (
         _iter_wikitext(lines)
         if heading == WIKITEXT_HEADING
-        else _iter_by_pattern(lines, re.compile(heading))
+        else ((line, match_pattern(line.text) if line.is_whole else None) for line in lines)
     )
-    for line, match in headings:
+    for line, match in matched:
         if match is not None:
             groups = match.groupdict()
             yield Unit(line.number, title=groups.get("title") or "", key=groups.get("id") or "")
@@ -122,13 +123,6 @@ def _iter_headed(lines: Iterable[Line], heading: str) -> Iterator[Unit | Line]:
                 yield Unit(line.number)
             is_inside = True
             yield line
-
-
-def _iter_by_pattern(
-    lines: Iterable[Line], pattern: re.Pattern[str]
-) -> Iterator[tuple[Line, re.Match[str] | None]]:
-    for line in lines:
-        yield line, pattern.fullmatch(line.text) if line.is_whole else None
 
 
 def _iter_wikitext(lines: Iterable[Line]) -> Iterator[tuple[Line, re.Match[str] | None]]:

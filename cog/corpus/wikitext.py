@@ -53,7 +53,8 @@ def _glue_token(tokens: list[str], index: int, glued_left: list[bool]) -> None:
     token = tokens[index]
     before = tokens[index - 1] if index > 0 else ""
     after = tokens[index + 1] if index + 1 < len(tokens) else ""
-    if token in _JOINERS or (token == ":" and _is_clock(before, after)):
+    is_clock = token == ":" and _HOURS.fullmatch(before) and _MINUTES.fullmatch(after)
+    if token in _JOINERS or is_clock:
         if before and after:
             glued_left[index] = glued_left[index + 1] = True
     elif token in _CLOSERS or (token == "%" and before[-1:].isdigit()):
@@ -62,10 +63,6 @@ def _glue_token(tokens: list[str], index: int, glued_left: list[bool]) -> None:
         glued_left[index + 1] |= bool(after)
     elif _is_apostrophe(token, before):
         glued_left[index] = True
-
-
-def _is_clock(before: str, after: str) -> bool:
-    return bool(_HOURS.fullmatch(before) and _MINUTES.fullmatch(after))
 
 
 def _is_apostrophe(token: str, before: str) -> bool:

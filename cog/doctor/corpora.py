@@ -90,9 +90,8 @@ def check_corpus_index(
             check_index(place)
         except CogError as error:
             run = f"cog switch --corpus {corpus_id} --index {kept.digest[:16]}"
-            yield from_error(
-                "index", corpus_id, error, run=f"rm -r {_name(paths, place)}, then {run}"
-            )
+            name = place.root.parent.relative_to(paths.root).as_posix()
+            yield from_error("index", corpus_id, error, run=f"rm -r {name}, then {run}")
 
 
 def check_leftovers(paths: ProjectPaths, corpus_id: str) -> Iterator[Finding]:
@@ -187,7 +186,3 @@ def _has_card(paths: ProjectPaths, corpus_id: str) -> bool:
         return load_card(paths, corpus_id).id == corpus_id
     except CogError:
         return paths.card(corpus_id).is_file()  # a broken card is another finding
-
-
-def _name(paths: ProjectPaths, place: CorpusPaths) -> str:
-    return place.root.parent.relative_to(paths.root).as_posix()

@@ -121,7 +121,7 @@ def check_dvc_outs(paths: ProjectPaths, corpus_id: str) -> Iterator[Finding]:
             is_cached = (cache / "files" / "md5" / md5[:2] / md5[2:]).is_file()
             run = f"dvc checkout {out}" if is_cached else f"dvc repro {stage}"
             yield Finding("dvc", out, "dvc.lock names it, and it is not there", run)
-        elif path.name == "manifest.json" and _hash(path) != md5:
+        elif path.name == "manifest.json" and hashlib.md5(path.read_bytes()).hexdigest() != md5:
             problem = "the index was built since DVC recorded it"
             yield Finding("dvc", out, problem, f"dvc commit --force {stage}")
 
@@ -169,10 +169,6 @@ def check_disk(paths: ProjectPaths, corpus_ids: list[str]) -> Iterator[Finding]:
     if free < needed:
         problem = f"{free / 1e9:.1f} GB free, building the largest index takes {needed / 1e9:.1f}"
         yield Finding("disk", ".", problem, "dvc gc --workspace")
-
-
-def _hash(path: Path) -> str:
-    return hashlib.md5(path.read_bytes()).hexdigest()
 
 
 def _restore(params: Params, otherwise: str) -> str:

@@ -60,7 +60,9 @@ def verify_index(index: PhraseIndex, *, progress: Progress) -> VerifyReport:
             if problem:
                 raise part.refuse(f"chunk {words['chunk_id']} to match its document", problem)
             num_words += len(words["word_flags"])
-            _count(counter, words, text)
+            chars = np.frombuffer(words["word_chars"], dtype=np.int32)
+            hashes = np.frombuffer(words["word_hashes"], dtype=np.uint64)
+            counter.add(hashes, text[chars[0] : chars[-1]], chars)
         progress.advance(num_words - before)
     for _ in texts:
         pass
@@ -123,12 +125,6 @@ def _verify_search(part: IndexPart) -> None:
         found = part.searcher.search(vectors, top_k=1).rows
         if found.shape != (1, 1) or not 0 <= found[0, 0] < part.manifest.num_chunks:
             raise part.refuse("a searcher that finds a chunk", str(found.tolist()))
-
-
-def _count(counter: WordCounter, words: dict[str, Any], text: str) -> None:
-    chars = np.frombuffer(words["word_chars"], dtype=np.int32)
-    hashes = np.frombuffer(words["word_hashes"], dtype=np.uint64)
-    counter.add(hashes, text[chars[0] : chars[-1]], chars)
 
 
 def _verify_equal(part: IndexPart, what: str, found: Iterable[Any], wanted: Iterable[Any]) -> None:

@@ -36,14 +36,15 @@ def find_model(
     found = {}
     others = [path.relative_to(paths.root).as_posix() for path in sorted(paths.models.glob("*/"))]
     for name in dict.fromkeys([*names, *others]):
-        found[name] = _describe(paths.model(name))
-        if found[name] == fingerprint:
+        other = _describe(paths.model(name))
+        if other == fingerprint:
             return name
+        found[name] = other if " " in other else f"model {other[:16]}"
     first = next(iter(found))
-    known = ", ".join(f"{name}: {_shorten(each)}" for name, each in list(found.items())[:MAX_NAMED])
+    known = [f"{name}: {each}" for name, each in found.items()][:MAX_NAMED]
     raise IndexMismatchError(
         f"corpus {corpus_id} needs model {fingerprint[:16]}, as it was switched on or built with",
-        found=known,
+        found=", ".join(known),
         run=f"{_restore(paths, first)}, or cog switch --corpus {corpus_id}",
         about=corpus_id,
     )
@@ -56,10 +57,6 @@ def _describe(folder: Path) -> str:
         return fingerprint_model(folder)
     except CheckpointError as error:
         return f"no model ({error.wanted}; {error.found})"
-
-
-def _shorten(found: str) -> str:
-    return found if " " in found else f"model {found[:16]}"
 
 
 def _restore(paths: ProjectPaths, name: str) -> str:
