@@ -17,22 +17,12 @@ HTML = "text/html"
 
 
 def answer_json(content: object, *, status: int = 200) -> Response:
-    """Answer with JSON.
-
-    :param content: A JSON-ready value.
-    :param status: HTTP status.
-    :returns: The answer.
-    """
+    """Answer with a JSON-ready value."""
     return Response(write_json(content), status, media_type="application/json")
 
 
 def answer_error(scope: Scope, error: ApiError) -> Response:
-    """Answer with a failure: as a page where a browser goes to an address, else as JSON.
-
-    :param scope: The request.
-    :param error: The failure.
-    :returns: The answer.
-    """
+    """Answer with a failure: as a page where a browser goes to an address, else as JSON."""
     if wants_page(scope):
         context = {"status": error.status, "message": error.message, "run": error.run or ""}
         name = "login" if error.status == 401 else "error"
@@ -43,11 +33,7 @@ def answer_error(scope: Scope, error: ApiError) -> Response:
 
 
 def wants_page(scope: Scope) -> bool:
-    """Whether a browser goes to an address that is one of a page.
-
-    :param scope: The request.
-    :returns: True if so.
-    """
+    """Whether a browser goes to an address that is one of a page."""
     is_data = scope["path"].startswith(("/v1/", "/api/", "/static/", "/documents/", "/generate"))
     return not is_data and HTML in Headers(scope=scope).get("accept", "")
 

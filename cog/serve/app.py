@@ -98,11 +98,7 @@ def list_routes() -> list[BaseRoute]:
 
 
 async def show_health(request: Request) -> Response:
-    """Answer ``GET /healthz``.
-
-    :param request: The request.
-    :returns: Whether the server goes on; 503 when it is about to end.
-    """
+    """Answer ``GET /healthz``: whether the server goes on; 503 when it is about to end."""
     engine: Engine = request.app.state.engine
     try:
         active = await run_in_threadpool(load_active, engine.paths)
@@ -124,11 +120,7 @@ async def show_health(request: Request) -> Response:
 
 
 async def show_metrics(request: Request) -> Response:
-    """Answer ``GET /metrics``.
-
-    :param request: The request.
-    :returns: Counts in Prometheus's text format.
-    """
+    """Answer ``GET /metrics``: counts in Prometheus's text format."""
     engine: Engine = request.app.state.engine
     gauges = {
         "cog_texts_running": engine.num_running,

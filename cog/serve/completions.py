@@ -31,11 +31,7 @@ END = b"data: [DONE]\n\n"
 
 
 async def complete(request: Request) -> Response:
-    """Answer ``POST /v1/completions``.
-
-    :param request: The request.
-    :returns: Texts, or a stream of their pieces.
-    """
+    """Answer ``POST /v1/completions``: texts, or a stream of their pieces."""
     engine: Engine = request.app.state.engine
     body = read_body(CompletionBody, await read_request(request))
     named = {key: shown for key, shown in NAMES.items() if key not in body.decoding}

@@ -23,11 +23,7 @@ FIRST = ("max_new_tokens", "method", "top_p", "temperature", "seed", "phrase_bia
 
 
 async def show_settings(request: Request) -> Response:
-    """Answer ``GET /api/settings``.
-
-    :param request: The request.
-    :returns: Settings, and limits of a request.
-    """
+    """Answer ``GET /api/settings``: settings, and limits of a request."""
     corpus_id = request.query_params.get("corpus") or None
     found = await run_in_threadpool(_describe, request.app.state.engine, corpus_id)
     return answer_json(found)

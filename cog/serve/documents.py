@@ -19,11 +19,7 @@ from cog.serve.indexes import Version
 
 
 async def show_document(request: Request) -> Response:
-    """Answer ``GET /documents/{corpus}/{document_id}``, or ``GET /documents/{corpus}?id=``.
-
-    :param request: The request.
-    :returns: The document.
-    """
+    """Answer ``GET /documents/{corpus}/{document_id}``, or ``/documents/{corpus}?id=``."""
     engine: Engine = request.app.state.engine
     names = request.path_params
     document_id = names.get("document_id") or request.query_params.get("id")

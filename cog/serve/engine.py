@@ -52,18 +52,14 @@ class StoppingError(ServeError):
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """The texts of one request.
+    """The texts of one request."""
 
-    :param version: What they are written from.
-    :param deliver: Called on the engine's thread with the number of a text and what became known.
-    :param tickets: What the queue calls them, by number; those that ended are taken out.
-    :param began: When it was asked for.
-    """
-
-    version: Version
+    version: Version  # what they are written from
+    # called on the engine's thread with the number of a text and what became known
     deliver: Deliver
+    # what the queue calls them, by number; those that ended are taken out
     tickets: dict[Ticket, int] = field(default_factory=dict)
-    began: float = field(default_factory=time.monotonic)
+    began: float = field(default_factory=time.monotonic)  # when it was asked for
     has_begun: bool = False
 
 

@@ -26,11 +26,7 @@ WAITING = b": wait\n\n"
 
 
 async def generate(request: Request) -> Response:
-    """Answer ``POST /generate``.
-
-    :param request: The request.
-    :returns: Texts, or a stream of what becomes of them.
-    """
+    """Answer ``POST /generate``: texts, or a stream of what becomes of them."""
     engine: Engine = request.app.state.engine
     body = read_body(GenerateBody, await read_request(request))
     name = f"gen-{secrets.token_hex(12)}"

@@ -29,14 +29,10 @@ IsUsing = Callable[[CopyGenerator], bool]
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A version of what can be copied from.
+    """A version of what can be copied from."""
 
-    :param corpus: Corpus id, or several joined with ``+``.
-    :param index: Digest of the index, of each part of a union.
-    """
-
-    corpus: str
-    index: str
+    corpus: str  # corpus id, or several joined with `+`
+    index: str  # digest of the index, of each part of a union
 
     @property
     def digests(self) -> dict[str, str]:

@@ -27,11 +27,7 @@ async def log_in(request: Request) -> Response:
 
 
 async def log_out(request: Request) -> Response:
-    """Answer ``POST /api/logout``.
-
-    :param request: The request.
-    :returns: Nothing, without the cookie.
-    """
+    """Answer ``POST /api/logout``: nothing, without the cookie."""
     read_body(EmptyBody, await read_request(request))
     answer = Response(status_code=204)
     answer.delete_cookie(COOKIE, httponly=True, samesite="strict")

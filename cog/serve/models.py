@@ -22,21 +22,13 @@ from cog.serve.errors import ApiError
 
 
 async def list_models(request: Request) -> Response:
-    """Answer ``GET /v1/models``.
-
-    :param request: The request.
-    :returns: Every corpus, or union that is switched on, that can be written from.
-    """
+    """Answer ``GET /v1/models``: every corpus or active union that can be written from."""
     found = await run_in_threadpool(lambda: list(iter_models(request.app.state.engine)))
     return answer_json({"object": "list", "data": found})
 
 
 async def show_model(request: Request) -> Response:
-    """Answer ``GET /v1/models/{model}``.
-
-    :param request: The request.
-    :returns: One of them.
-    """
+    """Answer ``GET /v1/models/{model}``: one of them."""
     wanted = request.path_params["model"]
     found = await run_in_threadpool(lambda: list(iter_models(request.app.state.engine)))
     for each in found:

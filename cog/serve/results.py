@@ -16,11 +16,7 @@ Stamps = tuple[tuple[str, int], ...]
 
 
 async def show_results(request: Request) -> Response:
-    """Answer ``GET /api/results``.
-
-    :param request: The request.
-    :returns: Groups of evaluations with their scores.
-    """
+    """Answer ``GET /api/results``: groups of evaluations with their scores."""
     paths: ProjectPaths = request.app.state.engine.paths
     return answer_json(await run_in_threadpool(lambda: _load(paths, _stamp(paths))))
 

@@ -54,12 +54,7 @@ class Security:
         self.keys = Keys(settings.api_key)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one request.
-
-        :param scope: The request.
-        :param receive: Its body.
-        :param send: Takes the answer.
-        """
+        """Handle one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -135,11 +130,7 @@ class Keys:
         return hmac.compare_digest(given.encode("utf-8", "replace"), self._key)
 
     def is_admitted(self, headers: Headers) -> bool:
-        """Whether a request brings the key or a session, or none is needed.
-
-        :param headers: Headers of the request.
-        :returns: True if so.
-        """
+        """Whether a request brings the key or a session, or none is needed."""
         if not self._key:
             return True
         kind, _, given = headers.get("authorization", "").partition(" ")

@@ -53,11 +53,7 @@ def make_page(name: str) -> Callable[[Request], Awaitable[Response]]:
 
 
 async def show_static(request: Request) -> Response:
-    """Answer ``GET /static/{name}``: a file that was read at the start, or none.
-
-    :param request: The request.
-    :returns: The file.
-    """
+    """Answer ``GET /static/{name}``: a file that was read at the start, or none: the file."""
     name = request.path_params["name"]
     content = load_static().get(name)
     kind = KINDS.get(name.rpartition(".")[2])

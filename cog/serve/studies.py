@@ -20,11 +20,7 @@ from cog.serve.errors import ApiError
 
 
 async def answer_studies(request: Request) -> Response:
-    """Answer ``GET`` and ``POST /api/studies``.
-
-    :param request: The request.
-    :returns: All studies, with links for those who judge; or the study that was made.
-    """
+    """Answer ``GET /api/studies``: all; and ``POST``: the study that was made."""
     return await (_make_new(request) if request.method == "POST" else _list_all(request))
 
 
@@ -57,11 +53,7 @@ async def _make_new(request: Request) -> Response:
 
 
 async def add_rater(request: Request) -> Response:
-    """Answer ``POST /api/studies/{study}/raters``.
-
-    :param request: The request.
-    :returns: The rater's token and link.
-    """
+    """Answer ``POST /api/studies/{study}/raters``: the rater's token and link."""
     _check_key(request)
     body = read_body(RaterBody, await read_request(request))
 
@@ -74,11 +66,7 @@ async def add_rater(request: Request) -> Response:
 
 
 async def show_items(request: Request) -> Response:
-    """Answer ``GET /api/studies/{study}/items``: nothing in it says what wrote which text.
-
-    :param request: The request.
-    :returns: The cases in the rater's own order, and what they have answered.
-    """
+    """Answer ``GET /api/studies/{study}/items``: cases that do not say what wrote which text."""
 
     def show() -> dict[str, Any]:
         study = _open(request)
@@ -108,11 +96,7 @@ async def show_items(request: Request) -> Response:
 
 
 async def keep_judgement(request: Request) -> Response:
-    """Answer ``POST /api/studies/{study}/judgements``.
-
-    :param request: The request.
-    :returns: How many cases are done, and which comes next.
-    """
+    """Answer ``POST /api/studies/{study}/judgements``: how many cases are done, and the next."""
     body = read_body(JudgementBody, await read_request(request))
 
     def keep() -> dict[str, Any]:
@@ -129,11 +113,7 @@ async def keep_judgement(request: Request) -> Response:
 
 
 async def show_answers(request: Request) -> Response:
-    """Answer ``GET /api/studies/{study}/answers``.
-
-    :param request: The request.
-    :returns: The sheet of one rater.
-    """
+    """Answer ``GET /api/studies/{study}/answers``: the sheet of one rater."""
     _check_key(request)
 
     def show() -> str:
@@ -149,11 +129,7 @@ async def show_answers(request: Request) -> Response:
 
 
 async def show_result(request: Request) -> Response:
-    """Answer ``GET /api/studies/{study}/result``.
-
-    :param request: The request.
-    :returns: What those who judge prefer; it names the systems.
-    """
+    """Answer ``GET /api/studies/{study}/result``: what is preferred; it names the systems."""
     _check_key(request)
 
     def show() -> dict[str, Any]:

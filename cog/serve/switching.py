@@ -17,11 +17,7 @@ from cog.serve.errors import ApiError, state_error
 
 
 async def switch(request: Request) -> Response:
-    """Answer ``POST /api/switch``.
-
-    :param request: The request.
-    :returns: What was active, and what is.
-    """
+    """Answer ``POST /api/switch``: what was active, and what is."""
     engine: Engine = request.app.state.engine
     body = read_body(SwitchBody, await read_request(request))
     words = f"cog switch {body.corpus}" + (f" --index {body.index}" if body.index else "")
@@ -31,11 +27,7 @@ async def switch(request: Request) -> Response:
 
 
 async def roll_back(request: Request) -> Response:
-    """Answer ``POST /api/rollback``.
-
-    :param request: The request.
-    :returns: What was active, and what is.
-    """
+    """Answer ``POST /api/rollback``: what was active, and what is."""
     engine: Engine = request.app.state.engine
     read_body(EmptyBody, await read_request(request))
     return await _change(lambda: rollback_corpus(engine.paths), words="cog rollback")

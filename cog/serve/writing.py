@@ -32,28 +32,17 @@ class GoneError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What is about to be written.
+    """What is about to be written."""
 
-    :param version: What is copied from; open.
-    :param generator: The generator on it.
-    :param requests: The texts.
-    :param system: What writes, by name.
-    :param is_alone: Whether each text shares its passes with no other.
-    :param decoding: The settings in force, with the first seed.
-    :param tuned: What was tuned, in one line; empty if nothing was.
-    :param num_tokens: Number of tokens of each prefix that are read.
-    :param num_unread: Number of its first tokens that are beyond the context.
-    """
-
-    version: Version
-    generator: CopyGenerator
-    requests: list[Request]
-    system: str
-    is_alone: bool
-    decoding: Decoding
-    tuned: str
-    num_tokens: list[int]
-    num_unread: list[int]
+    version: Version  # what is copied from; open
+    generator: CopyGenerator  # the generator on it
+    requests: list[Request]  # the texts
+    system: str  # what writes, by name
+    is_alone: bool  # whether each text shares its passes with no other
+    decoding: Decoding  # the settings in force, with the first seed
+    tuned: str  # what was tuned, in one line; empty if nothing was
+    num_tokens: list[int]  # number of tokens of each prefix that are read
+    num_unread: list[int]  # number of its first tokens that are beyond the context
 
     def describe(self) -> dict[str, Any]:
         """What the texts are written with."""
@@ -218,12 +207,7 @@ class EventStream(StreamingResponse):
         self._texts = texts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the events.
-
-        :param scope: The request.
-        :param receive: Tells that the client went away.
-        :param send: Takes them.
-        """
+        """Send the events."""
         try:
             await super().__call__(scope, receive, send)
         finally:
@@ -257,23 +241,12 @@ async def wait_unless_gone(request: HttpRequest, work: Awaitable[Result]) -> Res
 def number_generations(
     generations: Sequence[Generation], prepared: Prepared
 ) -> list[dict[str, Any]]:
-    """Texts as they are answered.
-
-    :param generations: The texts.
-    :param prepared: What was asked for.
-    :returns: JSON-ready objects.
-    """
+    """Texts as they are answered."""
     return [to_answer(each, number, prepared) for number, each in enumerate(generations)]
 
 
 def to_answer(generation: Generation, number: int, prepared: Prepared) -> dict[str, Any]:
-    """A text as it is answered: as ``cog generate --json`` writes it, with a few more keys.
-
-    :param generation: The text.
-    :param number: Its number in the request.
-    :param prepared: What was asked for.
-    :returns: A JSON-ready object.
-    """
+    """A text as it is answered: as ``cog generate --json`` writes it, with a few more keys."""
     more = {
         "number": number,
         "unread_tokens": prepared.num_unread[number],
@@ -284,12 +257,7 @@ def to_answer(generation: Generation, number: int, prepared: Prepared) -> dict[s
 
 
 def describe_start(texts: Texts, name: str) -> dict[str, Any]:
-    """What a stream begins with.
-
-    :param texts: The texts.
-    :param name: Id of the request.
-    :returns: A JSON-ready object.
-    """
+    """What a stream begins with, under the id of its request."""
     prepared = texts.prepared
     return {
         "id": name,
