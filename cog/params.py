@@ -77,7 +77,8 @@ class PrepareParams:
 class IndexParams:
     """Stage ``index``.
 
-    :param vector_dtype: ``int8`` (one scale per vector) or ``float16``.
+    :param vector_dtype: ``int8`` (one scale per vector), ``float16``, or ``compact``: a quarter of
+        the bytes of ``int8``, for large corpora.
     :param batch_tokens: Number of WordPieces encoded in one pass.
     :param commit_chunks: Number of chunks per LanceDB write.
     :param ivf_threshold_rows: Number of chunks up to which search is flat.
@@ -88,7 +89,7 @@ class IndexParams:
         or that a rollback goes back to; it decides nothing of an index.
     """
 
-    vector_dtype: Annotated[str, OneOf(("int8", "float16"))] = "int8"
+    vector_dtype: Annotated[str, OneOf(("int8", "float16", "compact"))] = "int8"
     batch_tokens: Count = 4096
     commit_chunks: Count = 2048
     ivf_threshold_rows: Natural = 100_000

@@ -102,6 +102,7 @@ class Builder:
         :param force: Build even if the index is there.
         :returns: What is in place now.
         """
+        from cog.decoding.fit_codes import make_code_fit
         from cog.decoding.storage import make_storage_measure
         from cog.index.project import build_corpus_index, count_corpus_words
 
@@ -119,6 +120,11 @@ class Builder:
                     self.paths.corpus(corpus_id),
                     model_folder=self.paths.model(self.params.model),
                     params=self.params.index,
+                    device=self.device,
+                ),
+                fit_codes=make_code_fit(
+                    self.paths.corpus(corpus_id),
+                    model_folder=self.paths.model(self.params.model),
                     device=self.device,
                 ),
             )

@@ -79,7 +79,11 @@ def test_what_is_missing_has_its_default(content: dict[str, Any]) -> None:
         ("retries: 3", "retries: '3'", "fetch.retries must be a whole number from 0; found: '3'"),
         ("commit_chunks: 2048", "commit_chunks: true", "a whole number from 1; found: True"),
         ("commit_chunks: 2048", "commit_chunks: 1.5", "a whole number from 1; found: 1.5"),
-        ("int8 #", "int4 #", "index.vector_dtype must be one of int8, float16; found: 'int4'"),
+        (
+            "int8 #",
+            "int4 #",
+            "index.vector_dtype must be one of int8, float16, compact; found: 'int4'",
+        ),
         ("top_p: 0.95", "top_p: 7", "must be a number above 0 and up to 1; found: 7"),
         ("top_p: 0.95", "top_p: '0.9'", "must be a number above 0 and up to 1; found: '0.9'"),
         ("top_p: 0.95", "top_p: .nan", "must be a number above 0 and up to 1; found: nan"),

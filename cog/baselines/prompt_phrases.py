@@ -20,7 +20,7 @@ from cog.index.chunking import Chunk, chunk_document, hash_words
 from cog.index.read.reader import PhraseIndex
 from cog.index.records import GatheredChunks
 from cog.index.tables.gather import join_chunks
-from cog.index.tables.quantise import StoredVectors, quantise
+from cog.index.tables.quantise import StoredVectors
 from cog.model.load import CogModel
 from cog.model.protocols import ChunkEncoder
 from cog.model.words import BARRED
@@ -56,9 +56,10 @@ class PromptPools(PoolSource):
         encoded = self.phrase_encoder.encode_chunks(
             [chunk.text for chunk in chunks], [chunk.word_spans() for chunk in chunks]
         )
-        dtype = self.index.vectors.dtype
-        starts = quantise(np.concatenate([words.start for words in encoded]), dtype=dtype)
-        ends = quantise(np.concatenate([words.end for words in encoded]), dtype=dtype)
+        starts, ends = self.index.store_vectors(
+            np.concatenate([words.start for words in encoded]),
+            np.concatenate([words.end for words in encoded]),
+        )
         has_piece = np.concatenate([words.has_piece for words in encoded])
         return _lay_out(chunks, starts, ends, has_piece=has_piece)
 

@@ -13,6 +13,7 @@ from torch import Tensor
 from cog.index.records import GatheredChunks
 from cog.index.tables.quantise import StoredVectors
 from cog.model.integers import has_int8_dot_products, multiply_rows
+from cog.model.vector_code import VectorCodes
 
 BLOCK_VECTORS = 8192  # restored at once on a CPU, about 10 MB
 
@@ -89,6 +90,31 @@ class IntegerScorer:
         )
 
 
+class CodedScorer:
+    """Scores the integers of a code: a query is folded into their steps, once for all words.
+
+    :param codes: What the integers stand for.
+    :param integers: Scores integers as if they were vectors.
+    :param device: Where to score.
+    """
+
+    def __init__(self, codes: VectorCodes, integers: WordScorer, *, device: torch.device) -> None:
+        self._integers = integers
+        self._folds = [
+            (_tensor(code.decode).to(device), _tensor(code.offset).to(device))
+            for code in (codes.start, codes.end)
+        ]
+
+    def score_words(self, start_queries: Tensor, end_queries: Tensor) -> tuple[Tensor, Tensor]:
+        """Multiply queries with all start vectors and all end vectors, as every scorer does."""
+        queries = (start_queries, end_queries)
+        folded = [query @ decode.T for query, (decode, _) in zip(queries, self._folds, strict=True)]
+        start, end = self._integers.score_words(*folded)
+        for scores, query, (_, offset) in zip((start, end), queries, self._folds, strict=True):
+            scores += (query @ offset)[:, None]
+        return start, end
+
+
 def make_scorer(
     chunks: GatheredChunks,
     *,
@@ -110,9 +136,12 @@ def make_scorer(
     start = StoredVectors(chunks.start_vectors[begins], chunks.start_scales[begins])
     end = StoredVectors(chunks.end_vectors[ends], chunks.end_scales[ends])
     is_integer = chunks.start_vectors.dtype == np.int8
+    scorer: WordScorer
     if is_integer and device.type == "cpu" and has_int8_dot_products():
-        return IntegerScorer(start, end)
-    return FloatScorer(start, end, device=device)
+        scorer = IntegerScorer(start, end)
+    else:
+        scorer = FloatScorer(start, end, device=device)
+    return scorer if chunks.codes is None else CodedScorer(chunks.codes, scorer, device=device)
 
 
 def _prepare(stored: StoredVectors, device: torch.device) -> tuple[Tensor, Tensor]:

@@ -7,6 +7,10 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from cog.model.vector_code import VectorCodes
+
+    Stored = NDArray[np.int8] | NDArray[np.float16] | NDArray[np.uint8]
+
 FORMAT_VERSION = 3
 VECTORS_VERSION = 2  # format since which a chunk's vectors are stored as they are now
 
@@ -25,9 +29,10 @@ class DocumentCounts:
 class VectorFormat:
     """How start and end vectors are stored."""
 
-    dtype: str  # `int8` (one scale per vector) or `float16`
+    dtype: str  # `int8` (one scale per vector), `float16`, or `compact` (bits of a code)
     dim: int  # width of a start or end vector
     bytes_per_word: float  # bytes of both vectors and their scales
+    codes: str = ""  # digest of the codes of `compact` vectors, which lie beside the tables
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +112,8 @@ class GatheredChunks:
     chunk_ids: "NDArray[np.int64]"  # (num_chunks,)
     document_ordinals: "NDArray[np.int64]"  # (num_chunks,) position of its document in the index
     word_offsets: "NDArray[np.int64]"  # (num_chunks + 1,)
-    start_vectors: "NDArray[np.int8] | NDArray[np.float16]"  # (num_words, dim) as stored
-    end_vectors: "NDArray[np.int8] | NDArray[np.float16]"  # (num_words, dim) as stored
+    start_vectors: "Stored"  # (num_words, dim) as stored; of codes, their integers
+    end_vectors: "Stored"  # likewise
     start_scales: "NDArray[np.float32]"  # (num_words,) what a stored vector is multiplied by
     end_scales: "NDArray[np.float32]"  # (num_words,)
     word_flags: "NDArray[np.uint8]"  # (num_words,) bits of `cog.model.words`
@@ -116,6 +121,7 @@ class GatheredChunks:
     word_chars: "NDArray[np.int32]"  # (num_words, 2) characters [start, end) in its document
     word_tokens: "NDArray[np.int64]"  # (num_words, 2) tokens [start, end) in `token_ids`
     token_ids: "NDArray[np.int32]"  # (num_tokens,) of the prefix encoder
+    codes: "VectorCodes | None" = None  # what integers stand for; None if they are scaled values
 
 
 @dataclass(frozen=True, slots=True)

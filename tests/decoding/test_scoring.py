@@ -1,5 +1,7 @@
 """Word scores and phrase scores against the paper's materialised phrase table."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -15,6 +17,7 @@ from cog.decoding.scoring import (
 from cog.index.records import GatheredChunks
 from cog.index.tables.quantise import StoredVectors
 from cog.model.integers import has_int8_dot_products
+from cog.model.vector_code import VectorCodes, fit_code
 from tests.decoding.synthetic import DIM, make_chunks
 
 CPU = torch.device("cpu")
@@ -88,6 +91,20 @@ def test_extreme_vectors_do_not_saturate() -> None:
     for scorer in scorers(chunks):
         start, _ = scorer.score_words(torch.full((1, DIM), 5.0), torch.zeros(1, DIM))
         np.testing.assert_allclose(start[0].numpy(), expected, rtol=1e-6)
+
+
+def test_scores_of_a_code_are_those_of_what_its_integers_stand_for() -> None:
+    floats = make_chunks(6, dtype="float16")[0]
+    vectors = floats.start_vectors.astype(np.float32), floats.end_vectors.astype(np.float32)
+    sample = np.random.default_rng(1).normal(size=(400, DIM)).astype(np.float32)
+    codes = VectorCodes(*(fit_code(each, sample, num_bytes=6) for each in vectors))
+    integers = [codes.start.quantise(vectors[0]), codes.end.quantise(vectors[1])]
+    chunks = replace(floats, start_vectors=integers[0], end_vectors=integers[1], codes=codes)
+    query = torch.randn(2, DIM, generator=torch.Generator().manual_seed(0))
+    scores = make_scorer(chunks, device=CPU).score_words(query, query)
+    for found, code, each in zip(scores, (codes.start, codes.end), integers, strict=True):
+        expected = query.numpy().astype(np.float64) @ code.restore(each).T
+        np.testing.assert_allclose(found.numpy(), expected, rtol=1e-4, atol=1e-4)
 
 
 def test_scorer_fits_what_is_stored() -> None:

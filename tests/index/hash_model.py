@@ -16,6 +16,7 @@ from cog.index.building.assembly import MeasureStorage
 from cog.index.building.builder import BuildReport, build_index
 from cog.index.versions.folders import Keep
 from cog.model.protocols import WordVectors
+from cog.model.vector_code import VectorCodes
 from cog.model.words import Words
 from cog.params import IndexParams
 from cog.paths import CorpusPaths
@@ -194,6 +195,7 @@ def build(
     force: bool = False,
     progress: Progress | None = None,
     measure_storage: MeasureStorage | None = None,
+    get_codes: Callable[[], VectorCodes] | None = None,
     get_kept: Callable[[], Keep | None] = lambda: Keep(frozenset(), 0),
 ) -> BuildReport:
     model = model or HashModel()
@@ -206,5 +208,6 @@ def build(
         progress=progress or SilentProgress(),
         force=force,
         measure_storage=measure_storage,
+        get_codes=get_codes,
         get_kept=get_kept,
     )

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 
 from cog.corpus.report import PrepareReport
 from cog.errors import IndexingError
@@ -33,9 +34,11 @@ from cog.index.records import (
 from cog.index.search.contexts import COLUMNS, CONTEXTS, iter_blocks, save_blocks
 from cog.index.search.searcher import FLAT
 from cog.index.tables.digest import get_binary_buffers, make_index_digest
+from cog.index.tables.quantise import get_vector_type, make_layout
 from cog.index.tables.store import WORDS, StoreWriter, get_schemas
 from cog.index.tables.word_counts import WORD_COUNTS, WordCounter, save_counts
 from cog.index.versions.folders import get_folder_bytes, list_files
+from cog.model.vector_code import VectorCodes
 from cog.params import IndexParams
 from cog.paths import CorpusPaths
 from cog.progress import Progress
@@ -47,7 +50,6 @@ if TYPE_CHECKING:
 
 MAX_ALONE = 48  # chunks of a window that are encoded one by one
 MAX_ANEW_SHARE = 0.1  # of the chunks; above, what storage costs is measured again
-SCALE_BYTES = 4  # of a float32
 MeasureStorage = Callable[[PhraseIndex], StorageCost | None]
 
 
@@ -59,6 +61,7 @@ class BuildInput:
     report: PrepareReport
     model_fingerprint: str
     params: IndexParams
+    codes: VectorCodes | None = None  # of compact vectors
 
 
 class Assembly:
@@ -71,16 +74,20 @@ class Assembly:
         self._input = build_input
         self._model = model
         self._progress = progress
-        self._schemas = get_schemas(model.retriever.dim)
-        self._store = StoreWriter(folder, retriever_dim=model.retriever.dim)
+        dtype, codes = build_input.params.vector_dtype, build_input.codes
+        kind = pa.from_numpy_dtype(get_vector_type(dtype))
+        self._schemas = get_schemas(model.retriever.dim, vector_type=kind)
+        self._store = StoreWriter(folder, schemas=self._schemas)
         self._reader = WindowReader(
             model.splitter, model.config, max_chunks=build_input.params.commit_chunks
         )
-        dtype = np.dtype(build_input.params.vector_dtype)
+        dim = model.phrase_encoder.dim
+        layout = make_layout(dtype, dim, code=codes.start if codes else None)
         self._vectors = VectorFormat(
-            dtype=dtype.name,
-            dim=model.phrase_encoder.dim,
-            bytes_per_word=2.0 * (model.phrase_encoder.dim * dtype.itemsize + SCALE_BYTES),
+            dtype=dtype,
+            dim=dim,
+            bytes_per_word=layout.bytes_per_word,
+            codes=codes.digest() if codes else "",
         )
         self._digest = make_index_digest(
             documents_digest=build_input.report.digest,
@@ -202,6 +209,7 @@ class Assembly:
             retriever=retriever,
             batch_tokens=self._input.params.batch_tokens,
             vector_dtype=self._vectors.dtype,
+            codes=self._input.codes,
             num_workers=num_workers,
             is_alone=is_alone,
         )
@@ -263,6 +271,8 @@ class Assembly:
         rows = IndexPart(self._folder, manifest).iter_rows(WORDS, columns=COLUMNS)
         save_blocks(self._folder, iter_blocks(rows))
         save_counts(self._folder, self._counter.get_counts())
+        if self._input.codes is not None:
+            self._input.codes.save(self._folder)
 
     def _measure(
         self, manifest: Manifest, measure_storage: MeasureStorage | None, before: Manifest | None

@@ -12,7 +12,7 @@ from cog.errors import IndexingError, IndexMismatchError, IndexNotBuiltError
 from cog.index.building.assembly import Assembly, BuildInput, MeasureStorage
 from cog.index.building.reuse import StoredChunks, make_vectors_key
 from cog.index.records import FORMAT_VERSION, VECTORS_VERSION, Manifest
-from cog.index.tables.quantise import INT8
+from cog.index.tables.quantise import COMPACT, make_layout
 from cog.index.versions.folders import (
     TABLES,
     Keep,
@@ -27,6 +27,7 @@ from cog.index.versions.folders import (
 )
 from cog.index.versions.manifest import check_index, load_manifest, save_manifest
 from cog.locks import make_lock
+from cog.model.vector_code import VectorCodes
 from cog.params import IndexParams
 from cog.paths import CorpusPaths, reader_lock
 from cog.progress import Progress
@@ -54,14 +55,15 @@ def build_index(
     progress: Progress,
     force: bool = False,
     measure_storage: MeasureStorage | None = None,
+    get_codes: Callable[[], VectorCodes] | None = None,
 ) -> BuildReport:
     """Build the index of a corpus, unless it is there already.
 
     It is written beside the old one; replacing the manifest is what puts it in place. A build that
     is killed at any moment leaves the old one serving. Chunks that the old one holds, or a build
     that did not finish, are not encoded again, unless ``force`` asks for it. The model is loaded
-    only if something is built; ``get_kept`` gives None where it cannot be told which versions stay,
-    and then all do.
+    only if something is built, and so are the codes of compact vectors; ``get_kept`` gives None
+    where it cannot be told which versions stay, and then all do.
 
     Raises ``IndexingError`` if nothing can be indexed, or search misses its recall.
     """
@@ -76,6 +78,8 @@ def build_index(
                 prune_versions(corpus_paths, get_kept(), locks=locks)
             progress.say(f"the index of {current.corpus} is up to date: {current.digest[:16]}")
             return BuildReport(current, is_new=False)
+        if params.vector_dtype == COMPACT and get_codes is not None:
+            build_input = replace(build_input, codes=get_codes())
         manifest = _build(
             build_input,
             store,
@@ -106,8 +110,11 @@ def _build(
     measure_storage: MeasureStorage | None,
 ) -> Manifest:
     corpus_paths, dtype = build_input.corpus_paths, build_input.params.vector_dtype
+    codes = build_input.codes
     key = make_vectors_key(
-        model_fingerprint=model.fingerprint, vector_dtype=dtype, numerics=model.numerics
+        model_fingerprint=model.fingerprint,
+        vector_dtype=dtype + (codes.digest() if codes else ""),
+        numerics=model.numerics,
     )
     before = _load_manifest(corpus_paths)
     _say_format(corpus_paths, before, progress=progress, force=force)
@@ -124,7 +131,9 @@ def _build(
                 folders,
                 locks=locks,
                 corpus_id=corpus_paths.root.name,
-                vector_format=(dtype, model.phrase_encoder.dim),
+                layout=make_layout(
+                    dtype, model.phrase_encoder.dim, code=codes.start if codes else None
+                ),
                 progress=progress,
             ) as stored:
                 manifest = assembly.run(
@@ -188,7 +197,7 @@ def _find_stored(corpus_paths: CorpusPaths, key: str, parts: Path | None) -> lis
         and key
         == make_vectors_key(
             model_fingerprint=manifest.model,
-            vector_dtype=str(manifest.params.get("vector_dtype", INT8)),
+            vector_dtype=manifest.vectors.dtype + manifest.vectors.codes,
             numerics=manifest.numerics,
         )
     ]

@@ -5,14 +5,16 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cog.errors import IndexingError
 from cog.index.chunking import Chunk
-from cog.index.tables.quantise import StoredVectors, quantise
+from cog.index.tables.quantise import StoredVectors, get_vector_type, quantise
 from cog.model.protocols import ChunkEncoder, Retriever
+from cog.model.vector_code import VectorCode, VectorCodes
 from cog.model.words import BARRED
 
 NO_VECTOR = np.zeros(0, dtype=np.float32)
@@ -28,7 +30,7 @@ class EncodedChunk:
     start: StoredVectors  # stored start vectors of its words
     end: StoredVectors  # stored end vectors of its words
     word_flags: NDArray[np.uint8]  # the chunk's flags, with words barred that have no WordPiece
-    vector: NDArray[np.float32]  # (retriever_dim,) retriever vector
+    vector: NDArray[np.floating[Any]]  # (retriever_dim,) retriever vector, as it is stored
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,8 @@ class Encoders:
     phrase_encoder: ChunkEncoder
     retriever: Retriever
     batch_tokens: int  # number of WordPieces of a batch, at most
-    vector_dtype: str  # `int8` or `float16`
+    vector_dtype: str
+    codes: VectorCodes | None = None  # of `compact` vectors
     num_workers: int = 1  # batches encoded side by side
     is_alone: bool = False  # whether every chunk is a batch of its own
 
@@ -51,7 +54,8 @@ def encode_window(
     Yields position in the window, and the encoded chunk.
     """
     with ThreadPoolExecutor(encoders.num_workers, "encode") as pool:
-        vectors = np.zeros((len(chunks), encoders.retriever.dim), dtype=np.float32)
+        kind = get_vector_type(encoders.vector_dtype)
+        vectors = np.zeros((len(chunks), encoders.retriever.dim), dtype=kind)
         plan = _plan(chunks, encoders.retriever, encoders)
         texts = [[chunks[i].text for i in batch] for batch in plan]
         for batch, block in zip(
@@ -70,8 +74,11 @@ def _encode_words(chunks: list[Chunk], *, encoders: Encoders) -> list[EncodedChu
     texts = [chunk.text for chunk in chunks]
     spans = [chunk.word_spans() for chunk in chunks]
     encoded = encoders.phrase_encoder.encode_chunks(texts, spans)
-    starts = _store([words.start for words in encoded], dtype=encoders.vector_dtype)
-    ends = _store([words.end for words in encoded], dtype=encoders.vector_dtype)
+    dtype, codes = encoders.vector_dtype, encoders.codes
+    starts = _store(
+        [words.start for words in encoded], dtype, None if codes is None else codes.start
+    )
+    ends = _store([words.end for words in encoded], dtype, None if codes is None else codes.end)
     bounds = np.cumsum([0, *(chunk.num_words for chunk in chunks)]).tolist()
     return [
         EncodedChunk(
@@ -136,8 +143,11 @@ def plan_batches(lengths: NDArray[np.int64], *, batch_tokens: int) -> Iterator[l
                 yield group[first : first + size].tolist()
 
 
-def _store(vectors: Sequence[NDArray[np.float32]], *, dtype: str) -> StoredVectors:
-    return quantise(_check_finite(np.concatenate(vectors), "phrase encoder"), dtype=dtype)
+def _store(
+    vectors: Sequence[NDArray[np.float32]], dtype: str, code: VectorCode | None
+) -> StoredVectors:
+    finite = _check_finite(np.concatenate(vectors), "phrase encoder")
+    return quantise(finite, dtype=dtype, code=code)
 
 
 def _check_finite(vectors: NDArray[np.float32], encoder: str) -> NDArray[np.float32]:

@@ -18,7 +18,7 @@ from cog.index.building.rows import hash_vectors
 from cog.index.chunking import Chunk
 from cog.index.records import VECTORS_VERSION
 from cog.index.tables.digest import get_hash_heads
-from cog.index.tables.quantise import StoredVectors
+from cog.index.tables.quantise import Layout, StoredVectors
 from cog.index.tables.store import CHUNKS, WORDS, StoreReader
 from cog.index.versions.folders import TABLES
 from cog.locks import SharedLock
@@ -56,10 +56,10 @@ class StoredChunks(Closing):
         *,
         locks: Path,
         corpus_id: str,
-        vector_format: tuple[str, int],
+        layout: Layout,
         progress: Progress,
     ) -> None:
-        self._dtype, self._dim = np.dtype(vector_format[0]), vector_format[1]
+        self._layout = layout
         self._sources: list[_Source] = []
         self._stack = ExitStack()
         self._progress = progress
@@ -120,18 +120,18 @@ class StoredChunks(Closing):
                 loaded[position] = adopt(found, chunks[position], own=found.word_flags)
 
     def _read_row(
-        self, words: pa.Table, row: int, *, chunk: Chunk, vector: NDArray[np.float32]
+        self, words: pa.Table, row: int, *, chunk: Chunk, vector: NDArray[np.floating[Any]]
     ) -> EncodedChunk | None:
         columns = [words.column(name)[row].as_buffer() for name in VECTOR_COLUMNS]
-        width = self._dim * self._dtype.itemsize
-        sizes = [width, 4, width, 4, 1]
+        kind, width, scale_bytes = self._layout.kind, self._layout.width, self._layout.scale_bytes
+        sizes = [width * kind.itemsize, scale_bytes, width * kind.itemsize, scale_bytes, 1]
         if [len(each) for each in columns] != [size * chunk.num_words for size in sizes]:
             return None
-        kinds = [np.dtype(k) for k in (self._dtype, np.float32, self._dtype, np.float32, np.uint8)]
+        kinds: list[Any] = [kind, np.float32, kind, np.float32, np.uint8]
         arrays: list[Any] = [
-            np.frombuffer(a, dtype=kind) for a, kind in zip(columns, kinds, strict=True)
+            np.frombuffer(column, dtype=each) for column, each in zip(columns, kinds, strict=True)
         ]
-        shape = (chunk.num_words, self._dim)
+        shape = (chunk.num_words, width)
         return EncodedChunk(
             chunk=chunk,
             start=StoredVectors(arrays[0].reshape(shape), arrays[1]),

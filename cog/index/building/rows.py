@@ -43,7 +43,7 @@ def make_rows(
             "content_hash": [hash_content(chunk.text, chunk.word_chars) for chunk in chunks],
             "vectors_hash": [hash_vectors(item) for item in encoded],
             "vector": pa.FixedSizeListArray.from_arrays(
-                pa.array(vectors.reshape(-1), pa.float32()), type=vector_type
+                pa.array(vectors.reshape(-1)), type=vector_type
             ),
         },
         WORDS: {

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from cog.errors import IndexMismatchError
+from cog.errors import CheckpointError, IndexMismatchError
 from cog.index.records import Manifest
 from cog.index.search.contexts import CONTEXTS, ContextBlock, load_blocks
 from cog.index.search.searcher import (
@@ -21,6 +21,7 @@ from cog.index.tables.store import CHUNKS, DOCUMENTS, WORDS, StoreReader
 from cog.index.tables.word_counts import WORD_COUNTS, WordCounts, load_counts
 from cog.index.versions.manifest import mismatch
 from cog.locks import SharedLock
+from cog.model.vector_code import VECTOR_CODES, VectorCodes, load_codes
 
 UNREADABLE = (OSError, ValueError, EOFError)  # what NumPy raises for a damaged file
 
@@ -79,6 +80,17 @@ class IndexPart(StoreReader):
             raise self.refuse(wanted, f"{num_chunks} chunks")
         return blocks
 
+    def load_codes(self) -> VectorCodes:
+        """Read what the bits of its vectors mean."""
+        wanted = self.manifest.vectors.codes
+        try:
+            codes = load_codes(self._get_folder(VECTOR_CODES))
+        except CheckpointError as error:
+            raise self.refuse("readable codes of vectors", error.found) from error
+        if codes.digest() != wanted:
+            raise self.refuse(f"codes of vectors {wanted}", codes.digest())
+        return codes
+
     def load_word_counts(self) -> WordCounts:
         """Read how often each word stands in it."""
         try:
@@ -93,7 +105,7 @@ class IndexPart(StoreReader):
     def iter_vectors(self) -> Iterator[NDArray[np.float32]]:
         """Stream the chunks' vectors in blocks of *Shape:* ``(num_rows, retriever_dim)``."""
         for batch in self.iter_rows(CHUNKS, columns=["vector"]):
-            vectors = batch.column(0).flatten().to_numpy()
+            vectors = batch.column(0).flatten().to_numpy().astype(np.float32, copy=False)
             yield vectors.reshape(-1, self.manifest.search.dim)
 
     def refuse(self, wanted: str, found: str) -> IndexMismatchError:

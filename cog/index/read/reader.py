@@ -21,13 +21,15 @@ from cog.index.read.part import IndexPart
 from cog.index.records import GatheredChunks, Places
 from cog.index.search.contexts import ContextBlock, find_places
 from cog.index.search.searcher import Neighbours
-from cog.index.tables.gather import WordArrays
+from cog.index.tables.gather import WordArrays, unpack_chunks
+from cog.index.tables.quantise import StoredVectors, quantise
 from cog.index.tables.store import CHUNKS, DOCUMENTS, WORDS
 from cog.index.tables.word_counts import WordBits, WordCounts, join_counts
 from cog.index.versions.folders import find_version
 from cog.index.versions.manifest import check_index, get_index_uri, load_manifest
 from cog.index.versions.unions import JOIN, DigestOf, check_fit
 from cog.locks import SharedLock
+from cog.model.vector_code import VectorCodes
 from cog.paths import CorpusPaths, reader_lock
 from cog.records import Document
 
@@ -215,7 +217,22 @@ class PhraseIndex(Closing):
                 jobs.append(self._pool.submit(self._fill, arrays, slots, number))
         for job in jobs:
             job.result()
-        return arrays.gathered
+        codes = self._codes
+        return arrays.gathered if codes is None else unpack_chunks(arrays.gathered, codes)
+
+    def store_vectors(
+        self, starts: NDArray[np.float32], ends: NDArray[np.float32]
+    ) -> tuple[StoredVectors, StoredVectors]:
+        """Round vectors of other words, of *Shape:* ``(num_words, dim)``, as gathered ones are."""
+        codes = self._codes
+        if codes is None:
+            dtype = self.vectors.dtype
+            return quantise(starts, dtype=dtype), quantise(ends, dtype=dtype)
+        ones = np.ones(len(starts), dtype=np.float32)
+        return (
+            StoredVectors(codes.start.quantise(starts), ones),
+            StoredVectors(codes.end.quantise(ends), ones),
+        )
 
     def find_places(
         self,
@@ -297,6 +314,10 @@ class PhraseIndex(Closing):
         firsts = np.repeat(self._first_documents[:-1], np.diff(self._first_chunks))
         documents: NDArray[np.int64] = self._read_chunks("document_ordinal")[0] + firsts
         return documents
+
+    @cached_property
+    def _codes(self) -> VectorCodes | None:
+        return self.parts[0].load_codes() if self.vectors.codes else None
 
     @cached_property
     def _contexts(self) -> list[ContextBlock]:

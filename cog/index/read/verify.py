@@ -14,6 +14,7 @@ from cog.index.read.reader import PhraseIndex
 from cog.index.search.contexts import COLUMNS, iter_blocks
 from cog.index.search.searcher import IVF
 from cog.index.tables.digest import RowDigest, make_index_digest
+from cog.index.tables.quantise import get_layout
 from cog.index.tables.store import CHUNKS, DOCUMENTS, WORDS
 from cog.index.tables.word_counts import WordCounter
 from cog.index.versions.folders import list_files
@@ -71,6 +72,8 @@ def verify_index(index: PhraseIndex, *, progress: Progress) -> VerifyReport:
     if digest.hexdigest() != manifest.digest:
         raise part.refuse(f"rows of digest {manifest.digest[:16]}", digest.hexdigest()[:16])
     _verify_search(part)
+    if manifest.vectors.codes:
+        part.load_codes()
     _verify_equal(part, "word counts", [part.load_word_counts()], [counter.get_counts()])
     blocks = iter_blocks(part.iter_rows(WORDS, columns=COLUMNS))
     _verify_equal(part, "contexts", part.load_contexts(), blocks)
@@ -97,13 +100,12 @@ def _verify_files(part: IndexPart) -> None:
 
 
 def _verify_vectors(part: IndexPart, batch: pa.RecordBatch) -> None:
-    vectors = part.manifest.vectors
-    vector_bytes = vectors.dim * np.dtype(vectors.dtype).itemsize
+    vectors, layout = part.manifest.vectors, get_layout(part.manifest.vectors)
     sizes = {
-        "start_vectors": vector_bytes,
-        "end_vectors": vector_bytes,
-        "start_scales": 4,
-        "end_scales": 4,
+        "start_vectors": layout.width * layout.kind.itemsize,
+        "end_vectors": layout.width * layout.kind.itemsize,
+        "start_scales": layout.scale_bytes,
+        "end_scales": layout.scale_bytes,
         "word_hashes": 8,
     }
     floats = {"start_scales": "float32", "end_scales": "float32"}

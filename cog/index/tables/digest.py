@@ -45,8 +45,10 @@ def make_index_digest(
     *, documents_digest: str, model_fingerprint: str, vectors: VectorFormat, retriever_dim: int
 ) -> RowDigest:
     """Begin the digest of an index: one without rows."""
+    codes = {"codes": vectors.codes} if vectors.codes else {}
     return RowDigest(
-        {
+        codes
+        | {
             "format": FORMAT_VERSION,
             "documents": documents_digest,
             "model": model_fingerprint,

@@ -1,7 +1,7 @@
 """Gathering: rows of the words table go in, flat arrays come out, without a loop over rows."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from cog.index.records import GatheredChunks, VectorFormat
 from cog.index.tables.digest import get_binary_buffers
+from cog.index.tables.quantise import get_layout
+from cog.model.vector_code import VectorCodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,7 @@ class WordArrays:
         :param vectors: How vectors are stored.
         :returns: Arrays that hold anything yet.
         """
+        layout = get_layout(vectors)
         word_offsets = _cumulate(num_words)
         token_offsets = _cumulate(num_tokens)
         total = int(word_offsets[-1])
@@ -43,10 +46,10 @@ class WordArrays:
             chunk_ids=chunk_ids,
             document_ordinals=np.empty(len(chunk_ids), dtype=np.int64),
             word_offsets=word_offsets,
-            start_vectors=np.empty((total, vectors.dim), dtype=vectors.dtype),
-            end_vectors=np.empty((total, vectors.dim), dtype=vectors.dtype),
-            start_scales=np.empty(total, dtype=np.float32),
-            end_scales=np.empty(total, dtype=np.float32),
+            start_vectors=np.empty((total, layout.width), dtype=layout.kind),
+            end_vectors=np.empty((total, layout.width), dtype=layout.kind),
+            start_scales=np.ones(total, dtype=np.float32),
+            end_scales=np.ones(total, dtype=np.float32),
             word_flags=np.empty(total, dtype=np.uint8),
             word_hashes=np.empty(total, dtype=np.uint64),
             word_chars=np.empty((total, 2), dtype=np.int32),
@@ -73,8 +76,9 @@ class WordArrays:
         words = _get_targets(out.word_offsets, slots)
         _fill(rows, "start_vectors", out.start_vectors, words)
         _fill(rows, "end_vectors", out.end_vectors, words)
-        _fill(rows, "start_scales", out.start_scales, words)
-        _fill(rows, "end_scales", out.end_scales, words)
+        if out.start_vectors.dtype != np.uint8:  # bits have no scales
+            _fill(rows, "start_scales", out.start_scales, words)
+            _fill(rows, "end_scales", out.end_scales, words)
         _fill(rows, "word_flags", out.word_flags, words)
         _fill(rows, "word_hashes", out.word_hashes, words)
         _fill(rows, "token_ids", out.token_ids, _get_targets(self.token_offsets, slots))
@@ -84,17 +88,32 @@ class WordArrays:
         out.word_tokens[words] = tokens + np.repeat(self.token_offsets[slots], num_words)[:, None]
 
 
+def unpack_chunks(chunks: GatheredChunks, codes: VectorCodes) -> GatheredChunks:
+    """Turn the bits of gathered vectors into the integers of their codes."""
+    return replace(
+        chunks,
+        start_vectors=codes.start.unpack(chunks.start_vectors.view(np.uint8)),
+        end_vectors=codes.end.unpack(chunks.end_vectors.view(np.uint8)),
+        codes=codes,
+    )
+
+
 def join_chunks(parts: Sequence[GatheredChunks]) -> GatheredChunks:
     """Put gathered chunks, of one storage format, one behind another."""
     values = {
         field.name: np.concatenate([getattr(part, field.name) for part in parts])
         for field in fields(GatheredChunks)
-        if field.name not in ("word_offsets", "word_tokens")
+        if field.name not in ("word_offsets", "word_tokens", "codes")
     }
     num_tokens = np.cumsum([0, *(len(part.token_ids) for part in parts)])
     tokens = [part.word_tokens + n for part, n in zip(parts, num_tokens, strict=False)]
     offsets = _cumulate(np.concatenate([np.diff(part.word_offsets) for part in parts]))
-    return GatheredChunks(**values, word_offsets=offsets, word_tokens=np.concatenate(tokens))
+    return GatheredChunks(
+        **values,
+        word_offsets=offsets,
+        word_tokens=np.concatenate(tokens),
+        codes=parts[0].codes,
+    )
 
 
 def reorder_chunks(chunks: GatheredChunks, order: NDArray[np.int64]) -> GatheredChunks:
@@ -111,7 +130,7 @@ def reorder_chunks(chunks: GatheredChunks, order: NDArray[np.int64]) -> Gathered
     values = {
         field.name: getattr(chunks, field.name)[order if field.name in by_chunk else words]
         for field in fields(GatheredChunks)
-        if field.name not in ("word_offsets", "token_ids")
+        if field.name not in ("word_offsets", "token_ids", "codes")
     }
     # tokens move with their words
     old = values["word_tokens"]
@@ -120,7 +139,12 @@ def reorder_chunks(chunks: GatheredChunks, order: NDArray[np.int64]) -> Gathered
     values["word_tokens"] = np.stack([starts, starts + counts], axis=1)
     tokens = np.arange(counts.sum()) + np.repeat(old[:, 0] - starts, counts)
     offsets = _cumulate(np.diff(chunks.word_offsets)[order])
-    return GatheredChunks(**values, word_offsets=offsets, token_ids=chunks.token_ids[tokens])
+    return GatheredChunks(
+        **values,
+        word_offsets=offsets,
+        token_ids=chunks.token_ids[tokens],
+        codes=chunks.codes,
+    )
 
 
 def _cumulate(counts: NDArray[np.integer[Any]]) -> NDArray[np.int64]:

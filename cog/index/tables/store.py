@@ -4,7 +4,7 @@ LanceDB runs threads of its own and does not survive a fork: a process that need
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -29,7 +29,9 @@ READAHEAD = 2  # batches of a scan that are read before they are asked for
 PLAIN = {"lance-encoding:compression": "none"}
 
 
-def get_schemas(retriever_dim: int) -> dict[str, pa.Schema]:
+def get_schemas(
+    retriever_dim: int, *, vector_type: pa.DataType | None = None
+) -> dict[str, pa.Schema]:
     """The columns of every table."""
     texts = ("document_id", "title", "text", "url", "licence", "source")
     blobs = (
@@ -60,7 +62,10 @@ def get_schemas(retriever_dim: int) -> dict[str, pa.Schema]:
                 _column("num_tokens", pa.int32()),
                 _column("content_hash", pa.large_binary()),
                 _column("vectors_hash", pa.uint64()),
-                _column("vector", pa.list_(pa.field("item", pa.float32(), False), retriever_dim)),
+                _column(
+                    "vector",
+                    pa.list_(pa.field("item", vector_type or pa.float32(), False), retriever_dim),
+                ),
             ]
         ),
         WORDS: pa.schema(
@@ -79,12 +84,11 @@ def _column(name: str, kind: pa.DataType) -> pa.Field:
 class StoreWriter:
     """Writes the tables of one version folder, which is empty or missing."""
 
-    def __init__(self, folder: Path, *, retriever_dim: int) -> None:
+    def __init__(self, folder: Path, *, schemas: Mapping[str, pa.Schema]) -> None:
         self._folder = folder
         database = _connect(folder)
         self._tables = {
-            name: database.create_table(name, schema=schema)
-            for name, schema in get_schemas(retriever_dim).items()
+            name: database.create_table(name, schema=schema) for name, schema in schemas.items()
         }
 
     def write(self, table: str, batch: pa.RecordBatch) -> None:

@@ -78,6 +78,7 @@ def check_fit(manifests: Sequence[Manifest]) -> None:
         for what, wanted, found in (
             ("model", first.model[:16], other.model[:16]),
             ("vectors", first.vectors.dtype, other.vectors.dtype),
+            ("codes of vectors", first.vectors.codes, other.vectors.codes),
             ("width of vectors", str(first.vectors.dim), str(other.vectors.dim)),
             ("width of chunk vectors", str(first.search.dim), str(other.search.dim)),
         ):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from cog.index.tables.quantise import StoredVectors, quantise
+from cog.index.tables.quantise import StoredVectors, make_layout, quantise
 
 
 def dequantise(stored: StoredVectors) -> np.ndarray:
@@ -42,3 +42,8 @@ def test_float16_keeps_vectors_out_of_its_range() -> None:
     stored = quantise(vectors, dtype="float16")
     assert stored.scales[1] == 1
     np.testing.assert_allclose(dequantise(stored)[0, 0], 1e6, rtol=1e-3)
+
+
+def test_bytes_per_word_counts_both_vectors_and_scales() -> None:
+    assert make_layout("int8", 288).bytes_per_word == 584
+    assert make_layout("float16", 288).bytes_per_word == 1160

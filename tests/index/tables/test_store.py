@@ -15,6 +15,7 @@ from cog.index.tables.store import (
     WORDS,
     StoreReader,
     StoreWriter,
+    get_schemas,
 )
 from cog.paths import CorpusPaths
 from tests.index.hash_model import build
@@ -40,7 +41,7 @@ def open_tables(corpus: CorpusPaths, locks: Path) -> tuple[Path, StoreReader]:
 def copy_tables(source: StoreReader, folder: Path, *, swapped: str) -> StoreReader:
     """Write the tables again, two rows of one of them in each other's place."""
     dim = next(source.iter_rows(CHUNKS)).schema.field("vector").type.list_size
-    writer = StoreWriter(folder, retriever_dim=dim)
+    writer = StoreWriter(folder, schemas=get_schemas(dim))
     for table in TABLES:
         rows = source.take(table, np.arange(source.count_rows(table)))
         order = np.arange(rows.num_rows)
@@ -81,7 +82,7 @@ def test_a_whole_table_is_read_in_order_however_many_files_it_has(
     corpus: CorpusPaths, locks: Path, tmp_path: Path
 ) -> None:
     _, whole = open_tables(corpus, locks)
-    writer = StoreWriter(tmp_path / "many", retriever_dim=12)
+    writer = StoreWriter(tmp_path / "many", schemas=get_schemas(12))
     documents = whole.take(DOCUMENTS, np.arange(whole.count_rows(DOCUMENTS))).to_batches()[0]
     for start in range(0, documents.num_rows, 3):
         writer.write(DOCUMENTS, documents.slice(start, 3))
