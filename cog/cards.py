@@ -47,7 +47,8 @@ _ODD_CODECS = frozenset(
 )
 
 
-def _is_corpus_id(text: str) -> bool:
+def is_corpus_id(text: str) -> bool:
+    """Whether DVC, Lance, MLflow and every file system take a text as an id."""
     is_slug = _SLUG.fullmatch(text) is not None and ".." not in text
     return is_slug and _RESERVED.fullmatch(text) is None
 
@@ -68,7 +69,7 @@ def is_index_uri(uri: str) -> bool:
     return _INDEX_URI.fullmatch(uri) is not None
 
 
-CorpusId = Annotated[str, Form(f"a corpus id, which has {ID_RULE}", _is_corpus_id)]
+CorpusId = Annotated[str, Form(f"a corpus id, which has {ID_RULE}", is_corpus_id)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +223,7 @@ class Card:
 
 def check_corpus_id(corpus_id: str) -> str:
     """The same id, if DVC, Lance, MLflow and every file system take it; else it is refused."""
-    if not _is_corpus_id(corpus_id):
+    if not is_corpus_id(corpus_id):
         shown = corpus_id if len(corpus_id) <= 80 else f"{corpus_id[:77]}..."
         raise InvalidCardError(
             f"a corpus id has {ID_RULE}",

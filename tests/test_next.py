@@ -114,7 +114,7 @@ def test_a_command_that_is_to_be_run_next_is_known(name: str) -> None:
 
 def run_next(paths: ProjectPaths, hint: str) -> None:
     """Run what is printed, the first of several ways; each command may name another first."""
-    first = re.split(r", or | \(", hint)[0].replace("DIR_OR_FILE", "texts/village.jsonl")
+    first = re.split(r", or |, and | \(", hint)[0].replace("DIR_OR_FILE", "texts/village.jsonl")
     for step in re.split(r" && |, then ", first):
         words = shlex.split(step)
         words = [str(paths.root / w) if w == "texts/village.jsonl" else w for w in words]
@@ -222,9 +222,27 @@ def damage_tuning(paths: ProjectPaths) -> None:
     paths.corpus("village").tuning.write_text('{"format_version": 1}')
 
 
+def damage_index(paths: ProjectPaths) -> None:
+    path = max(paths.corpus("village").index.rglob("*.lance"), key=lambda each: each.stat().st_size)
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
+
+
+def damage_texts(paths: ProjectPaths) -> None:
+    assert call(paths, *f"{EVALUATE} --no-track".split()).exit_code == 0
+    (path,) = paths.corpus("village").evaluations.rglob("seed-0.jsonl")
+    path.write_bytes(b"?" + path.read_bytes())
+
+
+EVALUATE = "evaluate --corpus village --device cpu --metric repetition"
+
+
 @pytest.mark.parametrize(
     ("damage", "asked"),
     [
+        (damage_index, "index verify village"),
+        (damage_texts, f"{EVALUATE} --no-track"),
+        (nothing, "paper datastore info village"),
+        (nothing, f"{EVALUATE} --no-track --system knn-lm"),
         (damage_documents, "corpus stats village"),
         (damage_raw, "corpus prepare village"),
         (damage_manifest, "switch village"),

@@ -1,5 +1,7 @@
 """What builds a corpus from where it stands: its folder goes in, commands that work come out."""
 
+import shlex
+
 from cog.cards import Card
 from cog.errors import CogError
 from cog.extras import is_installed
@@ -46,7 +48,8 @@ def name_rebuild(corpus_id: str) -> str:
 
 def name_fetch(corpus_id: str, card: Card, *, source: str = "DIR_OR_FILE") -> str:
     """Name the command that fetches the raw files of a corpus."""
-    return f"cog corpus fetch {corpus_id}{f' --source {source}' if needs_source(card) else ''}"
+    source = f" --source {shlex.quote(source)}" if needs_source(card) else ""
+    return f"cog corpus fetch {corpus_id}{source}"
 
 
 def needs_source(card: Card) -> bool:

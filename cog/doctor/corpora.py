@@ -1,8 +1,10 @@
 """Checks of one corpus: an id goes in, what is wrong comes out; nothing is written."""
 
+import shlex
 from collections.abc import Iterator
 
 from cog.atomic import find_leftovers
+from cog.cards import is_corpus_id
 from cog.corpus.documents import DocumentStore, find_documents_digest
 from cog.corpus.dvc_cache import find_revision
 from cog.corpus.manage import check_corpus
@@ -114,7 +116,7 @@ def check_leftovers(paths: ProjectPaths, corpus_id: str) -> Iterator[Finding]:
         yield Finding("orphan", str(name), "nothing uses it", f"cog index build {corpus_id}")
     for path in find_leftovers(corpus.root):
         name = path.relative_to(paths.root)
-        yield Finding("orphan", str(name), "nothing uses it", f"rm -r {name}")
+        yield Finding("orphan", str(name), "nothing uses it", shlex.join(("rm", "-r", str(name))))
 
 
 def find_strays(paths: ProjectPaths) -> Iterator[Finding]:
@@ -127,8 +129,8 @@ def find_strays(paths: ProjectPaths) -> Iterator[Finding]:
             problem, run = "no card has this id", f"cog corpus remove {folder.name}"
             if revision:
                 problem = f"no card has this id, but one of git revision {revision} has"
-            if revision or len(parts) > 1:
-                run = f"rm -r {name}"
+            if revision or not is_corpus_id(folder.name):
+                run = shlex.join(("rm", "-r", str(name)))
             yield Finding("orphan", str(name), problem, run)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cog.atomic import replacing
+from cog.atomic import clear_leftovers, replacing
 from cog.errors import EvaluationError, advise_on_writing
 
 Rows = NDArray[Any]  # float32 or float64
@@ -30,6 +30,7 @@ class RowCache:
 
     def load(self, digests: Sequence[bytes]) -> dict[bytes, Rows]:
         """Find the rows that are known, by digest; a damaged file counts as not there."""
+        clear_leftovers(self._folder)  # where all is known, nothing is written that would do it
         wanted = set(digests)
         found: dict[bytes, Rows] = {}
         for path in sorted(self._folder.glob("*.npz")):

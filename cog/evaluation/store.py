@@ -8,6 +8,7 @@ that; a text is the same in any company, up to rounding.
 import hashlib
 import json
 import os
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -77,7 +78,7 @@ class EvaluationStore:
                 f"the evaluations in {folder.parent.name}/{folder.name} must be of store version "
                 f"{STORE_VERSION}",
                 found=f"version {version}, which is left as it is",
-                run=f"mv {folder} {folder}-{version}, and evaluate again",
+                run=f"{shlex.join(('mv', str(folder), f'{folder}-{version}'))}, and evaluate again",
                 about=str(folder),
             )
 
@@ -236,7 +237,8 @@ def _read_texts(file: FileIO) -> dict[tuple[str, str], EvaluatedText]:
             raise EvaluationError(
                 f"line {number} of {path} must be texts as cog evaluate writes them",
                 found=str(error).partition("\n")[0] or type(error).__name__,
-                run=f"mv {path} {path}.broken, and all its texts are written anew",
+                run=f"{shlex.join(('mv', path, f'{path}.broken'))}, and all its texts are"
+                " written anew",
                 about=path,
             ) from error
     if unfinished:

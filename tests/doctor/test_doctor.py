@@ -161,6 +161,10 @@ def break_stray(paths: ProjectPaths) -> None:
     (paths.root / "corpora" / "nobody" / "raw").mkdir(parents=True)
 
 
+def break_odd_stray(paths: ProjectPaths) -> None:
+    (paths.root / "corpora" / "my notes").mkdir(parents=True)
+
+
 def break_active(paths: ProjectPaths) -> None:
     paths.active.write_text(paths.active.read_text().replace("index: ", "index: 0"))
 
@@ -224,6 +228,7 @@ CASES: list[tuple[Callable[[ProjectPaths], None], str, str, bool]] = [
     (break_building, "orphan", "corpora/village/index/.0ab+0123456789ab", True),
     (break_staging, "orphan", "corpora/village/.raw~0123456789ab", True),
     (break_stray, "orphan", "corpora/nobody", True),
+    (break_odd_stray, "orphan", "corpora/my notes", True),
     (break_active, "active", "registry/active.yaml", True),
     (break_model, "model", "models/tiny", True),
     (break_rwlock, "lock", ".dvc/tmp/rwlock", True),
