@@ -50,12 +50,9 @@ def weigh_neighbours(
 ) -> NDArray[np.float32]:
     """Probability of each neighbour: ``softmax(-alpha · distance / temperature)``.
 
-    :param distances: Squared distances, nearest first, infinite for no neighbour. *Shape:*
-        ``(batch, top_k)``
-    :param settings: Scale and temperature.
-    :returns: One per neighbour; probabilities of a token are their sums. All are 0 where no
-        neighbour was found, which leaves the model's own distribution. *Shape:* ``(batch, top_k)``
-    :raises GenerationError: If a distance is not a number.
+    Squared distances, of *Shape:* ``(batch, top_k)``, go nearest first, and are infinite for no
+    neighbour. All probabilities are 0 where there is none, which leaves the model's own
+    distribution; those of a token are their sums.
     """
     check_distances(distances)
     nearest = distances.min(axis=1, keepdims=True)
@@ -74,13 +71,11 @@ def interpolate(
     Both are probabilities, so that a nucleus of the result is one of probabilities. The paper's
     own code filtered them as if they were logits.
 
-    :param weights: Unnormalised probabilities of the language model. *Shape:* ``(batch,
-        vocab_size)``
+    :param weights: Of the language model, unnormalised. *Shape:* ``(batch, vocab_size)``
     :param tokens: Next tokens of the neighbours. *Shape:* ``(batch, top_k)``, int64
     :param neighbour_weights: Probabilities of the neighbours. *Shape:* ``(batch, top_k)``
     :param share: Lambda.
-    :returns: Unnormalised probabilities with the totals of ``weights``. *Shape:* ``(batch,
-        vocab_size)``
+    :returns: As ``weights``, and of their totals.
     """
     totals = weights.sum(dim=1, keepdim=True)
     has_any = neighbour_weights.any(dim=1, keepdim=True)  # without, the model's own are left
@@ -139,13 +134,9 @@ class KnnGenerator(TransformerGenerator):
     def find_neighbours(
         self, states: Tensor, *, top_k: int
     ) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
-        """Find the entries nearest to states.
+        """Find the entries nearest to states: squared distances, and next tokens.
 
-        :param states: Last hidden states. *Shape:* ``(batch, dim)``
-        :param top_k: Number of entries per state.
-        :returns: Squared distances, nearest first and infinite for none, and next tokens; each of
-            *Shape:* ``(batch, top_k)``
-        :raises GenerationError: If a state is not finite.
+        Each of *Shape:* ``(batch, top_k)``; nearest first, and infinitely far for none.
         """
         queries = states.float().cpu().numpy()
         if not np.isfinite(queries).all():

@@ -134,11 +134,10 @@ def make_study(
             run=f"pass --prompts {len(pairs)}, or cog evaluate both with more --prompts or --seeds",
         )
     random = np.random.default_rng(seed)
-    order = _draw(len(first.prompt_ids), len(first.seeds), num=num_prompts, random=random)
-    chosen = order.tolist()
+    chosen = _draw(len(first.prompt_ids), len(first.seeds), num=num_prompts, random=random)
     sides = random.permutation(np.arange(num_prompts) % 2 == 0).tolist()  # as often left as right
     items, first_is_left, prompt_ids = [], {}, {}
-    for number, (position, is_left) in enumerate(zip(chosen, sides, strict=True), start=1):
+    for number, (position, is_left) in enumerate(zip(chosen.tolist(), sides, strict=True), start=1):
         own, other = (text.generation.text for text in pairs[position])
         item = f"{number:04d}"
         texts = (own, other) if is_left else (other, own)

@@ -180,24 +180,21 @@ class _Side:
     def _take_current(self, fitting: Sequence[EvaluationResult]) -> list[EvaluationResult]:
         now = self.identify(fitting[0])
         current = [each for each in fitting if (each.system.index, each.system.model) == now]
-        if not current:
-            wanted = shorten_digest(now[0], 12)
-            raise EvaluationError(
-                f"the evaluation of {self.corpus_id} must be of its index {wanted}",
-                found=f"{shorten_digest(fitting[0].system.index, 12)}, which was built again "
-                "since, or is of another model",
-                run=self._command(),
-                about=self.corpus_id,
-            )
         of_today = [each for each in current if each.system.decoder == DECODER_VERSION]
-        if not of_today:
-            raise EvaluationError(
-                f"the evaluation of {self.corpus_id} must be of decoder {DECODER_VERSION}",
-                found=f"decoder {current[0].system.decoder}",
-                run=self._command(),
-                about=self.corpus_id,
-            )
-        return of_today
+        if of_today:
+            return of_today
+        if current:
+            wanted, found = f"decoder {DECODER_VERSION}", f"decoder {current[0].system.decoder}"
+        else:
+            wanted = f"its index {shorten_digest(now[0], 12)}"
+            found = shorten_digest(fitting[0].system.index, 12)
+            found += ", which was built again since, or is of another model"
+        raise EvaluationError(
+            f"the evaluation of {self.corpus_id} must be of {wanted}",
+            found=found,
+            run=self._command(),
+            about=self.corpus_id,
+        )
 
     def identify(self, result: EvaluationResult) -> tuple[str, str]:
         # what is copied from or searched now

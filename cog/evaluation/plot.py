@@ -31,10 +31,8 @@ def plot_bars(comparison: Comparison) -> "Figure":
 
     A bar is dark where it is better than every other by more than chance.
     """
-    names = _choose_panels(comparison)
-    figure, axes = _make_panels(len(names), width=1.1 + 1.1 * len(comparison.labels))
-    for name, panel in zip(names, axes, strict=True):
-        rows = comparison.get_rows(name)
+    figure, panels = _make_panels(comparison, width=1.1 + 1.1 * len(comparison.labels))
+    for name, panel, rows in panels:
         positions = range(len(rows))
         colours = [BETTER if row.is_better else PLAIN for row in rows]
         panel.bar(positions, [row.mean for row in rows], color=colours, width=0.62)
@@ -65,10 +63,9 @@ def plot_systems(comparison: Comparison) -> "Figure":
 
     A bar is dark where it differs from the first by more than chance.
     """
-    names = _choose_panels(comparison)
-    figure, axes = _make_panels(len(names), width=4.2, height=1.0 + 0.24 * len(comparison.labels))
-    for name, panel in zip(names, axes, strict=True):
-        rows = comparison.get_rows(name)
+    height = 1.0 + 0.24 * len(comparison.labels)
+    figure, panels = _make_panels(comparison, width=4.2, height=height)
+    for name, panel, rows in panels:
         other = {
             pair.second for pair in comparison.pairs if pair.metric == name and pair.is_significant
         }
@@ -91,10 +88,9 @@ def plot_systems(comparison: Comparison) -> "Figure":
 
 def plot_index_sizes(comparison: Comparison) -> "Figure":
     """Draw each score over the number of words in the index, as in the paper's figure 3."""
-    names = _choose_panels(comparison)
-    figure, axes = _make_panels(len(names), width=4.2)
-    for name, panel in zip(names, axes, strict=True):
-        rows = sorted(comparison.get_rows(name), key=lambda row: row.system.num_index_words)
+    figure, panels = _make_panels(comparison, width=4.2)
+    for name, panel, rows in panels:
+        rows.sort(key=lambda row: row.system.num_index_words)
         sizes = [max(1, row.system.num_index_words) for row in rows]
         panel.errorbar(
             sizes,
@@ -182,17 +178,20 @@ def _choose_panels(comparison: Comparison) -> list[str]:
 
 
 def _make_panels(
-    num_panels: int, *, width: float, height: float = 3.1
-) -> tuple["Figure", list["Axes"]]:
+    comparison: Comparison, *, width: float, height: float = 3.1
+) -> tuple["Figure", list[tuple[str, "Axes", list[Row]]]]:
+    # each with its score
     from matplotlib.figure import Figure
 
+    names = _choose_panels(comparison)
+    num_panels = len(names)
     columns = min(COLUMNS, max(1, num_panels))
     lines = -(-num_panels // columns)
     figure = Figure(figsize=(max(4.0, width * columns), height * lines + 0.6), layout="constrained")
     axes = figure.subplots(lines, columns, squeeze=False).ravel().tolist()
     for spare in axes[num_panels:]:
         spare.set_axis_off()
-    return figure, axes[:num_panels]
+    return figure, [(name, axes[i], comparison.get_rows(name)) for i, name in enumerate(names)]
 
 
 def _error_bars(rows: Sequence[Row]) -> list[list[float]]:

@@ -45,15 +45,12 @@ def select_prompts(
 def _spread(prompts: Sequence[Prompt]) -> list[Prompt]:
     # the first window of every document, then the second of each, and so on: a few hundred windows
     # of one long document would say little about a corpus
-    rounds: list[list[Prompt]] = []
     seen: Counter[str] = Counter()
+    rounds = []
     for prompt in prompts:
-        number = seen[prompt.document_id]
+        rounds.append(seen[prompt.document_id])
         seen[prompt.document_id] += 1
-        if number == len(rounds):
-            rounds.append([])
-        rounds[number].append(prompt)
-    return [prompt for each in rounds for prompt in each]
+    return [prompts[i] for i in sorted(range(len(prompts)), key=rounds.__getitem__)]
 
 
 def _count(held_out: Sequence[Prompt], splitter: WordSplitter) -> str:

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from math import log, log2
+from operator import attrgetter
 from typing import Any
 
-from cog.baselines.manifest import load_manifests
 from cog.baselines.system import COG, KNN_LM, NEAREST_LAST
 from cog.corpus.documents import load_prompts
 from cog.decoding.settings import METHOD
@@ -40,6 +40,7 @@ SCORES = {  # of a trial's texts: what they are called here and in an evaluation
     "tokens_per_step": "copies/tokens-per-step",
     "copied": "copies/tokens",
 }
+RATING = attrgetter("rating")
 _DECODING = {each.name for each in fields(Decoding)}
 Scores = dict[str, float]
 
@@ -176,7 +177,8 @@ class _Search:
         self._budget = budget
         self._phase = Phase(())
         self._groups: tuple[str, ...] = ()
-        self._most_entries = self._count_entries()
+        is_knn = run.system.name == KNN_LM
+        self._most_entries = run.system.num_index_words if is_knn else 0
         self.reference: Scores = {}
         self.trials: list[Trial] = []
 
@@ -210,10 +212,10 @@ class _Search:
             for step in phase.steps:
                 for values in [{**best.values, **change} for change in self._iter_fitting(step)]:
                     if len(self.trials) >= max(1, self._budget - num_left):
-                        return max(tried, key=_rating).values
+                        return max(tried, key=RATING).values
                     if all(each.values != values for each in tried):
                         tried.append(self._try(values))
-                best = max(tried, key=_rating)
+                best = max(tried, key=RATING)
         return best.values
 
     def _try(self, values: Values) -> Trial:
@@ -244,18 +246,6 @@ class _Search:
         for values in step:
             if values.get("top_k", 0) <= self._most_entries:
                 yield values
-
-    def _count_entries(self) -> int:
-        run = self._run
-        if run.system.name != KNN_LM:
-            return 0
-        model = run.system.model
-        found = load_manifests(run.paths, run.plan.corpus_id, model=model)
-        return sum(each.num_entries for each in found)
-
-
-def _rating(trial: Trial) -> float:
-    return trial.rating
 
 
 def rate(scores: Scores, *, reference: Scores, plain: Scores) -> float:

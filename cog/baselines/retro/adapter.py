@@ -95,12 +95,7 @@ class EncoderLayer(nn.Module):
         )
 
     def forward(self, states: Tensor, neighbours: Neighbours) -> Tensor:
-        """Let the tokens of each neighbour see each other.
-
-        :param states: *Shape:* ``(num_tokens, dim)``
-        :param neighbours: Where they belong.
-        :returns: *Shape:* ``(num_tokens, dim)``
-        """
+        """Let the tokens of each neighbour see each other: ``(num_tokens, dim)`` as before."""
         joined = self.query_key_value(self.norm(states))
         query, key, value = (
             split_heads(part, self.num_heads)
@@ -133,12 +128,7 @@ class NeighbourEncoder(nn.Module):
         self.leave = nn.LayerNorm(config.dim)
 
     def forward(self, embeddings: Tensor, neighbours: Neighbours) -> Tensor:
-        """Encode neighbours.
-
-        :param embeddings: Token embeddings. *Shape:* ``(num_tokens, dim)``
-        :param neighbours: Where they belong.
-        :returns: *Shape:* ``(num_tokens, dim)``
-        """
+        """Encode the token embeddings of neighbours: ``(num_tokens, dim)`` as before."""
         states = self.enter(embeddings) + self.positions[neighbours.positions]
         for layer in self.layers:
             states = layer(states, neighbours)

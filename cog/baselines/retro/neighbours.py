@@ -100,19 +100,20 @@ class NeighbourSource:
                 run=f"cog index build {corpus_id}",
                 about=corpus_id,
             )
-        if self._index.num_chunks < config.num_neighbours:
+        wanted, found, run = "", "", ""
+        if index.num_chunks < config.num_neighbours:
+            wanted = f"an index of {config.num_neighbours} chunks or more, the neighbours of one"
+            found = f"{index.num_chunks} in that of {corpus_id}"
+            run = "lower retro.num_neighbours and train anew"
+        elif not self.has_continuation.any():
+            wanted = f"a corpus of documents longer than a chunk; {corpus_id} has none"
+            found = f"{index.num_chunks} chunks, none with a continuation"
+            run = "join its lines to documents (format.documents)"
+        if wanted:
             raise GenerationError(
-                f"RETRO needs an index of {config.num_neighbours} chunks or more, "
-                "the neighbours of one chunk",
-                found=f"{self._index.num_chunks} in that of {corpus_id}",
-                run="name another corpus, or lower retro.num_neighbours and train anew",
-                about=corpus_id,
-            )
-        if not self.has_continuation.any():
-            raise GenerationError(
-                f"RETRO needs a corpus of documents longer than a chunk; {corpus_id} has none",
-                found=f"{self._index.num_chunks} chunks, none with a continuation",
-                run="name another corpus, or join its lines to documents (format.documents)",
+                f"RETRO needs {wanted}",
+                found=found,
+                run=f"name another corpus, or {run}",
                 about=corpus_id,
             )
 
