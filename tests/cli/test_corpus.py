@@ -9,21 +9,20 @@ from typing import Any
 
 import pytest
 import yaml
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from cog.cli.main import cli
 from cog.corpus.next_step import name_build
 from cog.errors import CogError
 from cog.paths import ProjectPaths
 from cog.pipeline_file import CorpusEntry, load_pipeline
 from cog.records import Active
 from cog.registry import load_card, save_card, switch_active
+from tests.calling import call, refusal
 from tests.tiny_project import TINY_PARAMS, write_yaml
 
 
 def run(project: ProjectPaths, *arguments: str | Path) -> Result:
-    words = ["--project", str(project.root), "corpus", *map(str, arguments)]
-    return CliRunner().invoke(cli, words)
+    return call(project, "corpus", *map(str, arguments))
 
 
 def read_json(project: ProjectPaths, *arguments: str | Path) -> Any:  # noqa: ANN401
@@ -33,11 +32,7 @@ def read_json(project: ProjectPaths, *arguments: str | Path) -> Any:  # noqa: AN
 
 
 def fail(project: ProjectPaths, *arguments: str | Path) -> str:
-    result = run(project, *arguments)
-    assert isinstance(result.exception, CogError), result.output
-    message = str(result.exception)
-    assert "\n" not in message
-    return message
+    return str(refusal(project, "corpus", *map(str, arguments)))
 
 
 @pytest.fixture
