@@ -131,11 +131,14 @@ def test_documents_are_listed_and_found_by_their_text(built: ProjectPaths) -> No
     assert [json.loads(line) for line in result.stdout.splitlines()] == [found]
 
 
-def test_stats_count_what_is_prepared(built: ProjectPaths) -> None:
+def test_stats_count_what_is_prepared_and_tell_its_language(built: ProjectPaths) -> None:
     figures = read_json(built, "stats", "village")
     spread = figures["words_per_document"]
     assert spread["min"] <= spread["median"] <= spread["max"]
     assert abs(figures["num_words"] - spread["mean"] * figures["num_documents"]) < 1
+    sample = figures["suitability"]
+    assert (sample["languages"], sample["num_sampled"]) == ({"en": 1.0}, figures["num_documents"])
+    assert 0 <= sample["unknown_pieces"] <= 1 < sample["tokens_per_word"]
     assert "words_per_document:" in run(built, "stats", "village").stdout
     assert "needs documents.parquet" in fail(built, "stats", "hamlet")
 
@@ -368,14 +371,6 @@ def test_duplicates_are_reported(built: ProjectPaths) -> None:
     assert "repeats" in result.stdout
     assert "next: set deduplicate: near" in result.stderr
     assert "needs documents.parquet" in fail(built, "duplicates", "hamlet")
-
-
-def test_stats_tell_language_and_tokens(built: ProjectPaths) -> None:
-    found = read_json(built, "stats", "village")["suitability"]
-    assert found["languages"] == {"en": 1.0}
-    assert found["num_sampled"] > 0
-    assert found["tokens_per_word"] > 1
-    assert 0 <= found["unknown_pieces"] <= 1
 
 
 def test_add_writes_what_it_is_told_of_dirty_files(project: ProjectPaths, tmp_path: Path) -> None:
