@@ -42,6 +42,7 @@ def hash_runs(text: str) -> NDArray[np.uint64]:
     runs = np.zeros(len(words) - size + 1, dtype=np.uint64)
     for place in range(size):
         runs = (runs ^ words[place : place + len(runs)]) * _BASE
+    # words in a row differ little from the next run's: without this, so would their hashes
     runs ^= runs >> np.uint64(31)
     runs *= _MIX
     return runs ^ (runs >> np.uint64(29))
@@ -94,6 +95,7 @@ def find_pairs(signatures: NDArray[np.uint32], threshold: float) -> NDArray[np.i
     num_rows = choose_rows(threshold)
     pairs = np.empty((0, 2), dtype=np.int64)
     for start in range(0, NUM_HASHES - num_rows + 1, num_rows):
+        # texts that agree on a whole band of hashes meet in a bucket, and are compared on all
         found = [pairs]
         for bucket in _iter_buckets(signatures[:, start : start + num_rows]):
             found += _compare(signatures, bucket, threshold)
@@ -115,6 +117,8 @@ def find_originals(num_texts: int, pairs: NDArray[np.int64]) -> NDArray[np.int64
 
 def choose_rows(threshold: float) -> int:
     """Choose the most hashes of a bucket with which a pair shares one almost surely."""
+    # a pair of similarity s agrees on a band of r hashes with chance s ** r, and misses all of
+    # b bands with chance (1 - s ** r) ** b (Leskovec et al., Mining of Massive Datasets, 3.4)
     for num_rows in (16, 8, 6, 5, 4, 3):
         num_bands = NUM_HASHES // num_rows
         if (1.0 - threshold**num_rows) ** num_bands <= _MAX_MISSED:
@@ -127,7 +131,7 @@ def _iter_buckets(band: NDArray[np.uint32]) -> Iterator[NDArray[np.int64]]:
     for column in range(band.shape[1]):
         keys = (keys ^ band[:, column]) * _BASE
         keys ^= keys >> np.uint64(32)
-    order = np.argsort(keys, kind="stable")
+    order = np.argsort(keys, kind="stable")  # equal keys stand together, in the order of texts
     ordered = keys[order]
     edges = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1
     bounds = np.concatenate([[0], edges, [len(ordered)]])
@@ -143,7 +147,7 @@ def _compare(
     for _ in range(_MAX_FIRSTS):
         if len(rest) < 2:
             break
-        first, rest = rest[0], rest[1:]
+        first, rest = rest[0], rest[1:]  # what is like it is not compared any further
         shares = [
             (signatures[rest[start : start + _ROWS_AT_ONCE]] == signatures[first]).mean(axis=1)
             for start in range(0, len(rest), _ROWS_AT_ONCE)
