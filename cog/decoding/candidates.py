@@ -29,25 +29,25 @@ class Phrases:
         ``(num_phrases,)`` int32
     :param last: Of each phrase, position of its last word in ``end_words``. *Shape:*
         ``(num_phrases,)`` int32
-    :param repeated_text: Text number of each phrase whose text occurs more than once. *Shape:*
-        ``(num_repeated,)`` int64
-    :param num_repeated_texts: Number of texts that occur more than once.
+    :param repeated_bounds: Of each text that occurs more than once, its first phrase; and one past
+        the last phrase of the last. *Shape:* ``(num_repeated_texts + 1,)`` int64
+    :param num_repeated: Number of phrases whose text occurs more than once.
     """
 
     begin_words: Tensor
     end_words: Tensor
     first: Tensor
     last: Tensor
-    repeated_text: Tensor
-    num_repeated_texts: int
+    repeated_bounds: Tensor
+    num_repeated: int
 
     def __len__(self) -> int:
         return len(self.first)
 
     @property
-    def num_repeated(self) -> int:
-        """Number of phrases whose text occurs more than once."""
-        return len(self.repeated_text)
+    def num_repeated_texts(self) -> int:
+        """Number of texts that occur more than once."""
+        return len(self.repeated_bounds) - 1
 
     @property
     def num_texts(self) -> int:
@@ -62,10 +62,7 @@ class Phrases:
         if text >= self.num_repeated_texts:
             only = text - self.num_repeated_texts + self.num_repeated
             return range(only, only + 1)
-        low, high = torch.searchsorted(
-            self.repeated_text, torch.tensor([text, text + 1], device=self.first.device)
-        ).tolist()
-        return range(low, high)
+        return range(*self.repeated_bounds[text : text + 2].tolist())
 
     def span(self, phrase: int) -> tuple[int, int]:
         """First and last word of a phrase."""
@@ -128,12 +125,11 @@ def find_phrases(
     firsts, lasts, keys = _list_spans(
         chunks, bits, min_words=min_words, max_words=max_words, min_bits=min_bits
     )
-    order, repeated_text = _group(keys)
+    order, bounds = _group(keys)
     if not is_summed:
-        order, repeated_text = np.arange(len(keys)), np.zeros(0, dtype=np.int64)
+        order, bounds = np.arange(len(keys)), np.zeros(1, dtype=np.int64)
     begin_words, first = np.unique(firsts[order], return_inverse=True)
     end_words, last = np.unique(lasts[order], return_inverse=True)
-    num_repeated_texts = int(repeated_text[-1]) + 1 if len(repeated_text) else 0
 
     def place(array: NDArray[np.int64]) -> Tensor:
         return torch.from_numpy(array).to(device)
@@ -143,8 +139,8 @@ def find_phrases(
         place(end_words),
         place(first).int(),
         place(last).int(),
-        place(repeated_text),
-        num_repeated_texts,
+        place(bounds),
+        int(bounds[-1]),
     )
 
 
@@ -191,13 +187,14 @@ def _next_stop(chunks: GatheredChunks) -> NDArray[np.int64]:
 
 
 def _group(keys: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    # an order with phrases of one text side by side, repeated texts first, and the numbers of these
-    # texts; stable, so that of equal scores every machine cites the same place
+    # an order with phrases of one text side by side, repeated texts first, and where each of these
+    # begins; stable, so that of equal scores every machine cites the same place
     order = np.argsort(keys, kind="stable")
     keys = keys[order]
     changes = np.ones(len(keys), dtype=bool)
     changes[1:] = keys[1:] != keys[:-1]
     is_single = changes.copy()
     is_single[:-1] &= changes[1:]  # a text of its own, followed by another text
-    repeated_text = np.cumsum(changes[~is_single]) - 1
-    return np.concatenate([order[~is_single], order[is_single]]), repeated_text
+    begins = np.flatnonzero(changes[~is_single])
+    bounds = np.append(begins, np.count_nonzero(~is_single)).astype(np.int64)
+    return np.concatenate([order[~is_single], order[is_single]]), bounds

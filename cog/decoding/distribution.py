@@ -54,6 +54,8 @@ def next_choice(token_logits: Tensor, scores: Tensor, phrases: Phrases) -> NextC
     num_repeated = phrases.num_repeated
     singles = vocab_size + phrases.num_repeated_texts
     torch.exp(scores[num_repeated:] - highest, out=weights[singles:])
-    repeated = weights[vocab_size:singles].zero_()
-    repeated.index_add_(0, phrases.repeated_text, torch.exp(scores[:num_repeated] - highest))
+    # added in the order of the phrases on any device, where index_add_ on a GPU adds in no order
+    weights[vocab_size:singles] = torch.segment_reduce(
+        torch.exp(scores[:num_repeated] - highest), "sum", offsets=phrases.repeated_bounds, axis=0
+    )
     return NextChoice(weights, float(weights.sum(dtype=torch.float64)), scores)

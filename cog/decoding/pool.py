@@ -114,4 +114,4 @@ class Pool:
         """
         vectors = self.chunks.start_vectors.nbytes + self.chunks.end_vectors.nbytes
         listed = self.phrases
-        return vectors + listed.first.nbytes + listed.last.nbytes + listed.repeated_text.nbytes
+        return vectors + listed.first.nbytes + listed.last.nbytes + listed.repeated_bounds.nbytes

@@ -18,7 +18,8 @@ from cog.model.phrase_encoder import PhraseEncoder, untrained_names
 from cog.model.prefix_encoder import PrefixEncoder
 from cog.model.protocols import CausalNetwork, TextNetwork
 from cog.model.retriever import MeanRetriever
-from cog.model.threads import describe_numerics, pin_threads
+from cog.model.room import HalvingNetwork
+from cog.model.threads import describe_numerics, get_batch_tolerance, pin_threads
 from cog.model.weights import TrainedTensors, Weights, apply_weights, load_weights, select_weights
 from cog.model.words import WordSplitter, load_tokenizer
 from cog.records import FLOAT32
@@ -48,6 +49,11 @@ class IndexModel:
         Gives device, instruction set or card, and torch's version.
         """
         return describe_numerics(self.phrase_encoder.device)
+
+    @property
+    def batch_tolerance(self) -> float:
+        """How far a vector may move with its batch, as a share of its largest value."""
+        return get_batch_tolerance(self.phrase_encoder.device)
 
     def pin_threads(self) -> AbstractContextManager[int]:
         """Let every operation run on one thread, so that batches do not change vectors.
@@ -180,16 +186,16 @@ def load_text_network(
     form = read_form(base)
     if form is not None and is_bert(form):
         may_lack = untrained_names(form.tensors)
-        return BertNetwork(
-            form,
-            TrainedTensors(form.tensors, weights, scale=scale, may_lack=may_lack, device=device),
+        tensors = TrainedTensors(
+            form.tensors, weights, scale=scale, may_lack=may_lack, device=device
         )
+        return HalvingNetwork(BertNetwork(form, tensors))
     from cog.model.modules import TextModules, load_bidirectional  # takes seconds
 
     model = load_bidirectional(base)
     may_lack = untrained_names(model.state_dict())
     apply_weights(model, weights, scale=scale, may_lack=may_lack)
-    return TextModules(model, device=device)
+    return HalvingNetwork(TextModules(model, device=device))
 
 
 def _load_causal_network(

@@ -11,17 +11,21 @@ from cog.decoding.distribution import NextChoice, next_choice
 from cog.decoding.sampling import Chooser, choose_nucleus
 from cog.records import Decoding
 from tests.decoding.synthetic import make_chunks
+from tests.devices import DEVICES
 
 VOCAB_SIZE = 11
 
 
-def distribution_of(seed: int) -> tuple[NextChoice, Phrases, torch.Tensor, list[str]]:
+def distribution_of(
+    seed: int, device: str = "cpu"
+) -> tuple[NextChoice, Phrases, torch.Tensor, list[str]]:
     chunks, words = make_chunks(seed)
-    phrases = find_phrases(chunks, min_words=2, max_words=4)
+    phrases = find_phrases(chunks, min_words=2, max_words=4, device=torch.device(device))
     random = torch.Generator().manual_seed(seed)
     logits = torch.randn(VOCAB_SIZE, generator=random) * 3
     logits[4] = -torch.inf
     scores = torch.randn(len(phrases), generator=random) * 3
+    logits, scores = logits.to(device), scores.to(device)
     return next_choice(logits, scores, phrases), phrases, logits, words
 
 
@@ -47,9 +51,12 @@ def key_of(choice: int, phrases: Phrases, words: list[str]) -> object:
     return "".join(words[first : last + 1])
 
 
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("seed", range(10))
-def test_probabilities_equal_brute_force_marginalisation(seed: int) -> None:
-    distribution, phrases, logits, words = distribution_of(seed)
+def test_probabilities_equal_brute_force_marginalisation(seed: int, device: str) -> None:
+    distribution, phrases, logits, words = distribution_of(seed, device)
+    again, *_ = distribution_of(seed, device)
+    assert torch.equal(distribution.weights, again.weights)  # to the last bit, on any device
     expected = brute_force(distribution, phrases, logits, words)
     assert len(distribution.weights) == len(expected)
     for choice in range(len(distribution.weights)):

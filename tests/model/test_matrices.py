@@ -16,6 +16,7 @@ from cog.model.prefix_encoder import PrefixEncoder
 from cog.model.protocols import CausalNetwork
 from cog.model.weights import TrainedTensors
 from cog.records import AUTO, BFLOAT16, FLOAT32, INT8, PRECISIONS
+from tests.devices import NEEDS_GPU
 from tests.model_fixtures import WIDTH, make_tiny_model
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
@@ -122,7 +123,7 @@ def test_only_float_weights_on_a_cpu_are_packed() -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@NEEDS_GPU
 @pytest.mark.parametrize(("precision", "tolerance"), [(FLOAT32, 1e-3), (BFLOAT16, 0.04)])
 def test_a_gpu_chooses_as_a_processor_does(folder: Path, precision: str, tolerance: float) -> None:
     plain, encoder = make_encoder(folder, FLOAT32), make_encoder(folder, precision, GPU)

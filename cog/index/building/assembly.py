@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from cog.corpus.report import PrepareReport
 from cog.errors import IndexingError
-from cog.index.building.encoding import EncodedChunk, Encoders, encode_window, is_batch_proof
+from cog.index.building.encoding import EncodedChunk, Encoders, encode_window, measure_batch_change
 from cog.index.building.reuse import StoredChunks, adopt
 from cog.index.building.rows import make_rows
 from cog.index.building.search_quality import build_search
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from cog.model.load import IndexModel  # torch, which an index is read without
 
 MAX_ALONE = 48  # chunks of a window that are encoded one by one
+INT8_STEP = 0.5 / 127  # of what rounding to int8 changes, at most, as a share likewise
 MAX_ANEW_SHARE = 0.1  # of the chunks; above, what storage costs is measured again
 MeasureStorage = Callable[[PhraseIndex], StorageCost | None]
 
@@ -99,7 +100,7 @@ class Assembly:
         self._num_words = 0
         self._num_tokens = 0
         self._num_encoded = 0
-        self._is_batch_proof: bool | None = None
+        self._is_alone: bool | None = None
         self._seconds: dict[str, float] = defaultdict(float)
 
     @property
@@ -201,9 +202,9 @@ class Assembly:
         phrase_encoder, retriever = self._model.phrase_encoder, self._model.retriever
         is_alone = num_chunks <= MAX_ALONE  # too few for batches to gain what trying them costs
         if not is_alone:
-            if self._is_batch_proof is None:
-                self._is_batch_proof = is_batch_proof(phrase_encoder, retriever)
-            is_alone = not self._is_batch_proof
+            if self._is_alone is None:
+                self._is_alone = self._must_be_alone()
+            is_alone = self._is_alone
         return Encoders(
             phrase_encoder=phrase_encoder,
             retriever=retriever,
@@ -213,6 +214,23 @@ class Assembly:
             num_workers=num_workers,
             is_alone=is_alone,
         )
+
+    def _must_be_alone(self) -> bool:
+        # whether a chunk must be encoded alone for its vectors to be what they shall be
+        change = measure_batch_change(self._model.phrase_encoder, self._model.retriever)
+        if change == 0.0:
+            return False
+        is_alone = change > self._model.batch_tolerance
+        self._progress.say(
+            f"vectors move by {change:.0e} of their largest value with the batch that they are "
+            f"encoded in ({self._model.numerics}; int8 rounds to {INT8_STEP:.0e}): "
+            + (
+                "every chunk is encoded alone, which takes several times as long"
+                if is_alone
+                else "another build may differ in as much"
+            )
+        )
+        return is_alone
 
     def _write(self, window: Window, encoded: list[EncodedChunk]) -> None:
         with self._timed("write"):

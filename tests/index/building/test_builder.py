@@ -1,6 +1,7 @@
 """Building: counts, digests, sizes, what is refused and what is left alone."""
 
 import json
+import re
 import subprocess
 import sys
 import threading
@@ -23,6 +24,7 @@ from tests.index.hash_model import (
     HashModel,
     HashPhraseEncoder,
     HashRetriever,
+    LeaningEncoder,
     Limits,
     build,
     make_documents,
@@ -105,6 +107,26 @@ def test_damaged_index_is_built_again(corpus: CorpusPaths, locks: Path) -> None:
     assert build(corpus, locks=locks).is_new
     with open_tiny(corpus, locks) as index:
         verify_index(index, progress=SilentProgress())
+
+
+@pytest.mark.parametrize("tolerance", [0.0, 1e-4])
+def test_vectors_that_move_with_their_batch_are_told_of_and_encoded_alone_or_allowed(
+    corpus: CorpusPaths, locks: Path, tolerance: float
+) -> None:
+    said: list[str] = []
+
+    class Told(SilentProgress):
+        def say(self, message: str) -> None:
+            said.append(message)
+
+    model = HashModel(phrase_encoder=LeaningEncoder(), batch_tolerance=tolerance)
+    params = replace(PARAMS, commit_chunks=200)
+    build(corpus, locks=locks, model=model, params=params, progress=Told())
+    (line,) = [each for each in said if "with the batch" in each]
+    assert re.match(r"vectors move by \de-\d\d of their largest value", line)
+    assert line.endswith("differ in as much" if tolerance else "takes several times as long")
+    built = model.phrase_encoder.batches[2 * len(PROBES) :]
+    assert max(built) > 1 if tolerance else set(built) == {1}
 
 
 @pytest.mark.parametrize("num_chunks", [1, 3, 100])
