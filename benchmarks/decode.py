@@ -19,6 +19,7 @@ from cog.corpus.documents import load_prompts
 from cog.decoding.generator import CopyGenerator
 from cog.decoding.request import Request
 from cog.decoding.session import open_generator
+from cog.model.load import resolve_device
 from cog.model.matrices import choose_precision
 from cog.model.modules import load_network
 from cog.params import load_params
@@ -98,6 +99,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--decoding", default="nucleus", choices=["nucleus", "greedy"])
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
 
@@ -107,18 +109,26 @@ def main() -> None:
     prompts = load_prompts(paths.corpus(options.corpus).prompts)[: options.prompts]
     requests = [Request(prompt.prefix, decoding) for prompt in prompts]
     folder = paths.model(params.model)
-    default = choose_precision(params.generate.precision, torch.device("cpu"))
+    default = choose_precision(params.generate.precision, resolve_device(options.device))
     peer: PreTrainedModel | None = None
-    result: dict[str, object] = {"benchmark": "decode", "precision": default}
+    result: dict[str, object] = {
+        "benchmark": "decode",
+        "precision": default,
+        "device": options.device,
+    }
     for precision in dict.fromkeys((default, FLOAT32)):
         suffix = "" if precision == default else f"_{precision}"
         params = replace(params, generate=replace(params.generate, precision=precision))
-        with open_generator(paths, params, corpus_id=options.corpus, device="cpu") as generator:
+        with open_generator(
+            paths, params, corpus_id=options.corpus, device=options.device
+        ) as generator:
             loaded = peak_bytes()
             generator.generate(requests)
             if peer is None:
                 result["bytes"] = measure_bytes(generator, requests, loaded=loaded)
-                peer = load_network(folder).eval()
+                peer = load_network(folder).eval().to(options.device)
+                if options.device == "cuda":  # as anybody runs it there
+                    peer = peer.to(torch.bfloat16)
             for batch in dict.fromkeys((1, len(requests))):
                 found = compare(generator, peer, requests[:batch], rounds=options.rounds)
                 result[f"ratio_batch_{batch}{suffix}"] = found["ratio"]

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from benchmarks.common import ROOT, peak_bytes, report, say
 from cog.index.building.builder import build_index
@@ -48,6 +49,8 @@ class Stopwatch:
             try:
                 return function(*values, **named)
             finally:
+                if torch.cuda.is_available():
+                    torch.cuda.synchronize()
                 self.seconds += time.perf_counter() - began
 
         return timed
@@ -86,13 +89,18 @@ def time_encoders(model: IndexModel) -> dict[str, Stopwatch]:
 
 
 def build(
-    source: str, target: str, vector_dtype: str, results: "multiprocessing.Queue[Any]"
+    source: str,
+    target: str,
+    vector_dtype: str,
+    device: str,
+    results: "multiprocessing.Queue[Any]",
 ) -> None:
     """Build an index in a process of its own, so that its peak memory is its own.
 
     :param source: The project's corpus folder.
     :param target: A temporary corpus folder.
     :param vector_dtype: ``int8`` or ``float16``.
+    :param device: ``cpu`` or ``cuda``.
     :param results: Where the figures go.
     """
     paths = find_project(ROOT)
@@ -101,7 +109,7 @@ def build(
     corpus_paths.root.mkdir(parents=True)
     for name in (corpus_paths.documents.name, corpus_paths.prompts.name):
         shutil.copy(Path(source) / name, corpus_paths.root / name)
-    model = load_index_model(paths.model(params.model))
+    model = load_index_model(paths.model(params.model), device=device)
     watches = time_encoders(model)
     loaded = peak_bytes()
     began = time.perf_counter()
@@ -160,6 +168,7 @@ def main() -> None:
     parser.add_argument("--corpus", default="wiki-mini")
     parser.add_argument("--chunks", type=int, default=1024)
     parser.add_argument("--vector-dtype", default="int8", choices=["int8", "float16"])
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     options = parser.parse_args()
 
     source = find_project(ROOT).corpus(options.corpus)
@@ -167,7 +176,7 @@ def main() -> None:
         target = Path(folder) / options.corpus
         context = multiprocessing.get_context("spawn")
         results: multiprocessing.Queue[Any] = context.Queue()
-        arguments = (str(source.root), str(target), options.vector_dtype, results)
+        arguments = (str(source.root), str(target), options.vector_dtype, options.device, results)
         process = context.Process(target=build, args=arguments)
         process.start()
         built = results.get()
@@ -180,6 +189,7 @@ def main() -> None:
     report(
         {
             "benchmark": "index",
+            "device": options.device,
             "ratio_both_encoders": both / built["seconds"],
             "ratio_phrase_encoder": encoders["phrase_encoder"] / built["seconds"],
             "words_per_second": words / built["seconds"],

@@ -23,8 +23,8 @@ def run_peer(peer: PreTrainedModel, ids: Sequence[list[int]], decoding: Decoding
     mask = torch.tensor([[0] * (longest - len(row)) + [1] * len(row) for row in ids])
     with torch.inference_mode():
         output = peer.generate(
-            batch,
-            attention_mask=mask,
+            batch.to(peer.device),
+            attention_mask=mask.to(peer.device),
             do_sample=decoding.method == "nucleus",
             top_p=decoding.top_p,
             top_k=0,
@@ -32,7 +32,7 @@ def run_peer(peer: PreTrainedModel, ids: Sequence[list[int]], decoding: Decoding
             min_new_tokens=decoding.max_new_tokens,
             eos_token_id=None,
             pad_token_id=2,
-        )
+        ).cpu()
     seconds = time.perf_counter() - began
     assert output.shape[1] == longest + decoding.max_new_tokens
     return seconds
