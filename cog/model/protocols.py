@@ -2,14 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from cog.model.cache import Layout, PrefixCache
+if TYPE_CHECKING:  # an index is read without torch
+    import torch
+    from torch import Tensor
+
+    from cog.model.cache import Layout, PrefixCache
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,7 @@ class CausalNetwork(Protocol):
         """Precision of its linear layers."""
 
     @property
-    def device(self) -> torch.device:
+    def device(self) -> "torch.device":
         """Where the weights lie."""
 
     @property
@@ -45,7 +47,7 @@ class CausalNetwork(Protocol):
     def max_positions(self) -> int:
         """Number of tokens that it can read."""
 
-    def read(self, token_ids: Tensor, layout: Layout, cache: PrefixCache) -> Tensor:
+    def read(self, token_ids: "Tensor", layout: "Layout", cache: "PrefixCache") -> "Tensor":
         """Read packed tokens.
 
         :param token_ids: *Shape:* ``(num_tokens,)``
@@ -54,7 +56,7 @@ class CausalNetwork(Protocol):
         :returns: Hidden states. *Shape:* ``(num_tokens, dim)``
         """
 
-    def score(self, states: Tensor) -> Tensor:
+    def score(self, states: "Tensor") -> "Tensor":
         """Scores of the vocabulary.
 
         :param states: Hidden states. *Shape:* ``(batch, dim)``
@@ -74,10 +76,10 @@ class TextNetwork(Protocol):
         """Width of a hidden state."""
 
     @property
-    def device(self) -> torch.device:
+    def device(self) -> "torch.device":
         """Where the weights lie."""
 
-    def __call__(self, ids: Tensor, mask: Tensor) -> Tensor:
+    def __call__(self, ids: "Tensor", mask: "Tensor") -> "Tensor":
         """Read texts.
 
         :param ids: *Shape:* ``(batch, num_pieces)``
