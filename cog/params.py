@@ -77,8 +77,7 @@ class PrepareParams:
 class IndexParams:
     """Stage ``index``.
 
-    :param vector_dtype: ``int8`` (one scale per vector), ``float16``, or ``compact``: a quarter of
-        the bytes of ``int8``, for large corpora.
+    :param vector_dtype: ``int8`` (one scale per vector), ``float16``, or ``compact`` (few bits).
     :param batch_tokens: Number of WordPieces encoded in one pass.
     :param commit_chunks: Number of chunks per LanceDB write.
     :param ivf_threshold_rows: Number of chunks up to which search is flat.

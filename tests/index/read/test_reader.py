@@ -29,6 +29,8 @@ from tests.index.hash_model import (
     write_corpus,
 )
 
+ARRAYS = [name for name in GatheredChunks.__slots__ if name != "codes"]
+
 
 def gather_slowly(index: PhraseIndex, chunk_ids: np.ndarray) -> list[dict]:
     """Rows of the words table by a loop over every row, one word at a time."""
@@ -92,13 +94,13 @@ def test_gather_equals_a_loop_over_rows(index: PhraseIndex, num_chunks: int) -> 
     gathered = index.gather_chunks(chunk_ids)
     assert list_words(gathered) == gather_slowly(index, chunk_ids)
     assert gathered.word_offsets[-1] == len(gathered.word_flags)
-    for name in GatheredChunks.__slots__:
+    for name in ARRAYS:
         assert getattr(gathered, name).flags.c_contiguous, name
 
 
 def test_gather_has_the_stated_types(index: PhraseIndex) -> None:
     gathered = index.gather_chunks(np.array([3, 1]))
-    types = {name: getattr(gathered, name).dtype.name for name in GatheredChunks.__slots__}
+    types = {name: getattr(gathered, name).dtype.name for name in ARRAYS}
     assert types == {
         "chunk_ids": "int64",
         "document_ordinals": "int64",
@@ -344,6 +346,7 @@ import sys
 from pathlib import Path
 from cog.index.read.reader import open_index
 from cog.paths import CorpusPaths
+
 with open_index(CorpusPaths(Path(sys.argv[1])), locks=Path(sys.argv[2])) as index:
     print(len(index.gather_chunks(index.chunk_documents()[:1]).word_flags) > 0)
 print(*sys.modules)

@@ -84,7 +84,7 @@ def test_union_gathers_what_one_index_gathers(indexes: tuple[PhraseIndex, Phrase
     whole, union = indexes
     chunk_ids = np.random.default_rng(0).permutation(whole.num_chunks)
     expected, found = whole.gather_chunks(chunk_ids), union.gather_chunks(chunk_ids)
-    for name in expected.__dataclass_fields__:
+    for name in expected.__dataclass_fields__.keys() - {"codes"}:
         np.testing.assert_array_equal(getattr(found, name), getattr(expected, name), name)
         assert getattr(found, name).flags.c_contiguous
 
