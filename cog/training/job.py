@@ -25,7 +25,7 @@ from cog.training.objective import CopyObjective
 from cog.training.peak_flops import tell_peak_flops
 from cog.training.preparing import TrainingData, check_phrases, prepare_data
 from cog.training.recipe import Recipe
-from cog.training.reporting import LogMetrics, MetricsFile, load_metrics
+from cog.training.reporting import LogMetrics, load_metrics
 from cog.training.run_folder import METRICS, find_start, hold_run_folder, make_accelerator
 from cog.training.schedule import Budget
 from cog.training.validation import make_validation
@@ -179,8 +179,6 @@ def _run(
         log=log if accelerator.is_main_process else None,
         peak_flops=tell_peak_flops(accelerator.device, progress),
     )
-    if job.source is not None and loop.position.step == 0 and validate is not None:
-        _log_start(job, validate(opened.model), progress=progress, log=log)
 
     def write(outcome: Outcome | None) -> None:
         try:
@@ -194,23 +192,13 @@ def _run(
 
     batches = iter_batches(data.train, loop.number_batches(), num_workers=job.num_workers)
     with closing(batches):
-        return loop.run(batches, validate=validate, write=write, reports=reports)
-
-
-def _log_start(
-    job: TrainJob,
-    measured: Mapping[str, float],
-    *,
-    progress: Progress,
-    log: LogMetrics | None,
-) -> None:
-    # what the model that training goes on from makes of the held-out documents
-    metrics = {f"validation/{name}": value for name, value in measured.items()}
-    MetricsFile(job.out / METRICS, step=0).write(0, metrics)
-    if log is not None:
-        log(0, metrics)
-    said = " ".join(f"{name} {value:.3f}" for name, value in measured.items())
-    progress.say(f"validation at step 0: {said}")
+        return loop.run(
+            batches,
+            validate=validate,
+            is_measured_first=job.source is not None,
+            write=write,
+            reports=reports,
+        )
 
 
 def _identify(job: TrainJob, opened: OpenedModel, data: TrainingData) -> RunIdentity:

@@ -103,6 +103,7 @@ class TrainingLoop:
         self._wrapped, self._optimizer = accelerator.prepare(model, optimizer)
         self._parameters = [p for p in model.parameters() if p.requires_grad]
         self.position = RunPosition(step=0, seconds=0.0, num_tokens=0)
+        self._file: MetricsFile | None = None  # of the first process, while it runs
 
     def resume(self, progress: Progress) -> None:
         """Go back to the newest checkpoint that is whole; those that are damaged are told."""
@@ -155,6 +156,7 @@ class TrainingLoop:
         validate: Validate | None,
         write: Callable[[Outcome | None], None],
         reports: LoopReports,
+        is_measured_first: bool = False,
     ) -> Outcome:
         """Train until the budget is used, or the run is asked to stop; then write what was trained.
 
@@ -163,12 +165,17 @@ class TrainingLoop:
         :param write: Writes the model, with how the run ended; None if it failed. Called by the
             first process, whatever happens: what is in memory is the last good model.
         :param reports: Whom to tell what.
+        :param is_measured_first: Whether the model is validated before its first step, too.
         :returns: How it ended; a checkpoint of that moment is on disk.
         :raises TrainingError: If the loss is not finite.
         """
+        if self.accelerator.is_main_process:
+            self._file = MetricsFile(self._metrics, step=self.position.step)
         outcome: Outcome | None = None
         with watch_signals() as stop:
             try:
+                if is_measured_first and self.position.step == 0:
+                    self._tell(reports, self._validate(validate, reports))
                 outcome = self._train(batches, validate=validate, stop=stop, reports=reports)
             finally:
                 if self.accelerator.is_main_process:
@@ -192,22 +199,21 @@ class TrainingLoop:
             first_step=start.step,
             used_seconds=start.seconds,
         )
-        is_main = self.accelerator.is_main_process
-        file = MetricsFile(self._metrics, step=start.step) if is_main else None
         metrics, validation = self._recall()
         while not (reason := self._find_end(stop, seconds := self._share_clock(meter))):
-            metrics = self._take_step(batches, meter, reports, seconds=seconds)
-            if file is not None:
-                file.write(self.position.step, metrics)
+            metrics = self._take_step(batches, meter, seconds=seconds)
+            self._write(metrics)
             if self.position.step % settings.validation_steps == 0:
-                validation = self._validate(validate, reports, file)
-            self._log(reports, metrics, validation)
+                validation = self._validate(validate, reports)
+                self._tell(reports, {**metrics, **validation})
+            elif self.position.step % LOGGED_STEPS == 0:
+                self._tell(reports, metrics)
             if self.position.step % settings.checkpoint_steps == 0:
                 self.save()
         is_due = self.position.step % settings.validation_steps > 0
         if is_due and not (self.position == start and validation):
-            validation = self._validate(validate, reports, file)
-            self._log(reports, metrics, validation, is_last=True)
+            validation = self._validate(validate, reports)
+            self._tell(reports, {**metrics, **validation})
         if self.position.step % settings.checkpoint_steps or self.position == start:
             self.save()
         return Outcome(
@@ -230,18 +236,13 @@ class TrainingLoop:
         validation = {k: value for k, value in metrics.items() if k.startswith("validation/")}
         return {k: value for k, value in metrics.items() if k not in validation}, validation
 
-    def _log(
-        self,
-        reports: LoopReports,
-        metrics: Mapping[str, float],
-        validation: Mapping[str, float],
-        *,
-        is_last: bool = False,
-    ) -> None:
-        step = self.position.step
-        is_validated = is_last or step % self._settings.validation_steps == 0
-        if reports.log is not None and (is_validated or step % LOGGED_STEPS == 0):
-            reports.log(step, {**metrics, **(validation if is_validated else {})})
+    def _write(self, metrics: Mapping[str, float]) -> None:
+        if self._file is not None:
+            self._file.write(self.position.step, metrics)
+
+    def _tell(self, reports: LoopReports, metrics: Mapping[str, float]) -> None:
+        if reports.log is not None and metrics:
+            reports.log(self.position.step, metrics)
 
     def _share_clock(self, meter: Meter) -> float:
         # The first process's seconds: rates and the end of a budget of seconds depend on them, and
@@ -262,7 +263,7 @@ class TrainingLoop:
         return values.tolist()
 
     def _take_step(
-        self, batches: Iterator[LoopBatch], meter: Meter, reports: LoopReports, *, seconds: float
+        self, batches: Iterator[LoopBatch], meter: Meter, *, seconds: float
     ) -> dict[str, float]:
         self._wrapped.train()
         step_batches, sums = self._accumulate(batches)
@@ -329,15 +330,12 @@ class TrainingLoop:
         self._optimizer.zero_grad(set_to_none=True)
         return factor
 
-    def _validate(
-        self, validate: Validate | None, reports: LoopReports, file: MetricsFile | None
-    ) -> Mapping[str, float]:
+    def _validate(self, validate: Validate | None, reports: LoopReports) -> Mapping[str, float]:
         if validate is None:
             return {}
         validation = {f"validation/{name}": value for name, value in validate(self.model).items()}
         self.model.train()
-        if file is not None:
-            file.write(self.position.step, validation)
+        self._write(validation)
         said = " ".join(f"{k.removeprefix('validation/')} {v:.3f}" for k, v in validation.items())
         reports.progress.say(f"validation at step {self.position.step}: {said}")
         return validation

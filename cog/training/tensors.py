@@ -10,7 +10,7 @@ from torch import Tensor
 
 from cog.profiles import LossProfile
 from cog.training.batch import Batch
-from cog.training.losses.spans import SpanLabels
+from cog.training.losses.spans import SpanGroups, SpanLabels
 from cog.training.segmentation.records import BatchLabels
 
 # how models that learnt by different losses are compared
@@ -113,6 +113,10 @@ def _find_targets(
 def _span_labels(
     labels: BatchLabels, losses: LossProfile, move: Callable[[NDArray[np.generic]], Tensor]
 ) -> SpanLabels:
+    def group(offsets: NDArray[np.int64], spans: NDArray[np.int64]) -> SpanGroups:
+        queries = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+        return SpanGroups(move(queries), move(spans), offsets.tolist())
+
     first = labels.positive_spans[labels.positive_offsets[:-1][labels.is_phrase]]
     offsets, spans = labels.positive_offsets, labels.positive_spans
     # with candidates of one chunk only, occurrences elsewhere cannot count as right
@@ -129,14 +133,6 @@ def _span_labels(
         word_chunks=move(labels.word_chunks),
         query_chunks=move(labels.query_chunks),
         source_chunks=move(source_chunks) if is_source else None,
-        positive_queries=move(_owners(offsets)),
-        positive_spans=move(spans),
-        positive_offsets=offsets.tolist(),
-        neutral_queries=move(_owners(neutral_offsets)),
-        neutral_spans=move(neutral_spans),
-        neutral_offsets=neutral_offsets.tolist(),
+        positives=group(offsets, spans),
+        neutrals=group(neutral_offsets, neutral_spans),
     )
-
-
-def _owners(offsets: NDArray[np.int64]) -> NDArray[np.int64]:
-    return np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))

@@ -15,6 +15,21 @@ from cog.training.losses import max_elements_on
 
 
 @dataclass(frozen=True, slots=True)
+class SpanGroups:
+    """Some spans of each query, query by query.
+
+    :param queries: Query of each span, ascending. *Shape:* ``(num_spans,)``
+    :param spans: Flat id ``word * band + k``. *Shape:* ``(num_spans,)``
+    :param offsets: Those of query ``i`` are ``[offsets[i], offsets[i + 1])``; a list, so that no
+        pass waits for the device.
+    """
+
+    queries: Tensor
+    spans: Tensor
+    offsets: list[int]
+
+
+@dataclass(frozen=True, slots=True)
 class SpanLabels:
     """Which spans a query may choose, and which are right; a span is (word, k): ``k + 2`` words.
 
@@ -23,25 +38,21 @@ class SpanLabels:
     :param query_chunks: Chunk of each query, whose spans are left out. *Shape:* ``(num_queries,)``
     :param source_chunks: The only chunk whose spans count for a query, -1 for all; None for all of
         every query. *Shape:* ``(num_queries,)``
-    :param positive_queries: Query of each right span, ascending. *Shape:* ``(num_positives,)``
-    :param positive_spans: Flat id ``word * band + k``. *Shape:* ``(num_positives,)``
-    :param positive_offsets: Right spans of query ``i`` are ``[offsets[i], offsets[i + 1])``; a
-        list, so that no pass waits for the device.
-    :param neutral_queries: Query of each span that is left out. *Shape:* ``(num_neutrals,)``
-    :param neutral_spans: Flat ids. *Shape:* ``(num_neutrals,)``
-    :param neutral_offsets: As ``positive_offsets``.
+    :param positives: Right spans.
+    :param neutrals: Spans that are left out.
     """
 
     span_mask: Tensor
     word_chunks: Tensor
     query_chunks: Tensor
     source_chunks: Tensor | None
-    positive_queries: Tensor
-    positive_spans: Tensor
-    positive_offsets: list[int]
-    neutral_queries: Tensor
-    neutral_spans: Tensor
-    neutral_offsets: list[int]
+    positives: SpanGroups
+    neutrals: SpanGroups
+
+    @property
+    def band(self) -> int:
+        """Number of lengths that a span may have."""
+        return self.span_mask.shape[1]
 
 
 class _Spans(torch.autograd.Function):
@@ -65,7 +76,7 @@ class _Spans(torch.autograd.Function):
         inputs = (start_queries, end_queries, start_vectors, end_vectors)
         for rows in _query_slices(labels, max_elements):
             band = _score_band(rows, inputs, labels)
-            owners, at = _locate(rows, labels.positive_offsets, labels, right=True)
+            owners, at = _locate(rows, labels.positives, labels.band)
             every[rows] = _log_sum(band)
             right[rows] = _log_sum_by(owners, band[at], num_rows=band.shape[1])
         ctx.save_for_backward(*inputs, every, right)
@@ -87,7 +98,7 @@ class _Spans(torch.autograd.Function):
             band = _score_band(
                 rows, (start_queries, end_queries, start_vectors, end_vectors), labels
             )
-            owners, at = _locate(rows, labels.positive_offsets, labels, right=True)
+            owners, at = _locate(rows, labels.positives, labels.band)
             shares = (band[at] - right[rows][owners]).exp_() * grad_right[rows][owners]
             # the band is overwritten by its own gradient: there is no room for two of them
             band.sub_(finite[rows, None]).exp_().mul_(grad_every[rows, None])
@@ -144,11 +155,11 @@ def _score_band(
     start = start_queries[rows] @ start_vectors.T  # (num_rows, num_words)
     end = end_queries[rows] @ end_vectors.T
     start.masked_fill_(_bar_words(rows, labels), -torch.inf)
-    band = start.new_full((labels.span_mask.shape[1], *start.shape), -torch.inf)
+    band = start.new_full((labels.band, *start.shape), -torch.inf)
     for k, reach in _band_lengths(band):
         torch.add(start[:, :reach], end[:, k + 1 :], out=band[k, :, :reach])
     band.masked_fill_(~labels.span_mask.T.unsqueeze(1), -torch.inf)
-    _, at = _locate(rows, labels.neutral_offsets, labels, right=False)
+    _, at = _locate(rows, labels.neutrals, labels.band)
     band[at] = -torch.inf
     return band
 
@@ -169,16 +180,12 @@ def _band_lengths(band: Tensor) -> Iterator[tuple[int, int]]:
 
 
 def _locate(
-    rows: slice, offsets: list[int], labels: SpanLabels, *, right: bool
+    rows: slice, groups: SpanGroups, band: int
 ) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor]]:
-    # row of each labelled span, and its place in the band
-    part = slice(offsets[rows.start], offsets[rows.stop])
-    queries = labels.positive_queries if right else labels.neutral_queries
-    spans = labels.positive_spans if right else labels.neutral_spans
-    owners = queries[part] - rows.start
-    width = labels.span_mask.shape[1]
-    flat = spans[part]
-    return owners, (flat % width, owners, flat // width)
+    # row of each span of these queries, and its place in the table (band, num_rows, num_words)
+    part = slice(groups.offsets[rows.start], groups.offsets[rows.stop])
+    owners, spans = groups.queries[part] - rows.start, groups.spans[part]
+    return owners, (spans % band, owners, spans // band)
 
 
 def _log_sum(band: Tensor) -> Tensor:
