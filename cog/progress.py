@@ -81,6 +81,8 @@ class _Count:
     def advance(self, amount: int) -> None:
         now = time.monotonic()
         self.num += amount
+        if not self.num:  # none of what a build had before is to be had again: loading comes next
+            return
         if len(self.samples) > 2 and now - self.samples[-2][0] < SAMPLE_SECONDS:
             self.samples.pop()
         self.samples.append((now, self.num))

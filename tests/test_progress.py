@@ -33,6 +33,7 @@ def test_lines_tell_speed_and_time_left(
     monkeypatch.setattr("cog.progress.time.monotonic", lambda: now)
     with show_progress("evaluate wiki-mini", total=None, unit="texts") as progress:
         progress.expect(40)
+        progress.advance(0)
         now = 60.0  # loading, which says nothing of the speed
         progress.advance(10)
         now = 62.0
@@ -41,6 +42,7 @@ def test_lines_tell_speed_and_time_left(
         now = 80.0
         progress.advance(10)
     assert capsys.readouterr().err.splitlines() == [
+        "evaluate wiki-mini: 0/40 texts",
         "evaluate wiki-mini: 10/40 texts",
         "evaluate wiki-mini: 20/40 texts, 5 texts/s",
         *2 * ["evaluate wiki-mini: 30/100 texts, 1 texts/s, 0:01:10 left"],

