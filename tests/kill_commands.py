@@ -103,7 +103,6 @@ CASES = {
     "datastore": Case(
         "paper datastore build village --device cpu",
         ("paper datastore build village --device cpu", *SWITCHED, "corpus prepare village"),
-        intact="paper datastore info village",
         told=("corpora/village/datastore/manifest.json",),
     ),
     "retro": Case(

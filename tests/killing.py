@@ -4,12 +4,16 @@ The work runs in forks of the process that calls this; that process is one of it
 has used torch's threads or opened LanceDB does not survive a fork.
 """
 
+import json
 import os
 import signal
+import subprocess
 import sys
 import time
 import traceback
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 MAX_SECONDS = 300.0
 
@@ -91,3 +95,18 @@ def kill_at_every_touch(
         if status == 0:
             return number - 1
         number += 1
+
+
+def run_driver(*words: str) -> Any:  # noqa: ANN401
+    """Run a module of the tests that kills, in a process of its own; the counts it prints."""
+    forks = ("-W", "ignore:lancedb fork support:RuntimeWarning")  # it is not open when forked
+    threads = ("-W", "ignore:This process:DeprecationWarning")
+    done = subprocess.run(
+        [sys.executable, *forks, *threads, "-m", *words],
+        cwd=Path(__file__).parents[1],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    return json.loads(done.stdout)

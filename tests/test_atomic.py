@@ -28,6 +28,7 @@ from cog.training.checkpoint import (
     save_checkpoint,
 )
 from tests.kill_atomic import CASES, NEW, OLD, read, write
+from tests.killing import run_driver
 
 BUILDING = """
 import sys
@@ -56,15 +57,7 @@ def start_building(target: Path, *, is_kept: bool) -> tuple["subprocess.Popen[st
 def test_a_kill_at_any_touch_leaves_the_old_whole_or_the_new_whole(
     tmp_path: Path, name: str
 ) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.kill_atomic", str(tmp_path), name],
-        cwd=Path(__file__).parents[1],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert int(done.stdout) >= 8
+    assert run_driver("tests.kill_atomic", str(tmp_path), name) >= 8
 
 
 def test_work_that_goes_on_is_told_from_what_a_killed_process_left(tmp_path: Path) -> None:

@@ -1,15 +1,13 @@
 """Commands that are killed leave what was there, and finish when they are run once more."""
 
-import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from cog.paths import ProjectPaths
 from tests.kill_commands import CASES
+from tests.killing import run_driver
 
 QUICK = ("fetch", "prepare", "switch", "add", "remove")  # of index: tests/index/building
 
@@ -25,18 +23,6 @@ def test_a_killed_command_is_run_again_and_nothing_shows_it(
     village: ProjectPaths, tmp_path: Path, names: tuple[str, ...], num_kills: int
 ) -> None:
     shutil.copytree(village.root, tmp_path / "built")
-    done = subprocess.run(
-        [
-            sys.executable,
-            *("-W", "ignore:lancedb fork support:RuntimeWarning"),  # it is not open when forked
-            *("-W", "ignore:This process:DeprecationWarning"),
-            *("-m", "tests.kill_commands", str(tmp_path), ",".join(names), str(num_kills), "0"),
-        ],
-        cwd=Path(__file__).parents[1],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
-    counts = json.loads(done.stdout)
+    words = (str(tmp_path), ",".join(names), str(num_kills), "0")
+    counts = run_driver("tests.kill_commands", *words)
     assert all(counts[name]["killed"] >= num_kills // 2 for name in names), counts
