@@ -2,16 +2,21 @@
 
 import json
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import click
 
 from cog.cli.main import get_project_of
+from cog.cli.numbers import FiniteRange
 from cog.cli.options import json_option
 from cog.decoding.tuning import load_tuning_state
 from cog.index.records import Manifest
 from cog.index.versions.manifest import load_manifest
 from cog.params import load_params
 from cog.progress import show_progress
+
+if TYPE_CHECKING:
+    from cog.index.plan import IndexPlan
 
 
 @click.group("index")
@@ -46,6 +51,93 @@ def build(ctx: click.Context, corpus_id: str, force: bool, device: str, as_json:
         click.echo(json.dumps({"built": report.is_new} | _to_json(report.manifest)))
     else:
         click.echo(f"{'built' if report.is_new else 'up to date'}\n{_format(report.manifest)}")
+
+
+@command.command("plan")
+@click.argument("corpus_id", metavar="ID")
+@click.option(
+    "--words",
+    "num_words",
+    type=click.IntRange(1),
+    help="Words of the whole source, of which a subset takes its part [default: counted].",
+)
+@click.option(
+    "--workers",
+    "num_workers",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Machines, or GPUs, that encode.",
+)
+@click.option(
+    "--rate",
+    type=FiniteRange(0, min_open=True),
+    help="Words a second of one worker [default: as measured].",
+)
+@click.option(
+    "--price",
+    "price_per_hour",
+    type=FiniteRange(0),
+    default=0.0,
+    help="Of an hour of one worker.",
+)
+@json_option
+@click.pass_context
+def plan(
+    ctx: click.Context,
+    corpus_id: str,
+    num_words: int | None,
+    num_workers: int,
+    rate: float | None,
+    price_per_hour: float,
+    as_json: bool,
+) -> None:
+    """Say what an index will take, before anything is built.
+
+    In proportion to the largest index of the project; vectors are those of `index.vector_dtype`.
+    """
+    from cog.index.project import plan_corpus_index
+
+    paths = get_project_of(ctx, corpus_id)
+    planned = plan_corpus_index(
+        paths,
+        corpus_id,
+        params=load_params(paths.params),
+        num_words=num_words,
+        num_workers=num_workers,
+        rate=rate,
+        price_per_hour=price_per_hour,
+    )
+    click.echo(json.dumps(asdict(planned)) if as_json else _format_plan(planned))
+
+
+def _format_plan(planned: "IndexPlan") -> str:
+    parts = ", ".join(
+        f"{name.replace('_', ' ')} {_format_bytes(size)}"
+        for name, size in planned.bytes_by_part.items()
+        if size
+    )
+    lines = {
+        "corpus": f"{planned.corpus}, {planned.num_words:,} words",
+        "units": f"{planned.num_units:,} that may be copied, in {planned.num_chunks:,} chunks",
+        "disk": f"{_format_bytes(planned.num_bytes)}: {parts}",
+        "build": f"{planned.hours:,.1f} hours at {planned.words_per_second:,.0f} words a second",
+        "price": f"{planned.price:,.2f}",
+        "search": planned.search,
+        "memory": f"{_format_bytes(planned.reader_bytes)} while it is open",
+        "a prompt": f"reads {_format_bytes(planned.prompt_bytes)}",
+        "measured": f"on the index of {planned.measured_on}",
+    }
+    if not planned.price:
+        del lines["price"]
+    return "\n".join(f"{name:<10} {value}" for name, value in lines.items())
+
+
+def _format_bytes(size: int) -> str:
+    for power, unit in ((4, "TB"), (3, "GB"), (2, "MB")):
+        if size >= 1000**power:
+            return f"{size / 1000**power:.1f} {unit}"
+    return f"{size / 1000:.1f} kB"
 
 
 @command.command("info")

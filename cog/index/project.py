@@ -1,6 +1,7 @@
 """The index of a project's corpus: a corpus id goes in; its index is built, opened or verified."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -8,16 +9,19 @@ from cog.corpus.documents import DocumentStore, documents_digest
 from cog.errors import IndexingError
 from cog.index.building.assembly import MeasureStorage
 from cog.index.building.builder import BuildReport, build_index
+from cog.index.plan import IndexPlan, plan_index
 from cog.index.read.reader import open_index
 from cog.index.read.verify import VerifyReport, verify_index
+from cog.index.records import Manifest
 from cog.index.versions.activation import get_kept
 from cog.index.versions.manifest import load_manifest
 from cog.index.versions.recorded import record_version
 from cog.model.fingerprint import fingerprint_model
 from cog.model.vector_code import VECTOR_CODES, VectorCodes, load_codes
 from cog.params import Params
-from cog.paths import ProjectPaths
+from cog.paths import CorpusPaths, ProjectPaths
 from cog.progress import Progress
+from cog.registry import load_resolved_card
 
 if TYPE_CHECKING:
     from cog.model.load import IndexModel
@@ -81,16 +85,69 @@ def _find_codes(paths: ProjectPaths, model_folder: Path) -> VectorCodes | None:
     if (model_folder / VECTOR_CODES).is_file():
         return load_codes(model_folder)
     fingerprint = fingerprint_model(model_folder)
-    for place in map(paths.corpus, sorted(each.name for each in paths.corpora.iterdir())):
-        try:
-            manifest = load_manifest(place)
-        except IndexingError:
-            continue
-        if manifest.vectors.codes and manifest.model == fingerprint:
-            folder = place.index / manifest.folder
-            if (folder / VECTOR_CODES).is_file():
-                return load_codes(folder)
+    for place, manifest in _iter_indexes(paths):
+        folder = place.index / manifest.folder
+        if manifest.vectors.codes and manifest.model == fingerprint and folder.is_dir():
+            return load_codes(folder)
     return None
+
+
+def _iter_indexes(paths: ProjectPaths) -> Iterator[tuple[CorpusPaths, Manifest]]:
+    # those that are in place and can be read
+    for folder in sorted(paths.corpora.iterdir()) if paths.corpora.is_dir() else []:
+        place = paths.corpus(folder.name)
+        with suppress(IndexingError):
+            yield place, load_manifest(place)
+
+
+def plan_corpus_index(
+    paths: ProjectPaths,
+    corpus_id: str,
+    *,
+    params: Params,
+    num_words: int | None = None,
+    num_workers: int = 1,
+    rate: float | None = None,
+    price_per_hour: float = 0.0,
+) -> IndexPlan:
+    """Say what the index of a corpus will cost, by the largest index that the project has.
+
+    ``num_words`` is that of the whole source, of which a subset takes its proportion; None where
+    the corpus is prepared, and is counted. Raises ``IndexingError`` if neither is known, or the
+    project has no index.
+    """
+    card = load_resolved_card(paths, corpus_id)
+    if num_words is not None:
+        words = round(num_words * (card.subset.proportion if card.subset else 1.0))
+    elif paths.corpus(corpus_id).documents.is_file():
+        words = count_corpus_words(paths, corpus_id)
+    else:
+        raise IndexingError(
+            f"a plan for {corpus_id} needs its number of words",
+            found="neither documents nor --words",
+            run=f"cog index plan {corpus_id} --words 3000000000 (of the whole source)",
+            about=corpus_id,
+        )
+    indexes = [each for each in _iter_indexes(paths) if each[0].documents.is_file()]
+    if not indexes:
+        raise IndexingError(
+            "a plan needs an index to measure",
+            found="none in this project",
+            run="cog index build wiki-mini",
+            about=corpus_id,
+        )
+    place, reference = max(indexes, key=lambda each: each[1].num_words)
+    return plan_index(
+        corpus_id,
+        num_words=words,
+        reference=reference,
+        reference_words=count_corpus_words(paths, place.root.name),
+        params=params.index,
+        top_k_chunks=params.generate.decoding.top_k_documents,
+        num_workers=num_workers,
+        rate=rate,
+        price_per_hour=price_per_hour,
+    )
 
 
 def verify_corpus_index(

@@ -55,6 +55,18 @@ def test_build_info_and_verify_agree(prepared: ProjectPaths) -> None:
     assert verified["num_words"] == built["num_words"]
 
 
+def test_plan_counts_what_is_prepared_and_asks_for_what_is_not(prepared: ProjectPaths) -> None:
+    assert refusal(prepared, "plan", "village").run == "cog index build wiki-mini"
+    call(prepared, "build", "village", "--device", "cpu")
+    planned = json.loads(call(prepared, "plan", "village", "--json").stdout)
+    assert planned["measured_on"] == "village"
+    shown = call(prepared, "plan", "en-wiki-10pct", "--words", "3000000000", "--price", "2")
+    assert "en-wiki-10pct, 300,000,000 words" in shown.stdout
+    assert "hours at" in shown.stdout
+    assert "--words" in refusal(prepared, "plan", "en-wiki-10pct").run
+    assert isinstance(refusal(prepared, "plan", "nowhere"), CorpusNotFoundError)
+
+
 def test_texts_name_the_index(prepared: ProjectPaths) -> None:
     assert call(prepared, "build", "village").stdout.startswith("built\n")
     assert call(prepared, "build", "village").stdout.startswith("up to date\n")

@@ -1,0 +1,95 @@
+"""What an index will cost, before it is built: a number of words and measured rates go in.
+
+Everything is in proportion to an index that was built: units and chunks a word, bytes a unit by
+part, words a second. Only what is stored as vectors follows from the settings.
+"""
+
+from dataclasses import dataclass
+
+from cog.index.records import Manifest
+from cog.index.search.searcher import FLAT, IVF
+from cog.index.tables.quantise import COMPACT, get_layout, get_vector_type, make_layout
+from cog.model.vector_code import BYTES_PER_VECTOR
+from cog.params import IndexParams
+
+CHUNK_ARRAYS = 16  # bytes a chunk that an open index holds: its words, its tokens
+FLOAT_BYTES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class IndexPlan:
+    """What building and reading an index will take."""
+
+    corpus: str
+    num_words: int  # white-space separated
+    num_units: int  # words that may be copied
+    num_chunks: int
+    bytes_by_part: dict[str, int]
+    words_per_second: float  # of all workers
+    hours: float
+    price: float  # of all workers, in the unit of the price of an hour
+    search: str  # flat or ivf
+    reader_bytes: int  # memory of an open index
+    prompt_bytes: int  # read for a prompt
+    measured_on: str  # the corpus whose index gave the densities
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes on disk."""
+        return sum(self.bytes_by_part.values())
+
+
+def plan_index(
+    corpus_id: str,
+    *,
+    num_words: int,
+    reference: Manifest,
+    reference_words: int,
+    params: IndexParams,
+    top_k_chunks: int,
+    num_workers: int,
+    rate: float | None,
+    price_per_hour: float,
+) -> IndexPlan:
+    """Plan an index of a number of words.
+
+    :param reference: A built index that densities are taken from.
+    :param reference_words: White-space separated words that it was built from.
+    :param top_k_chunks: Chunks that are read for a prompt.
+    :param rate: White-space separated words a second of one worker; None for what was measured.
+    :param price_per_hour: Of one worker.
+    :returns: The plan.
+    """
+    scale = num_words / max(1, reference_words)
+    num_units, num_chunks = round(reference.num_words * scale), round(reference.num_chunks * scale)
+    dtype, stored = params.vector_dtype, reference.vectors
+    is_compact = dtype == COMPACT
+    wanted = 2.0 * BYTES_PER_VECTOR if is_compact else make_layout(dtype, stored.dim).bytes_per_word
+    parts = {
+        name: reference.sizes[name] * scale
+        for name in ("documents", "chunks", "words", "contexts", "word_counts")
+    }
+    parts["words"] += (wanted - get_layout(stored).bytes_per_word) * num_units
+    item_bytes = [get_vector_type(each).itemsize for each in (dtype, stored.dtype)]
+    parts["chunks"] += (item_bytes[0] - item_bytes[1]) * num_chunks * reference.search.dim
+    vectors = num_chunks * reference.search.dim * FLOAT_BYTES  # as search keeps them
+    is_flat = num_chunks <= params.ivf_threshold_rows
+    parts["search"] = 0 if is_flat else vectors
+    measured = reference.seconds["words_per_second"] * reference_words / reference.num_words
+    words_per_second = (rate or measured) * num_workers
+    hours = num_words / words_per_second / 3600
+    sizes = {name: round(size) for name, size in parts.items()}
+    return IndexPlan(
+        corpus=corpus_id,
+        num_words=num_words,
+        num_units=num_units,
+        num_chunks=num_chunks,
+        bytes_by_part=sizes,
+        words_per_second=words_per_second,
+        hours=hours,
+        price=hours * num_workers * price_per_hour,
+        search=FLAT if is_flat else IVF,
+        reader_bytes=num_chunks * CHUNK_ARRAYS + (vectors if is_flat else 0),
+        prompt_bytes=round(min(top_k_chunks, num_chunks) * sizes["words"] / max(1, num_chunks)),
+        measured_on=reference.corpus,
+    )
