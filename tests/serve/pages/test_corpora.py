@@ -60,7 +60,7 @@ def test_page_of_a_corpus_tells_all_of_it(visitor: Visitor) -> None:
 def test_corpus_that_is_not_built_says_what_builds_it(visitor: Visitor) -> None:
     page = visitor.visit("/corpora/hamlet")
     page.wait_for_selector("#build .command")
-    assert "cog corpus fetch hamlet" in page.locator("#build").inner_text()
+    assert "cog index build hamlet" in page.locator("#build").inner_text()
     page.wait_for_selector("#doctor .content :not(.soft)")
     missing = visitor.visit("/corpora/nowhere")
     assert "nowhere" in missing.locator("main").inner_text()
