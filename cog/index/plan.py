@@ -12,7 +12,6 @@ from cog.index.tables.quantise import COMPACT, get_layout, get_vector_type, make
 from cog.model.vector_code import BYTES_PER_VECTOR
 from cog.params import IndexParams
 
-CHUNK_ARRAYS = 16  # bytes a chunk that an open index holds: its words, its tokens
 FLOAT_BYTES = 4
 
 
@@ -89,7 +88,7 @@ def plan_index(
         hours=hours,
         price=hours * num_workers * price_per_hour,
         search=FLAT if is_flat else IVF,
-        reader_bytes=num_chunks * CHUNK_ARRAYS + (vectors if is_flat else 0),
+        reader_bytes=sizes["word_counts"] + (vectors if is_flat else 0),
         prompt_bytes=round(min(top_k_chunks, num_chunks) * sizes["words"] / max(1, num_chunks)),
         measured_on=reference.corpus,
     )

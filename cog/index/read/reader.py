@@ -141,7 +141,6 @@ class PhraseIndex(Closing):
         self.num_words = sum(each.num_words for each in manifests)
         self._first_chunks = np.cumsum([0, *(each.num_chunks for each in manifests)])
         self._first_documents = np.cumsum([0, *(each.documents.num_indexed for each in manifests)])
-        self._num_words, self._num_tokens = self._read_chunks("num_words", "num_tokens")
         self._pool = ThreadPoolExecutor(NUM_TAKES, thread_name_prefix="gather")
 
     def close(self) -> None:
@@ -203,20 +202,19 @@ class PhraseIndex(Closing):
         places = self._locate(chunk_ids[order], self._first_chunks, "chunk ids")
         if len(np.unique(chunk_ids)) != len(chunk_ids):
             raise ValueError("chunk ids must differ")
-        arrays = WordArrays.allocate(
-            chunk_ids,
-            num_words=self._num_words[chunk_ids],
-            num_tokens=self._num_tokens[chunk_ids],
-            vectors=self.vectors,
-        )
-        jobs = []
+        takes = []
         for number in np.unique(places).tolist():
             own = order[places == number]
             num_takes = NUM_TAKES if len(own) >= MIN_SPLIT_CHUNKS else 1
-            for slots in np.array_split(own, num_takes):
-                jobs.append(self._pool.submit(self._fill, arrays, slots, number))
-        for job in jobs:
-            job.result()
+            takes += [(number, slots) for slots in np.array_split(own, num_takes)]
+        rows = list(
+            self._pool.map(lambda take: self._take_words(take[0], chunk_ids[take[1]]), takes)
+        )
+        # rows say how long they are, so that nothing of every chunk has to be held
+        arrays = WordArrays.allocate(
+            chunk_ids, zip(rows, (slots for _, slots in takes), strict=True), vectors=self.vectors
+        )
+        list(self._pool.map(lambda part: self._fill(arrays, *part), zip(rows, takes, strict=True)))
         codes = self._codes
         return arrays.gathered if codes is None else unpack_chunks(arrays.gathered, codes)
 
@@ -311,9 +309,12 @@ class PhraseIndex(Closing):
 
     def chunk_documents(self) -> NDArray[np.int64]:
         """The document of every chunk, as a position. *Shape:* ``(num_chunks,)``."""
-        firsts = np.repeat(self._first_documents[:-1], np.diff(self._first_chunks))
-        documents: NDArray[np.int64] = self._read_chunks("document_ordinal")[0] + firsts
-        return documents
+        documents = [
+            batch.column(0).to_numpy() + first
+            for part, first in zip(self.parts, self._first_documents, strict=False)
+            for batch in part.iter_rows(CHUNKS, columns=["document_ordinal"])
+        ]
+        return np.concatenate([np.zeros(0, dtype=np.int64), *documents])
 
     @cached_property
     def _codes(self) -> VectorCodes | None:
@@ -332,24 +333,22 @@ class PhraseIndex(Closing):
             for batch in part.iter_rows(DOCUMENTS, columns=[column]):
                 yield from batch.column(0).to_pylist()
 
-    def _read_chunks(self, *columns: str) -> NDArray[np.int64]:
-        # (num_columns, num_chunks)
-        batches = (each for part in self.parts for each in part.iter_rows(CHUNKS, columns=columns))
-        values = [np.stack([column.to_numpy() for column in batch.columns]) for batch in batches]
-        return np.concatenate([np.zeros((len(columns), 0), dtype=np.int64), *values], axis=1)
+    def _take_words(self, number: int, chunk_ids: NDArray[np.int64]) -> pa.Table:
+        return self.parts[number].take(WORDS, chunk_ids - self._first_chunks[number])
 
-    def _fill(self, arrays: WordArrays, slots: NDArray[np.int64], number: int) -> None:
-        part, first = self.parts[number], int(self._first_chunks[number])
-        rows = part.take(WORDS, arrays.gathered.chunk_ids[slots] - first)
+    def _fill(
+        self, arrays: WordArrays, rows: pa.Table, take: tuple[int, NDArray[np.int64]]
+    ) -> None:
+        number, slots = take
         try:
             arrays.fill(
                 rows,
                 slots,
-                first_chunk=first,
+                first_chunk=int(self._first_chunks[number]),
                 first_document=int(self._first_documents[number]),
             )
         except ValueError as error:
-            raise part.refuse("words that fit its chunks", str(error)) from error
+            raise self.parts[number].refuse("words that fit its chunks", str(error)) from error
 
     @staticmethod
     def _locate(

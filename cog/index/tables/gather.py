@@ -1,11 +1,12 @@
 """Gathering: rows of the words table go in, flat arrays come out, without a loop over rows."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from cog.index.records import GatheredChunks, VectorFormat
@@ -25,20 +26,22 @@ class WordArrays:
     def allocate(
         cls,
         chunk_ids: NDArray[np.int64],
+        takes: Iterable[tuple[pa.Table, NDArray[np.int64]]],
         *,
-        num_words: NDArray[np.int32],
-        num_tokens: NDArray[np.int32],
         vectors: VectorFormat,
     ) -> "WordArrays":
         """Make room.
 
         :param chunk_ids: The chunks. *Shape:* ``(num_chunks,)``
-        :param num_words: Words of each chunk. *Shape:* ``(num_chunks,)``
-        :param num_tokens: Tokens of each chunk. *Shape:* ``(num_chunks,)``
+        :param takes: Rows of the words table, and the position of each among the chunks.
         :param vectors: How vectors are stored.
         :returns: Arrays that hold anything yet.
         """
         layout = get_layout(vectors)
+        num_words, num_tokens = np.zeros((2, len(chunk_ids)), dtype=np.int64)
+        for rows, slots in takes:
+            num_words[slots] = _get_sizes(rows, "word_flags", np.uint8)
+            num_tokens[slots] = _get_sizes(rows, "token_ids", np.int32)
         word_offsets = _cumulate(num_words)
         token_offsets = _cumulate(num_tokens)
         total = int(word_offsets[-1])
@@ -173,6 +176,12 @@ def _get_bytes(rows: pa.Table, name: str) -> NDArray[np.uint8]:
         column = pa.chunked_array([column.combine_chunks()])
     _, values = get_binary_buffers(column.chunk(0))
     return values
+
+
+def _get_sizes(rows: pa.Table, name: str, kind: type[np.generic]) -> NDArray[np.int64]:
+    # number of items of each row's byte string
+    lengths: NDArray[np.int64] = pc.binary_length(rows.column(name)).to_numpy()
+    return lengths // np.dtype(kind).itemsize
 
 
 def _fill(rows: pa.Table, name: str, target: np.ndarray, positions: NDArray[np.int64]) -> None:
