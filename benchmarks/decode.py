@@ -82,6 +82,8 @@ def describe(texts: list[Generation]) -> dict[str, object]:
     return {
         "steps_per_text": statistics.mean(steps),
         "tokens_per_step": sum(text.num_tokens for text in texts) / sum(steps),
+        "tokens_per_pass": sum(text.num_tokens for text in texts)
+        / sum(text.num_passes for text in texts),
         "copied_steps": sum(copied) / sum(steps),
         "seconds_per_text": parts,
         "gather_share": parts["gather"] / sum(parts.values()),

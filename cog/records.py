@@ -194,11 +194,14 @@ class Generation:
     :param index: Digest of the index.
     :param model: Fingerprint of the model.
     :param decoding: The settings it was made with.
-    :param num_steps: Number of decoding steps.
+    :param num_steps: Number of decoding steps: of drafts of which something was written.
     :param num_tokens: Number of prefix-encoder tokens appended.
     :param seconds: Seconds per part: ``retrieve``, ``gather``, ``decode``.
     :param segments: What each step appended, in order.
     :param precision: Of the prefix encoder: ``float32``, ``bfloat16`` or ``int8``.
+    :param num_passes: Number of forward passes that read what was drafted, fewer than steps where
+        guesses were right: it hangs on the machine and on what else is written, and no text on it.
+        0 where it is not counted.
     """
 
     prefix: str
@@ -212,6 +215,7 @@ class Generation:
     seconds: dict[str, float]
     segments: tuple[Segment, ...]
     precision: str = FLOAT32
+    num_passes: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """The generation as the command line writes it."""
@@ -224,6 +228,7 @@ class Generation:
             "precision": self.precision,
             "decoding": asdict(self.decoding),
             "num_steps": self.num_steps,
+            "num_passes": self.num_passes,
             "num_tokens": self.num_tokens,
             "seconds": self.seconds,
             "segments": [segment.to_json() for segment in self.segments],

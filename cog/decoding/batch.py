@@ -1,6 +1,8 @@
 """The texts that share passes: drafts and prefixes are read together, what is accepted is written.
 
-A text that joins has its prefix read in the pass that reads the others' drafts.
+A text that joins has its prefix read in the pass that reads the others' drafts. Where few tokens
+are to be read, guesses of what follows are read with them: what is chosen as it was guessed is
+written without a pass.
 """
 
 import time
@@ -13,6 +15,7 @@ import torch
 from torch import Tensor
 
 from cog.decoding.draft import Draft
+from cog.decoding.guesses import NO_GUESSES, Guesses
 from cog.decoding.plausibility import verify_draft
 from cog.decoding.request import Request
 from cog.decoding.row import Row
@@ -24,6 +27,32 @@ if TYPE_CHECKING:
     from cog.decoding.generator import CopyGenerator
 
 Ending = tuple[Tensor, Tensor]  # hidden state at the last token of a text, and token logits
+
+
+@dataclass(slots=True)
+class Ahead:
+    """What was read behind a text's end.
+
+    :param guesses: The tokens.
+    :param states: Hidden state at each. *Shape:* ``(num_tokens, dim)``
+    :param logits: What each says of the next token. *Shape:* ``(num_tokens, vocab_size)``
+    :param chosen: Numbers of those that were chosen since, and written.
+    """
+
+    guesses: Guesses
+    states: Tensor
+    logits: Tensor
+    chosen: list[int] = field(default_factory=list)
+
+    def find(self, draft: Draft) -> int:
+        """Find what is proposed among the guesses.
+
+        :param draft: What is proposed to be written next.
+        :returns: Its number; -1 if it is more than a token, or was not guessed.
+        """
+        if len(draft.token_ids) != 1:
+            return -1
+        return self.guesses.find(self.chosen[-1] if self.chosen else -1, draft.token_ids[0])
 
 
 @dataclass(slots=True, eq=False)
@@ -39,6 +68,7 @@ class Ticket:
     :param unread: Its tokens that the cache has not read, but for those of a draft.
     :param ending: What is known at its end; None until everything is read.
     :param draft: What is proposed to be written next; None if nothing is.
+    :param ahead: What the cache has read behind the text's end; None if nothing.
     :param seconds: What it took, by part.
     :param error: What ended it; None if nothing did.
     :param is_cancelled: Whether nobody waits for it any more.
@@ -53,6 +83,7 @@ class Ticket:
     unread: list[int] = field(default_factory=list)
     ending: Ending | None = None
     draft: Draft | None = None
+    ahead: Ahead | None = None
     seconds: dict[str, float] = field(default_factory=dict)
     error: CogError | None = None
     is_cancelled: bool = False
@@ -87,7 +118,7 @@ class Batch:
 
         :param ticket: The text, whose job is done.
         """
-        ticket.unread, ticket.ending = list(ticket.text.token_ids), None
+        ticket.unread, ticket.ending, ticket.ahead = list(ticket.text.token_ids), None, None
         self._cache.add()
         self.tickets.append(ticket)
 
@@ -109,20 +140,22 @@ class Batch:
             left, the next step goes on with what was drafted.
         """
         began = time.perf_counter()
-        self._draft()
+        self._follow()  # where memory gave out
+        self._draft(self.tickets)
         for ticket in self.tickets:  # what fills a text and needs no check is not read
             draft = ticket.draft
             if draft is not None and len(draft.token_ids) == 1 >= ticket.text.num_left:
                 self._write(ticket, draft, 1, ())
         if not all(ticket.is_over for ticket in self.tickets):
             self._read()
+            self._follow()
         spent = (time.perf_counter() - began) / len(self.tickets)
         for ticket in self.tickets:
             ticket.seconds["decode"] = ticket.seconds.get("decode", 0.0) + spent
 
-    def _draft(self) -> None:
+    def _draft(self, tickets: Sequence[Ticket]) -> None:
         groups: dict[CopyGenerator, list[Ticket]] = {}
-        for ticket in self.tickets:
+        for ticket in tickets:
             if ticket.ending is None or ticket.draft is not None or ticket.is_over:
                 continue
             try:
@@ -135,6 +168,24 @@ class Batch:
             texts = [(each.text, each.ending) for each in members if each.ending is not None]
             for ticket, draft in zip(members, generator.draft(texts), strict=True):
                 ticket.draft = draft
+
+    def _follow(self) -> None:
+        # choose behind what was guessed, as long as the guesses are right
+        while followers := [ticket for ticket in self.tickets if ticket.ahead is not None]:
+            self._draft(followers)
+            for ticket in followers:
+                ahead, draft = ticket.ahead, ticket.draft
+                assert ahead is not None
+                number = -1 if draft is None or ticket.is_over else ahead.find(draft)
+                if number >= 0 and draft is not None:
+                    self._write(ticket, draft, 1, ())
+                    ahead.chosen.append(number)
+                    ticket.ending = ahead.states[number], ahead.logits[number]
+                else:
+                    place = self.tickets.index(ticket)
+                    end = self._cache.lengths[place] - len(ahead.guesses.token_ids)
+                    self._cache.keep(place, end, [end + each for each in ahead.chosen])
+                    ticket.ahead = None
 
     def _choose_tokens(self) -> list[list[int]]:
         # what the next pass reads of each text: its draft, or a part of what is unread
@@ -150,12 +201,27 @@ class Batch:
                 chosen.append(list(ticket.draft.token_ids) if ticket.draft else [])
         return chosen
 
+    def _guess(self, chosen: Sequence[Sequence[int]]) -> list[Guesses]:
+        # what the pass reads behind drafts at no price
+        guesses = [NO_GUESSES] * len(chosen)
+        room = self._encoder.num_cheap_tokens - sum(map(len, chosen))
+        drafted = [k for k, ids in enumerate(chosen) if ids and not self.tickets[k].unread]
+        for num_before, k in enumerate(drafted):
+            share = max(0, room) // (len(drafted) - num_before)
+            text, draft = self.tickets[k].text, self.tickets[k].draft
+            if share and draft is not None:
+                guesses[k] = self.tickets[k].generator.guess(text, draft, max_tokens=share)
+                room -= len(guesses[k].token_ids)
+        return guesses
+
     def _read(self) -> None:
         chosen = self._choose_tokens()
-        states = self._encoder.append(self._cache, chosen)
+        guesses = self._guess(chosen)
+        read = [[*ids, *more.token_ids] for ids, more in zip(chosen, guesses, strict=True)]
+        states = self._encoder.append(self._cache, read, _find_branches(chosen, guesses))
         needed: list[int] = []  # where something is checked, or chosen next
         begin = 0
-        for ticket, ids in zip(self.tickets, chosen, strict=True):
+        for ticket, ids in zip(self.tickets, read, strict=True):
             end = begin + len(ids)
             needed += range(end - bool(ids), end) if ticket.unread else range(begin, end)
             begin = end
@@ -163,7 +229,9 @@ class Batch:
         logits = self._encoder.token_logits(states)  # once, for checks and for the next choices
         logits[:, self._special] = -torch.inf
         end = 0
-        for place, (ticket, ids) in enumerate(zip(self.tickets, chosen, strict=True)):
+        for place, (ticket, ids, more) in enumerate(
+            zip(self.tickets, chosen, guesses, strict=True)
+        ):
             if not ids:
                 continue
             if ticket.unread:
@@ -174,8 +242,14 @@ class Batch:
                 assert ticket.draft is not None
                 begin, end = end, end + len(ids)
                 num_kept = self._verify(ticket, ticket.draft, logits[begin : end - 1])
-                self._cache.cut(place, self._cache.lengths[place] - (len(ids) - num_kept))
+                ticket.text.num_passes += 1
                 last = begin + num_kept - 1
+                behind = slice(end, end + len(more.token_ids))
+                end = behind.stop
+                if num_kept == len(ids) and more.token_ids:
+                    ticket.ahead = Ahead(more, states[behind], logits[behind])
+                else:
+                    self._cache.cut(place, self._cache.lengths[place] - (end - 1 - last))
             if not ticket.unread:
                 ticket.ending = states[last], logits[last]
 
@@ -193,3 +267,14 @@ class Batch:
     ) -> int:
         ticket.draft = None
         return ticket.generator.write(ticket.text, draft, num_accepted, probabilities)
+
+
+def _find_branches(
+    chosen: Sequence[Sequence[int]], guesses: Sequence[Guesses]
+) -> dict[int, list[int]]:
+    # what each token that is read follows, where guesses stand behind a draft
+    return {
+        row: [*range(-1, len(ids) - 1), *(len(ids) + parent for parent in more.parents)]
+        for row, (ids, more) in enumerate(zip(chosen, guesses, strict=True))
+        if more.token_ids
+    }

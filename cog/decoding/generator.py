@@ -15,6 +15,7 @@ from cog.decoding.choices import score_choices
 from cog.decoding.citations import cite_segment
 from cog.decoding.distribution import NextChoice, next_choice
 from cog.decoding.draft import Draft
+from cog.decoding.guesses import MAX_SAMPLED, NO_GUESSES, Guesses, guess_tokens
 from cog.decoding.in_order import OnSegment, write_in_order
 from cog.decoding.pool_source import PoolSource
 from cog.decoding.repeats import find_word_begins
@@ -157,6 +158,24 @@ class CopyGenerator:
         self._workers.run([partial(choose, group) for group in members.values()])
         return [draft for draft in drafts if draft is not None]
 
+    def guess(self, row: Row, draft: Draft, *, max_tokens: int) -> Guesses:
+        """Guess what is written behind a draft.
+
+        :param row: The text.
+        :param draft: What is proposed.
+        :param max_tokens: Number of guesses, at most.
+        :returns: The guesses; the last token of a text is none, since it is never read.
+        """
+        max_depth = row.num_left - len(draft.token_ids) - 1
+        if max_depth < 1:
+            return NO_GUESSES
+        return guess_tokens(
+            partial(self.index.sample_followers, max_sampled=MAX_SAMPLED),
+            [*row.token_ids, *draft.token_ids],
+            max_tokens=max_tokens,
+            max_depth=max_depth,
+        )
+
     def look_around(self, row: Row) -> None:
         """Add places of the index to a text's pool where stands what the text ends with.
 
@@ -244,6 +263,7 @@ class CopyGenerator:
             model=self.model.fingerprint,
             decoding=row.request.decoding,
             num_steps=row.num_steps,
+            num_passes=row.num_passes,
             num_tokens=row.num_tokens,
             seconds={part: round(value, 4) for part, value in seconds.items()},
             segments=segments,

@@ -42,7 +42,8 @@ class Row:
     :param repeats: What it may not write again.
     :param tail: Last bytes of the prefix and what follows it.
     :param text: What is written.
-    :param num_steps: Number of passes that it took part in, and of choices that needed none.
+    :param num_steps: Number of drafts of which something was written.
+    :param num_passes: Number of passes that read one of them.
     :param num_reported: Number of segments that were reported as final.
     :param num_added: Number of chunks that were added to its pool.
     :param reach: Number of words that its next draft goes on at its source.
@@ -59,6 +60,7 @@ class Row:
     tail: bytes
     text: GrowingText = field(default_factory=GrowingText)
     num_steps: int = 0
+    num_passes: int = 0
     num_reported: int = 0
     num_added: int = 0
     reach: int = 0

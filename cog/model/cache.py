@@ -1,10 +1,11 @@
 """The key-value cache of prefixes that come and go, and the attention that reads it.
 
 Tokens of all prefixes are packed into one row, so linear layers never compute padding; only
-attention, which is cheap, lays them out by prefix.
+attention, which is cheap, lays them out by prefix. The new tokens of a prefix may branch: several
+of them may follow the same one, and see nothing of each other.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -12,6 +13,8 @@ import torch
 from torch import Tensor, nn
 
 ATTENTION_NAME = "cog_packed"  # under which transformers finds packed_attention
+Branches = Mapping[int, Sequence[int]]  # parent of each new token, -1 for the prefix, by row
+NO_BRANCHES: Branches = {}
 PART_COST = 1000  # of attending apart, in pairs of a query and a key
 
 
@@ -45,13 +48,16 @@ class Layout:
     """Where the tokens of one packed pass belong.
 
     :param rows: Prefix of each token. *Shape:* ``(num_tokens,)``
-    :param positions: Position of each token in its prefix. *Shape:* ``(num_tokens,)``
+    :param positions: Position of each token in its text. *Shape:* ``(num_tokens,)``
+    :param slots: Place of each token in the cache, another one where texts branch. *Shape:*
+        ``(num_tokens,)``
     :param counts: Number of new tokens per prefix.
     :param parts: What attends together; every prefix that gets tokens is in one part.
     """
 
     rows: Tensor
     positions: Tensor
+    slots: Tensor
     counts: tuple[int, ...]
     parts: tuple[Part, ...]
 
@@ -74,22 +80,35 @@ class PrefixCache:
         self._layers: list[tuple[Tensor, Tensor]] = []
         self._layout: Layout | None = None
 
-    def plan(self, counts: Sequence[int]) -> Layout:
+    def plan(self, counts: Sequence[int], branches: Branches = NO_BRANCHES) -> Layout:
         """Lay out the next pass and make room for it.
 
         :param counts: Number of tokens that each prefix gets; 0 for prefixes that sit this pass
             out.
+        :param branches: Of prefixes whose new tokens are no chain, what each of these follows.
         :returns: The layout.
         """
         rows = [row for row, count in enumerate(counts) for _ in range(count)]
-        slots = [slot for count in counts for slot in range(count)]
-        positions = [self.lengths[row] + slot for row, slot in zip(rows, slots, strict=True)]
-        self._grow(max(positions) + 1)
+        chains = [range(length, length + n) for length, n in zip(self.lengths, counts, strict=True)]
+        depths = [
+            _count_depths(branches[row]) if row in branches else range(count)
+            for row, count in enumerate(counts)
+        ]
+        positions = [
+            length + depth
+            for length, own in zip(self.lengths, depths, strict=True)
+            for depth in own
+        ]
+        slots = [slot for chain in chains for slot in chain]
+        self._grow(max(slots) + 1)
         layout = Layout(
             rows=torch.tensor(rows, device=self._device),
             positions=torch.tensor(positions, device=self._device),
+            slots=torch.tensor(slots, device=self._device),
             counts=tuple(counts),
-            parts=tuple(self._make_part(counts, some) for some in _split(counts, self.lengths)),
+            parts=tuple(
+                self._make_part(counts, some, branches) for some in _split(counts, self.lengths)
+            ),
         )
         self._layout = layout
         return layout
@@ -107,6 +126,22 @@ class PrefixCache:
         if not 0 <= length <= self.lengths[row]:
             raise ValueError(f"cannot cut a prefix of {self.lengths[row]} tokens to {length}")
         self.lengths[row] = length
+
+    @torch.inference_mode()
+    def keep(self, row: int, length: int, slots: Sequence[int]) -> None:
+        """Forget the end of a prefix, but for some tokens of a branch, which become its end.
+
+        :param row: The prefix.
+        :param length: Number of its first tokens that are kept.
+        :param slots: Places of those that follow, in ascending order.
+        """
+        for slot in slots:
+            if slot != length:
+                for tensors in self._layers:
+                    for tensor in tensors:
+                        tensor[row, :, length] = tensor[row, :, slot]
+            length += 1
+        self.cut(row, length)
 
     def add(self) -> None:
         """Take in an empty prefix, behind the others."""
@@ -155,8 +190,8 @@ class PrefixCache:
             keys[:1, :, new] = key_states
             values[:1, :, new] = value_states
         else:
-            keys[layout.rows, :, layout.positions] = key_states[0].transpose(0, 1)
-            values[layout.rows, :, layout.positions] = value_states[0].transpose(0, 1)
+            keys[layout.rows, :, layout.slots] = key_states[0].transpose(0, 1)
+            values[layout.rows, :, layout.slots] = value_states[0].transpose(0, 1)
         return keys, values
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
@@ -185,7 +220,7 @@ class PrefixCache:
             grown[row, :, :length] = old[row, :, :length]
         return grown
 
-    def _make_part(self, counts: Sequence[int], some: Sequence[int]) -> Part:
+    def _make_part(self, counts: Sequence[int], some: Sequence[int], branches: Branches) -> Part:
         first, end = some[0], some[-1] + 1
         own = [counts[row] if row in some else 0 for row in range(first, end)]
         max_new = max(own)
@@ -196,7 +231,11 @@ class PrefixCache:
             query = torch.tensor(lengths).view(-1, 1, 1, 1) + torch.arange(max_new).view(
                 1, 1, -1, 1
             )
-            mask = (torch.arange(max_len).view(1, 1, 1, -1) <= query).to(self._device)
+            mask = torch.arange(max_len).view(1, 1, 1, -1) <= query
+            for row in branches.keys() & some:
+                new = slice(self.lengths[row], self.lengths[row] + counts[row])
+                mask[row - first, 0, : counts[row], new] = _find_seen(branches[row])
+            mask = mask.to(self._device)
         tokens = rows = slots = None
         if sum(own) < sum(counts):
             begins = accumulate(counts, initial=0)
@@ -207,6 +246,23 @@ class PrefixCache:
             slots = torch.tensor([slot for row in some for slot in range(counts[row])])
             rows, slots = rows.to(self._device), slots.to(self._device)
         return Part(first, end, tokens, rows, slots, max_new, max_len, mask)
+
+
+def _count_depths(parents: Sequence[int]) -> list[int]:
+    # how many new tokens stand before each
+    depths: list[int] = []
+    for parent in parents:
+        depths.append(depths[parent] + 1 if parent >= 0 else 0)
+    return depths
+
+
+def _find_seen(parents: Sequence[int]) -> Tensor:
+    # which new tokens each sees: those that it follows, and itself. (count, count)
+    seen = torch.eye(len(parents), dtype=torch.bool)
+    for token, parent in enumerate(parents):
+        if parent >= 0:
+            seen[token] |= seen[parent]
+    return seen
 
 
 def _split(counts: Sequence[int], lengths: Sequence[int]) -> list[list[int]]:

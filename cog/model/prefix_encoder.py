@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from cog.model.cache import PrefixCache
+from cog.model.cache import NO_BRANCHES, Branches, PrefixCache
+from cog.model.matrices import can_pack
 from cog.model.protocols import CausalNetwork
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
+CHEAP_TOKENS = 6  # whose products take as long as those of one (docs/performance.md)
 PREFILL_TOKENS = 512  # tokens of one prefix encoded in one pass; bounds the memory of long prefixes
 
 
@@ -58,6 +60,11 @@ class PrefixEncoder:
         return self.network.vocab_size
 
     @property
+    def num_cheap_tokens(self) -> int:
+        """Number of tokens that a pass reads in the time of one: 1 without packed weights."""
+        return CHEAP_TOKENS if can_pack(torch.empty(0, device=self.device)) else 1
+
+    @property
     def max_positions(self) -> int:
         """Number of tokens that the model can read."""
         return self.network.max_positions
@@ -79,15 +86,21 @@ class PrefixEncoder:
         return PrefixCache(batch=batch, capacity=capacity, device=self.device)
 
     @torch.inference_mode()
-    def append(self, cache: PrefixCache, token_ids: Sequence[Sequence[int]]) -> Tensor:
+    def append(
+        self,
+        cache: PrefixCache,
+        token_ids: Sequence[Sequence[int]],
+        branches: Branches = NO_BRANCHES,
+    ) -> Tensor:
         """Append tokens to the prefixes of a cache in one pass.
 
         :param cache: The cache; its prefixes grow.
         :param token_ids: New tokens per prefix; may be empty for some, not for all.
+        :param branches: Of prefixes whose new tokens are no chain, what each of these follows.
         :returns: Hidden states of the new tokens, packed prefix by prefix. *Shape:* ``(num_tokens,
             dim)``
         """
-        layout = cache.plan([len(ids) for ids in token_ids])
+        layout = cache.plan([len(ids) for ids in token_ids], branches)
         packed = torch.tensor([i for ids in token_ids for i in ids], device=self.device)
         states = self.network.read(packed, layout, cache)
         cache.commit()

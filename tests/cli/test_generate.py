@@ -25,6 +25,7 @@ KEYS = [
     "precision",
     "decoding",
     "num_steps",
+    "num_passes",
     "num_tokens",
     "seconds",
     "segments",

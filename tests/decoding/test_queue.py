@@ -13,7 +13,7 @@ from cog.decoding.in_order import write_in_order
 from cog.decoding.queue import Event, TextQueue
 from cog.decoding.request import Request
 from cog.errors import CogError, GenerationError
-from cog.model.cache import PrefixCache
+from cog.model.cache import NO_BRANCHES, Branches, PrefixCache
 from cog.records import Generation
 from tests.decoding.checked import CheckedGenerator
 from tests.decoding.settings import SETTINGS, ask, decoding
@@ -185,10 +185,12 @@ def test_out_of_memory_halves_the_batch_and_is_said_once(
 ) -> None:
     real = checked.model.prefix_encoder.append
 
-    def append(cache: PrefixCache, token_ids: Sequence[Sequence[int]]) -> torch.Tensor:
+    def append(
+        cache: PrefixCache, token_ids: Sequence[Sequence[int]], branches: Branches = NO_BRANCHES
+    ) -> torch.Tensor:
         if len(cache.lengths) > 2 and sum(cache.lengths) > 20:
             raise torch.OutOfMemoryError("no room on this device")
-        return real(cache, token_ids)
+        return real(cache, token_ids, branches)
 
     monkeypatch.setattr(checked.model.prefix_encoder, "append", append)
     said: list[str] = []
@@ -204,10 +206,12 @@ def test_a_text_too_long_for_the_device_ends_alone(
 ) -> None:
     real = generator.model.prefix_encoder.append
 
-    def append(cache: PrefixCache, token_ids: Sequence[Sequence[int]]) -> torch.Tensor:
+    def append(
+        cache: PrefixCache, token_ids: Sequence[Sequence[int]], branches: Branches = NO_BRANCHES
+    ) -> torch.Tensor:
         if max(cache.lengths) > 40:
             raise torch.OutOfMemoryError("no room on this device")
-        return real(cache, token_ids)
+        return real(cache, token_ids, branches)
 
     monkeypatch.setattr(generator.model.prefix_encoder, "append", append)
     found = list(write_in_order(generator, ask_for((60, 4, 5)), batch_size=3))

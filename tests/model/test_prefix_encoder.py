@@ -3,6 +3,7 @@
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, PreTrainedModel
@@ -76,6 +77,42 @@ def test_cut_prefix_goes_on_as_if_never_longer(encoder: PrefixEncoder, folder: P
     torch.testing.assert_close(
         states[1], plain_states(folder, [5, 6, 7, 8])[-1], atol=1e-5, rtol=1e-5
     )
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_branches_are_read_as_texts_of_their_own(
+    encoder: PrefixEncoder, folder: Path, seed: int
+) -> None:
+    random = np.random.default_rng(seed)
+    texts = [random.integers(3, 90, random.integers(1, 7)).tolist() for _ in range(3)]
+    cache = encoder.new_cache(batch=len(texts), capacity=3)  # grows on the way
+    encoder.append(cache, texts)
+    for _ in range(2):
+        new = [random.integers(3, 90, random.integers(1, 9)).tolist() for _ in texts]
+        branches = {
+            row: [int(random.integers(-1, token)) for token in range(len(ids))]
+            for row, ids in enumerate(new)
+            if row != seed % len(texts)  # one is a chain
+        }
+        states = iter(encoder.append(cache, new, branches))
+        for row, ids in enumerate(new):
+            paths: list[list[int]] = []  # of each new token, those up to it
+            parents = branches.get(row, range(-1, len(ids) - 1))
+            for token, parent in enumerate(parents):
+                paths.append([*(paths[parent] if parent >= 0 else []), token])
+                read = texts[row] + [ids[each] for each in paths[-1]]
+                torch.testing.assert_close(
+                    next(states), plain_states(folder, read)[-1], atol=1e-5, rtol=1e-5
+                )
+            kept = paths[int(random.integers(len(paths)))]
+            end = len(texts[row])
+            cache.keep(row, end, [end + each for each in kept])
+            texts[row] = texts[row] + [ids[each] for each in kept]
+        assert cache.lengths == [len(each) for each in texts]
+    states = encoder.append_last(cache, [[11, 12]] * len(texts))  # what was kept is as if read so
+    for text, state in zip(texts, states, strict=True):
+        expected = plain_states(folder, [*text, 11, 12])[-1]
+        torch.testing.assert_close(state, expected, atol=1e-5, rtol=1e-5)
 
 
 def test_cutting_beyond_the_end_is_refused(encoder: PrefixEncoder) -> None:

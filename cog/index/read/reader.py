@@ -19,7 +19,7 @@ from cog.closing import Closing
 from cog.errors import IndexMismatchError
 from cog.index.read.part import IndexPart
 from cog.index.records import GatheredChunks, Places
-from cog.index.search.contexts import ContextBlock, find_places
+from cog.index.search.contexts import ContextBlock, find_places, sample_followers
 from cog.index.search.searcher import Neighbours
 from cog.index.tables.gather import WordArrays, unpack_chunks
 from cog.index.tables.quantise import StoredVectors, quantise
@@ -254,6 +254,17 @@ class PhraseIndex(Closing):
         return find_places(
             self._contexts, tail, min_tokens=min_tokens, max_places=max_places, allowed=allowed
         )
+
+    def sample_followers(self, tail: Sequence[int], *, max_sampled: int) -> list[list[int]]:
+        """Sample the tokens that follow the last one of a text, the last two, and so on.
+
+        What it gives says what is likely, whether it may be copied from there or not.
+
+        :param tail: The last tokens of the text, at most ``MAX_CONTEXT``.
+        :param max_sampled: Number of places that are looked at for each number of last tokens.
+        :returns: Token ids by number of last tokens, one less; as many lists as are not empty.
+        """
+        return sample_followers(self._contexts, tail, max_sampled=max_sampled)
 
     def get_word_bits(self, word_hashes: NDArray[np.uint64]) -> NDArray[np.float32]:
         """The information of words: -log2 of the share of a word's form in the index.

@@ -19,6 +19,8 @@ from cog.index.records import Places
 from cog.index.tables.digest import get_binary_buffers
 
 MAX_CONTEXT = 16  # tokens before a place by which places are sorted
+SMALL_RANGE = 4096  # ranks that are compared at once
+SAMPLED_BLOCKS = 4  # in which it is looked up what often follows
 BLOCK_TOKENS = 1 << 23  # of a block; sorting so many takes about 0.6 GB
 CONTEXTS = "contexts/"  # how files of contexts begin
 COLUMNS = ("document_ordinal", "word_chars", "token_ids")  # of the words table
@@ -66,6 +68,40 @@ class ContextBlock:
             if len(positions):
                 return num_tokens, positions
         return 0, self.order[:0]
+
+    def sample_followers(self, tail: Sequence[int], *, max_sampled: int) -> list[list[int]]:
+        """Sample the tokens that follow the last one of a text, the last two, and so on.
+
+        The places are spread evenly over all, in the order of what stands before them.
+
+        :param tail: The last tokens of the text, at most ``MAX_CONTEXT``.
+        :param max_sampled: Number of places that are looked at for each number of last tokens.
+        :returns: Token ids by number of last tokens, one less; as many lists as are not empty.
+        """
+        low, high = 0, len(self.order)
+        found: list[list[int]] = []
+        for depth, wanted in enumerate(reversed(tail), start=1):
+            low, high = self._narrow(low, high, depth, wanted)
+            if low == high:
+                break
+            step = -(-(high - low) // max_sampled)
+            found.append(self.tokens[self.order[low:high:step]].tolist())
+        return found
+
+    def _narrow(self, low: int, high: int, depth: int, wanted: int) -> tuple[int, int]:
+        # of ranks before which the same tokens stand, those before which one more stands
+        if wanted == int(self.tokens[0]):  # a break
+            return low, low
+        if high - low <= SMALL_RANGE:
+            before = self.tokens[self.order[low:high].astype(np.int64) - depth]
+            first, last = np.searchsorted(before, [wanted, wanted + 1]).tolist()
+            return low + first, low + last
+
+        def get(rank: int) -> int:
+            return int(self.tokens[int(self.order[rank]) - depth])
+
+        first = bisect_left(range(high), wanted, lo=low, key=get)
+        return first, bisect_right(range(high), wanted, lo=first, key=get)
 
     def get_chunks(self, positions: NDArray[np.uint32]) -> NDArray[np.int64]:
         """The chunks in which tokens stand.
@@ -157,6 +193,29 @@ def find_places(
     if allowed is not None:
         found = found[allowed[found]]
     return Places(longest, found)
+
+
+def sample_followers(
+    blocks: Sequence[ContextBlock], tail: Sequence[int], *, max_sampled: int
+) -> list[list[int]]:
+    """Sample the tokens that follow the last one of a text, the last two, and so on.
+
+    Only the first ``SAMPLED_BLOCKS`` blocks are looked at, so that it takes as long in an index of
+    any size.
+
+    :param blocks: Blocks in the order of their chunks.
+    :param tail: The last tokens of the text.
+    :param max_sampled: Number of places that are looked at in a block for each number of last
+        tokens.
+    :returns: Token ids by number of last tokens, one less; as many lists as are not empty.
+    """
+    found: list[list[int]] = []
+    for block in blocks[:SAMPLED_BLOCKS]:
+        for depth, tokens in enumerate(block.sample_followers(tail, max_sampled=max_sampled)):
+            if depth == len(found):
+                found.append([])
+            found[depth] += tokens
+    return found
 
 
 def iter_blocks(

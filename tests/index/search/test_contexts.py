@@ -135,6 +135,45 @@ def test_lookup_equals_a_loop_over_all_positions(first_token: int, block_tokens:
             assert places.chunk_ids.dtype == np.int64
 
 
+@pytest.mark.parametrize("first_token", [0, 100_000], ids=["uint16", "int32"])
+@pytest.mark.parametrize("small_range", [0, 4096], ids=["one by one", "at once"])
+def test_followers_are_those_of_a_loop_over_all_positions(
+    first_token: int, small_range: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(contexts, "SMALL_RANGE", small_range)
+    generator = np.random.default_rng(first_token + small_range)
+    for vocab_size in (1, 3, 12):
+        rows = make_rows(generator, num_chunks=60, vocab_size=vocab_size, first_token=first_token)
+        blocks = list(iter_blocks(make_batches(rows, size=7), block_tokens=1 << 20))
+        runs: list[list[int]] = []  # tokens of a document without a gap
+        for before, row in zip([None, *rows], rows, strict=False):
+            goes_on = before and (before.document, before.start + len(before.tokens)) == (
+                row.document,
+                row.start,
+            )
+            runs = [*runs[:-1], runs[-1] + row.tokens] if goes_on else [*runs, row.tokens]
+        for number in range(30):
+            run = runs[int(generator.integers(len(runs)))]
+            tail = run[: int(generator.integers(1, 9))]
+            tail = [*tail, first_token + vocab_size] if number % 5 == 0 else tail
+            wanted = [
+                sorted(
+                    run[i]
+                    for run in runs
+                    for i in range(n, len(run))
+                    if run[i - n : i] == tail[-n:]
+                )
+                for n in range(1, len(tail) + 1)
+            ]
+            wanted = [each for each in wanted if each]
+            every = contexts.sample_followers(blocks, tail, max_sampled=1000)
+            assert [sorted(each) for each in every] == wanted
+            few_each = contexts.sample_followers(blocks, tail, max_sampled=3)
+            for few, many in zip(few_each, wanted, strict=True):
+                assert min(2, len(many)) <= len(few) <= 3
+                assert set(few) <= set(many)
+
+
 def test_a_context_crosses_chunks_but_neither_documents_nor_gaps() -> None:
     rows = [
         Row(0, 0, [1, 2, 3]),
