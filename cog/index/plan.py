@@ -50,14 +50,10 @@ def plan_index(
     rate: float | None,
     price_per_hour: float,
 ) -> IndexPlan:
-    """Plan an index of a number of words.
+    """Plan an index in proportion to ``reference``, which was built from ``reference_words``.
 
-    :param reference: A built index that densities are taken from.
-    :param reference_words: White-space separated words that it was built from.
-    :param top_k_chunks: Chunks that are read for a prompt.
-    :param rate: White-space separated words a second of one worker; None for what was measured.
-    :param price_per_hour: Of one worker.
-    :returns: The plan.
+    Both numbers of words, and ``rate``, the words a second of one worker, are of white-space
+    separated words; None for the rate that was measured. ``price_per_hour`` is that of one worker.
     """
     scale = num_words / max(1, reference_words)
     num_units, num_chunks = round(reference.num_words * scale), round(reference.num_chunks * scale)
