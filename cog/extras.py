@@ -32,11 +32,7 @@ def is_installed(package: str) -> bool:
 
 
 def require(package: str) -> None:
-    """Refuse to begin what needs a package later.
-
-    :param package: Name by which it is imported, one of ``EXTRAS``.
-    :raises MissingPackageError: If it is not installed.
-    """
+    """Refuse to begin what needs one of the packages of ``EXTRAS`` later."""
     if not is_installed(package):
         missing = explain_missing(ModuleNotFoundError(name=package))
         assert missing is not None
@@ -44,11 +40,7 @@ def require(package: str) -> None:
 
 
 def explain_missing(error: ModuleNotFoundError) -> MissingPackageError | None:
-    """Say which extra brings what could not be imported.
-
-    :param error: The failed import.
-    :returns: What is told; None if no extra brings it.
-    """
+    """Say which extra brings what could not be imported; None if none does."""
     package = (error.name or "").partition(".")[0]
     extra = EXTRAS.get(package)
     if extra is None:

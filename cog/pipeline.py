@@ -30,27 +30,18 @@ OpenProgress = Callable[..., AbstractContextManager[Progress]]
 
 @dataclass(frozen=True, slots=True)
 class Builder:
-    """What the steps have in common.
-
-    :param paths: The project.
-    :param params: Its parameters.
-    :param open_progress: Shows the progress of one step, as :func:`cog.progress.show_progress`.
-    :param source: Local file or folder to take instead of a card's source; None for the card's.
-    :param device: ``cpu``, ``cuda`` or ``auto``.
-    """
+    """What the steps have in common."""
 
     paths: ProjectPaths
     params: Params
+    # shows the progress of one step, as :func:`cog.progress.show_progress`
     open_progress: OpenProgress
+    # local file or folder to take instead of a card's source; None for the card's
     source: Path | None = None
-    device: str = "auto"
+    device: str = "auto"  # `cpu`, `cuda` or `auto`
 
     def fetch(self, corpus_id: str) -> "SourceRecord":
-        """Fetch the raw files of a corpus.
-
-        :param corpus_id: The corpus.
-        :returns: What was fetched.
-        """
+        """Fetch the raw files of a corpus."""
         from cog.corpus.fetch import fetch_corpus
 
         card = load_resolved_card(self.paths, corpus_id)
@@ -64,12 +55,7 @@ class Builder:
             )
 
     def prepare(self, corpus_id: str) -> "PrepareReport":
-        """Make documents and held-out prompts of the raw files of a corpus.
-
-        :param corpus_id: The corpus.
-        :returns: What became of them.
-        :raises CorpusError: If they were not fetched.
-        """
+        """Make documents and held-out prompts of the raw files of a corpus."""
         from cog.corpus.prepare import prepare_corpus
         from cog.model.piece_counts import load_cutter
 
@@ -96,12 +82,7 @@ class Builder:
             )
 
     def index(self, corpus_id: str, *, force: bool = False) -> "BuildReport":
-        """Build the index of the documents of a corpus, unless it is there.
-
-        :param corpus_id: The corpus.
-        :param force: Build even if the index is there.
-        :returns: What is in place now.
-        """
+        """Build the index of the documents of a corpus, unless it is there."""
         from cog.decoding.fit_codes import make_code_fit
         from cog.decoding.storage import make_storage_measure
         from cog.index.project import build_corpus_index, count_corpus_words
@@ -130,12 +111,9 @@ class Builder:
             )
 
     def build_missing(self, corpus_ids: Sequence[str]) -> list[str]:
-        """Fetch, prepare and index the corpora that have no index yet.
+        """Fetch, prepare and index the corpora that have no index yet, and name them.
 
         Each step is put in place whole, so what was stopped goes on after its last one.
-
-        :param corpus_ids: The corpora.
-        :returns: The corpora that were built.
         """
         missing = [each for each in corpus_ids if not self.paths.corpus(each).manifest.is_file()]
         for corpus_id in missing:
@@ -144,10 +122,7 @@ class Builder:
         return missing
 
     def prepare_missing(self, corpus_id: str) -> None:
-        """Fetch and prepare a corpus unless its documents are there.
-
-        :param corpus_id: The corpus.
-        """
+        """Fetch and prepare a corpus unless its documents are there."""
         corpus_paths = self.paths.corpus(corpus_id)
         if corpus_paths.documents.is_file() and corpus_paths.prompts.is_file():
             return
@@ -168,11 +143,7 @@ class Builder:
 
 
 def renew_watched(paths: ProjectPaths, params: Params) -> None:
-    """Let the pipeline watch the model that builds; params.yaml may name another one since.
-
-    :param paths: The project.
-    :param params: Its parameters.
-    """
+    """Let the pipeline watch the model that builds; params.yaml may name another one since."""
     watched = find_watched(paths, params.model)
     if load_pipeline(paths).watched != watched:
         with hold_lock(paths.locks / PIPELINE_LOCK):
@@ -180,24 +151,14 @@ def renew_watched(paths: ProjectPaths, params: Params) -> None:
 
 
 def is_in_pipeline(paths: ProjectPaths, corpus_ids: Sequence[str]) -> bool:
-    """Tell whether DVC is installed and builds these corpora.
-
-    :param paths: The project.
-    :param corpus_ids: The corpora.
-    :returns: True if so.
-    """
+    """Tell whether DVC is installed and builds these corpora."""
     is_there = paths.pipeline.is_file() and (paths.root / ".dvc").is_dir()
     has_all = set(corpus_ids) <= set(load_pipeline(paths).corpora)
     return is_installed("dvc") and is_there and has_all
 
 
 def run_pipeline(paths: ProjectPaths, targets: Sequence[str]) -> None:
-    """Run stages of the pipeline; what DVC says goes to standard error.
-
-    :param paths: The project.
-    :param targets: Names of the stages.
-    :raises ProjectError: If one fails.
-    """
+    """Run stages of the pipeline; what DVC says goes to standard error."""
     folder = Path(sys.executable).parent  # stages run the `cog` that is installed beside this one
     path = os.pathsep.join([str(folder), os.environ.get("PATH", "")])
     notes = str(paths.root / ".dvc" / "tmp")  # else DVC takes a folder outside of the project

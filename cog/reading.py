@@ -228,7 +228,8 @@ def _is_union(kind: Any) -> bool:
     return get_origin(kind) in (Union, UnionType)
 
 
-def _read(kind: Any, content: Any, keys: Keys) -> Any:
+def _read(kind: Any, given: Any, keys: Keys) -> Any:
+    content = given
     base, extras = _split(kind)
     for extra in extras:
         if isinstance(extra, Via):
@@ -248,11 +249,11 @@ def _read(kind: Any, content: Any, keys: Keys) -> Any:
         is_choice = any(isinstance(rule, OneOf) for rule in rules)
         is_unquoted = base is str and isinstance(content, int | float | date)
         run = "put it in quotes" if is_unquoted and not is_choice else ""
-        raise FieldError(*keys, wanted=f"must be {_describe(kind)}", found=show(content), run=run)
+        raise FieldError(*keys, wanted=f"must be {_describe(kind)}", found=show(given), run=run)
     for rule in rules:
         if not rule.allows(value):
             wanted = f"must be {rule.describe(_get_noun(base))}"
-            raise FieldError(*keys, wanted=wanted, found=show(content))
+            raise FieldError(*keys, wanted=wanted, found=show(given))
     return value
 
 

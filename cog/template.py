@@ -40,16 +40,11 @@ NEW = ".new"
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What making or upgrading a project would write.
+    """What making or upgrading a project would write."""
 
-    :param texts: Content by file, relative to the project.
-    :param pipeline: Content of registry/pipeline.yaml; None if it stays as it is.
-    :param notes: What a person is told, one line each.
-    """
-
-    texts: dict[str, str]
-    pipeline: PipelineFile | None
-    notes: tuple[str, ...]
+    texts: dict[str, str]  # content by file, relative to the project
+    pipeline: PipelineFile | None  # content of registry/pipeline.yaml; None if it stays as it is
+    notes: tuple[str, ...]  # what a person is told, one line each
 
     @property
     def is_empty(self) -> bool:
@@ -69,12 +64,8 @@ class Plan:
 def init_project(folder: Path, *, workflows: Sequence[str] = (), is_trial: bool = False) -> Plan:
     """Make a project of a folder; one that is made already stays as it is.
 
-    :param folder: The folder; made if need be.
-    :param workflows: Pipelines beside the main one that it is to have.
-    :param is_trial: Whether to say only what would be done.
-    :returns: What was done.
-    :raises ProjectError: If it lies in another project, is of another cog, or cannot be written;
-        or if there is no such pipeline.
+    A trial only says what would be done. Raises ``ProjectError`` if the folder lies in another
+    project, is of another cog, or cannot be written; or if there is no such workflow.
     """
     paths = ProjectPaths(folder.resolve())
     _refuse_nested(paths)
@@ -88,24 +79,12 @@ def init_project(folder: Path, *, workflows: Sequence[str] = (), is_trial: bool 
 
 
 def upgrade_project(paths: ProjectPaths, *, is_trial: bool = False) -> Plan:
-    """Bring the files of a project to the installed cog.
-
-    :param paths: The project.
-    :param is_trial: Whether to say only what would be done.
-    :returns: What was done.
-    :raises ProjectError: If it is of a later cog.
-    """
+    """Bring the files of a project to the installed cog; a trial only says what would be done."""
     return _carry_out(paths, is_trial=is_trial, is_upgrade=True)
 
 
 def add_shipped(paths: ProjectPaths, corpus_id: str) -> bool:
-    """Let the pipeline build a corpus whose card the package ships.
-
-    :param paths: The project.
-    :param corpus_id: The corpus.
-    :returns: Whether anything changed.
-    :raises CorpusNotFoundError: If neither the package nor the project has such a card.
-    """
+    """Let the pipeline build a corpus whose card the package ships; whether anything changed."""
     with hold_lock(paths.locks / PIPELINE_LOCK):
         before = load_pipeline(paths)
         content, texts = before, {}

@@ -93,13 +93,6 @@ def take_settings(
     """The settings of a text: the command line's, else what was tuned for the index, else others.
 
     What was tuned, or why it is left out, is said on standard error.
-
-    :param settings: Section ``generate`` of params.yaml.
-    :param corpus_paths: The corpus that is copied from.
-    :param given: What the command line gives.
-    :param active: What is copied from; None for the index in place.
-    :returns: The settings.
-    :raises click.UsageError: If two options contradict each other.
     """
     from cog.decoding.settings import choose_settings
 

@@ -31,16 +31,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A prefix that was given.
-
-    :param prefix: The prefix.
-    :param id: What its line calls it; None if it has no name.
-    :param where: File and line; None if it was not given in a file.
-    """
+    """A prefix that was given."""
 
     prefix: str
-    id: Any = None
-    where: str | None = None
+    id: Any = None  # what its line calls it; None if it has no name
+    where: str | None = None  # file and line; None if it was not given in a file
 
 
 class NumberOrAll(click.ParamType[int]):

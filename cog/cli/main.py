@@ -69,10 +69,7 @@ class LazyCommands(click.Group):
         return [name for section in self.sections.values() for name in section]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import a command.
-
-        Gives the command, or None if there is none of this name.
-        """
+        """Import a command; None if there is none of this name."""
         if cmd_name not in self.list_commands(ctx):
             return None
         module = importlib.import_module(f"{self.modules}{cmd_name.replace('-', '_')}")
@@ -83,10 +80,7 @@ class LazyCommands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find what is called, by its old name, too, and say its new one.
-
-        Gives its name, the command and the words that are left.
-        """
+        """Find what is called, by its old name, too, and say its new one."""
         if args and args[0] in self.moved:
             old, new = f"{ctx.command_path} {args[0]}", self.moved[args[0]]
             click.echo(
@@ -125,10 +119,7 @@ def cli(ctx: click.Context, project: Path) -> None:
 
 
 def get_project(ctx: click.Context) -> ProjectPaths:
-    """The project that --project, or the current folder, points to.
-
-    Raises ``ProjectError`` if there is none, or it is of another version of cog.
-    """
+    """The project that --project, or the current folder, points to; of this version of cog."""
     from cog.pipeline_file import load_pipeline  # YAML is not needed for --help
 
     paths = find_root(ctx)
@@ -137,10 +128,7 @@ def get_project(ctx: click.Context) -> ProjectPaths:
 
 
 def find_root(ctx: click.Context) -> ProjectPaths:
-    """The project, of whatever version.
-
-    Raises ``ProjectError`` if there is none.
-    """
+    """The project, of whatever version."""
     paths = find_project(ctx.find_object(Path) or Path())
     if "?" in str(paths.root.resolve()):
         raise ProjectError(
@@ -152,10 +140,7 @@ def find_root(ctx: click.Context) -> ProjectPaths:
 
 
 def get_project_of(ctx: click.Context, corpus_id: str) -> ProjectPaths:
-    """The project, in which a corpus must have a card.
-
-    Raises ``RegistryError`` if there is no such card, or it breaks the schema.
-    """
+    """The project, in which a corpus must have a card."""
     from cog.registry import load_card  # YAML is not needed for --help
 
     paths = get_project(ctx)
@@ -164,11 +149,7 @@ def get_project_of(ctx: click.Context, corpus_id: str) -> ProjectPaths:
 
 
 def check_stage(ctx: click.Context) -> str:
-    """The corpus of a command that runs as a stage: params.yaml has its settings, options none.
-
-    :param ctx: Click's context, of a command with --stage and --corpus.
-    :returns: The corpus id.
-    """
+    """The corpus of a command that runs as a stage: params.yaml has its settings, options none."""
     allowed = ("corpus_id", "is_stage")
     for parameter in ctx.command.params:
         name = parameter.name or ""

@@ -28,30 +28,19 @@ QUOTE_COLUMNS = 40  # where there is no width
 
 @dataclass(frozen=True, slots=True)
 class Screen:
-    """Where generations are shown.
+    """Where generations are shown."""
 
-    :param width: Columns; None prints every line in full.
-    :param height: Lines; None where that is not known.
-    :param max_sources: Number of documents that are listed; None for as many as fit.
-    """
-
-    width: int | None = None
-    height: int | None = None
-    max_sources: int | None = None
+    width: int | None = None  # columns; None prints every line in full
+    height: int | None = None  # lines; None where that is not known
+    max_sources: int | None = None  # number of documents that are listed; None for as many as fit
 
     @property
     def label_columns(self) -> int | None:
-        """The columns that a label may take at most.
-
-        Gives two fifths of the width; None without one.
-        """
+        """The columns that a label may take at most: two fifths of the width; None without one."""
         return self.width and self.width * 2 // 5
 
     def count_sources(self, wanted: int, *, besides: Sequence[Text]) -> int:
-        """How many sources are listed.
-
-        Gives at most as many as there are.
-        """
+        """How many sources are listed, at most as many as there are."""
         if self.max_sources is not None:
             return min(wanted, self.max_sources)
         if self.width is None or self.height is None:
@@ -65,32 +54,20 @@ class Screen:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A document in the list of sources.
+    """A document in the list of sources."""
 
-    :param segment: A copy of it.
-    :param label: Numbers of its copies, or a quotation.
-    :param colour: Its colour.
-    """
-
-    segment: Segment
-    label: str
-    colour: str
+    segment: Segment  # A copy of it
+    label: str  # numbers of its copies, or a quotation
+    colour: str  # its colour
 
 
 def get_colour(rank: int) -> str:
-    """The colour of a document.
-
-    :param rank: Counted from 0.
-    :returns: A style of rich.
-    """
+    """The colour of a document, counted from 0, as a style of rich."""
     return f"color({COLOURS[rank % len(COLOURS)]})"
 
 
 def render_generation(generation: Generation, screen: Screen) -> Iterator[Text]:
-    """Lay out one generation.
-
-    Yields the text, a line for each source, and a line of counts.
-    """
+    """Lay out one generation: the text, a line for each source, and a line of counts."""
     segments = generation.segments
     ranked = rank_documents(segments)
     # numbers take room: what is left for sources is measured as if every copy had one
@@ -148,10 +125,7 @@ def _render_counts(generation: Generation, screen: Screen) -> Text:
 
 
 def describe(generation: Generation) -> str:
-    """Say in one line what a generation is made of.
-
-    Gives counts, share of characters copied, corpus, index and speed.
-    """
+    """Say in one line what a generation is made of: counts, share copied, index and speed."""
     copies = [segment for segment in generation.segments if segment.origin == CORPUS]
     share = 100 * sum(len(copy.text) for copy in copies) / max(1, len(generation.text))
     num_documents = len({get_key(segment) for segment in copies})
@@ -167,10 +141,7 @@ def describe(generation: Generation) -> str:
 
 
 def find_screen(max_sources: int | None) -> Screen:
-    """Look where standard output goes.
-
-    Gives the terminal, or what has no width.
-    """
+    """Look where standard output goes: the terminal, or what has no width."""
     if not sys.stdout.isatty():
         return Screen(max_sources=max_sources)
     columns, lines = shutil.get_terminal_size(fallback=(80, 0))
@@ -187,12 +158,7 @@ def write_generation(generation: Generation, *, max_sources: int | None) -> None
 
 
 class SegmentWriter:
-    """Prints segments as they come.
-
-    :param prefix: The text that is continued.
-    :param is_json: Print each segment as a JSON line instead of coloured text.
-    :param max_sources: As in :class:`Screen`.
-    """
+    """Prints segments as they come: as JSON lines, or as coloured text after the prefix."""
 
     def __init__(self, prefix: str, *, is_json: bool, max_sources: int | None) -> None:
         self._is_json = is_json

@@ -12,14 +12,10 @@ LEAST_TITLE = 24  # columns of a title for which the licence makes room
 
 
 def render_source(segment: Segment, *, is_union: bool, width: int | None) -> Text:
-    """Name the source of a copy: title, document id, licence and address.
+    """Name the source of a copy: title, document id, licence and address, in one line.
 
-    Where that is too long, the address goes, then the title is shortened, then the licence goes.
-
-    :param segment: The copy.
-    :param is_union: Whether the corpus is named, too.
-    :param width: Columns there are; None leaves nothing out.
-    :returns: One line.
+    Where that is too long, the address goes, then the title is shortened, then the licence goes; a
+    width of None leaves nothing out. Of a union the corpus is named, too.
     """
     document_id, url = segment.document_id or "", segment.url or ""
     title = " ".join((segment.title or "").split())
@@ -51,10 +47,7 @@ def _join(parts: list[str | None]) -> str:
 
 
 def shorten(text: str, width: int) -> str:
-    """Leave out the middle of what is too long.
-
-    Gives the text, or its beginning and its end.
-    """
+    """Leave out the middle of what is too long."""
     if cell_len(text) <= width:
         return text
     room = max(0, width - 1)
@@ -65,10 +58,7 @@ def shorten(text: str, width: int) -> str:
 
 
 def join_numbers(numbers: list[int]) -> str:
-    """Write numbers as short as can be.
-
-    Gives such as ``1,3-5`` for 1, 3, 4 and 5.
-    """
+    """Write numbers as short as can be: ``1,3-5`` for 1, 3, 4 and 5."""
     parts = []
     for _, pairs in groupby(enumerate(numbers), lambda pair: pair[1] - pair[0]):
         run = [str(number) for _, number in pairs]

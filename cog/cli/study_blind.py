@@ -20,10 +20,7 @@ class ExportByDefault(click.Group):
     """A group that exports if options come where a command is expected."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put ``export`` before options that are not the group's own.
-
-        Gives what is left after parsing.
-        """
+        """Put ``export`` before options that are not the group's own."""
         is_option = bool(args) and args[0].startswith("-")
         if is_option and args[0] not in ctx.help_option_names:
             args = ["export", *args]

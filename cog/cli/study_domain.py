@@ -67,11 +67,7 @@ def command(
 
 
 def write_study(study: "Study", *, as_json: bool) -> None:
-    """Print the scores of a study, a table for each set of prompts.
-
-    :param study: The study.
-    :param as_json: Whether one JSON object is printed instead.
-    """
+    """Print the scores of a study, a table for each set of prompts; or one JSON object."""
     if as_json:
         click.echo(json.dumps(study.to_json(), ensure_ascii=False))
         return

@@ -26,14 +26,7 @@ class StudyOptions(MeasureOptions):
 def make_plan(
     params: "Params", given: StudyOptions, corpus_id: str, prompt_corpus_id: str, /
 ) -> "Plan":
-    """Make a plan of what the command line gives and of params.yaml.
-
-    :param params: The project's parameters.
-    :param given: What the command line gives.
-    :param corpus_id: The corpus that is copied from.
-    :param prompt_corpus_id: The corpus whose prompts are continued.
-    :returns: The plan.
-    """
+    """Make a plan of what the command line gives and of params.yaml."""
     from cog.evaluation.planning import make_plan as make
 
     settings = {} if given.decoding is None else {"decoding": given.decoding}

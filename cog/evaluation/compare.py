@@ -209,15 +209,13 @@ def check_alike(labels: Sequence[str], results: Sequence[EvaluationResult]) -> N
 
 def have_same_prompts(first: EvaluationResult, second: EvaluationResult) -> bool:
     """Whether two systems continued the same prompts, so that they can be compared pair by pair."""
-    return (
-        first.prompt_corpus == second.prompt_corpus
-        and first.prompts_digest == second.prompts_digest
-    )
+    names = ("prompt_corpus", "prompts_digest", "prompt_ids")
+    return all(getattr(first, name) == getattr(second, name) for name in names)
 
 
 def _note_prompts(results: Sequence[EvaluationResult]) -> list[str]:
     # scores on different prompts have different references
-    if len({result.prompts_digest for result in results}) == 1:
+    if len({(result.prompts_digest, result.prompt_ids) for result in results}) == 1:
         return []
     ids = ",".join(dict.fromkeys(result.corpus for result in results))
     return [

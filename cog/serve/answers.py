@@ -39,12 +39,7 @@ def wants_page(scope: Scope) -> bool:
 
 
 def render(name: str, context: dict[str, Any]) -> str | None:
-    """Fill a template; everything is escaped.
-
-    :param name: Name of the page.
-    :param context: What it shows.
-    :returns: HTML; None if there is no such template.
-    """
+    """Fill a template; everything is escaped. None if there is no such template."""
     shown = {"page": name, "version": __version__, "problem": "", "run": "", **context}
     try:
         return _get_templates().get_template(f"{name}.html").render(shown)
@@ -54,10 +49,7 @@ def render(name: str, context: dict[str, Any]) -> str | None:
 
 @lru_cache(maxsize=1)
 def load_static() -> dict[str, bytes]:
-    """Read the files that pages need.
-
-    :returns: Content by name.
-    """
+    """Read the files that pages need, by name."""
     folder = files("cog.serve") / "pages" / "static"
     return {file.name: file.read_bytes() for file in folder.iterdir() if file.is_file()}
 

@@ -56,12 +56,7 @@ logger = logging.getLogger("cog.serve")
 
 
 def make_app(engine: Engine, settings: ServeSettings) -> ASGIApp:
-    """Make the application.
-
-    :param engine: The engine; it is stopped when the application ends.
-    :param settings: What the server was started with.
-    :returns: The application, behind its checks.
-    """
+    """Make the application, behind its checks; the engine is stopped when it ends."""
 
     @asynccontextmanager
     async def live(_app: Starlette) -> AsyncIterator[None]:

@@ -14,12 +14,7 @@ CLOSE = {"connection": "close"}  # what is left of the body is not read
 
 
 async def read_request(request: Request) -> dict[str, object]:
-    """Read the JSON object that a request holds.
-
-    :param request: The request.
-    :returns: Keys and values.
-    :raises ApiError: If it is too large, too slow or no JSON.
-    """
+    """Read the JSON object that a request holds, unless it is too large or too slow."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise ApiError(

@@ -231,23 +231,14 @@ class JudgementBody:
 
 
 def read_body(kind: type[Body], content: dict[str, Any]) -> Body:
-    """Read what was sent into a record.
-
-    :param kind: The record.
-    :param content: A JSON object.
-    :returns: The record.
-    :raises RequestError: If a field is unknown, missing or wrong.
-    """
+    """Read what was sent into a record; ``RequestError`` if a field is wrong."""
     return read_record(kind, content, error=RequestError)
 
 
 def check_body(body: GenerateBody, settings: ServeSettings, *, names: dict[str, str]) -> None:
     """Hold what is asked for against the limits of the server.
 
-    :param body: What is asked for.
-    :param settings: The limits.
-    :param names: What fields are called in the request, where that is something else.
-    :raises RequestError: If it is too much, or nothing.
+    ``names`` says what fields are called in the request, where that is something else.
     """
     prefix = names.get("prefix", "prefix")
     num_texts = len(body.prefix) * body.num_return
@@ -282,14 +273,7 @@ def choose_decoding(
 ) -> tuple[Decoding, str]:
     """The settings in force: what is asked for, else as tuned for the index, else of params.yaml.
 
-    :param paths: The project.
-    :param params: Its parameters.
-    :param body: What is asked for.
-    :param version: What is copied from.
-    :param model: Fingerprint of the model.
-    :param names: What fields are called in the request, where that is something else.
-    :returns: The settings, and a line on what was tuned; empty if nothing was.
-    :raises RequestError: If one is unknown, or out of range.
+    Gives a line, too, on what was tuned; empty if nothing was.
     """
     given = {METHOD if name == "method" else name: value for name, value in body.decoding.items()}
     try:
@@ -309,13 +293,7 @@ def choose_decoding(
 
 
 def check_length(decoding: Decoding, settings: ServeSettings, *, names: dict[str, str]) -> None:
-    """Refuse texts that are too long.
-
-    :param decoding: The settings in force.
-    :param settings: The limits of the server.
-    :param names: What fields are called in the request, where that is something else.
-    :raises RequestError: If they are.
-    """
+    """Refuse texts that are too long."""
     if decoding.max_new_tokens > settings.max_tokens:
         shown = names.get("max_new_tokens", "decoding.max_new_tokens")
         raise RequestError(

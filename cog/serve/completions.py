@@ -93,12 +93,7 @@ class _Head:
 
 
 def annotate(segments: Sequence[Segment], *, start: int) -> list[dict[str, Any]]:
-    """Name the place of each copy in the text and in its source.
-
-    :param segments: Segments that follow each other.
-    :param start: Where the first begins in its text.
-    :returns: An annotation for each that was copied from a corpus.
-    """
+    """Name the place of each copy in its source and in the text; the first is at ``start``."""
     annotations = []
     for segment in segments:
         end = start + len(segment.text)

@@ -37,11 +37,7 @@ Tell = Callable[[Engine, Request], dict[str, Any]]
 
 
 def answer_with(tell: Tell) -> Callable[[Request], Awaitable[Response]]:
-    """Make what answers with what a function tells, which may take a while.
-
-    :param tell: Makes a JSON-ready object of the engine and the request.
-    :returns: The handler.
-    """
+    """Make what answers with what a function tells, which may take a while."""
 
     async def answer(request: Request) -> Response:
         return answer_json(await run_in_threadpool(tell, request.app.state.engine, request))

@@ -34,13 +34,7 @@ async def show_document(request: Request) -> Response:
 
 
 def read_number(request: Request, name: str) -> int | None:
-    """Read a whole number from 0 on out of an address.
-
-    :param request: The request.
-    :param name: Name of the number.
-    :returns: The number; None if there is none.
-    :raises RequestError: If it is something else.
-    """
+    """Read a whole number from 0 on out of an address; None if there is none."""
     text = request.query_params.get(name)
     if text is None:
         return None
@@ -53,15 +47,9 @@ def read_number(request: Request, name: str) -> int | None:
 def find_document(
     engine: Engine, corpus_id: str, document_id: str, *, digest: str | None
 ) -> Document:
-    """Find a document of a corpus.
+    """Find a document of a corpus, or of a union that holds it.
 
-    :param engine: The engine.
-    :param corpus_id: The corpus, or a union that holds it.
-    :param document_id: Id of the document.
-    :param digest: Digest of the version that was copied from, or its beginning; None for the
-        documents as they are prepared now.
-    :returns: The document.
-    :raises CogError: If there is no such corpus, version or document.
+    Of the version with this digest, or its beginning; without one as documents are prepared now.
     """
     parts = split_union(corpus_id)
     for part in parts:

@@ -7,11 +7,7 @@ from cog.errors import RequestError
 
 
 def write_json(content: object) -> bytes:
-    """Write JSON.
-
-    :param content: A JSON-ready value without infinities.
-    :returns: UTF-8; what is no Unicode text is escaped.
-    """
+    """Write JSON in UTF-8; what is no Unicode text is escaped."""
     text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     try:
         return text.encode()
@@ -20,12 +16,7 @@ def write_json(content: object) -> bytes:
 
 
 def read_json(body: bytes) -> dict[str, Any]:
-    """Read a JSON object.
-
-    :param body: What was sent.
-    :returns: Its keys and values.
-    :raises RequestError: If it is none.
-    """
+    """Read a JSON object; ``RequestError`` if it is none."""
     try:
         content = json.loads(
             body.decode("utf-8-sig"), parse_constant=_refuse, object_pairs_hook=_join
@@ -42,12 +33,7 @@ def read_json(body: bytes) -> dict[str, Any]:
 
 
 def write_event(content: object, *, name: str = "") -> bytes:
-    """Write a server-sent event.
-
-    :param content: Its data, a JSON-ready value.
-    :param name: Its name; empty for none.
-    :returns: The event.
-    """
+    """Write a server-sent event; its name may be empty."""
     head = f"event: {name}\n".encode() if name else b""
     return head + b"data: " + write_json(content) + b"\n\n"
 

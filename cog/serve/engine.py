@@ -33,11 +33,7 @@ logger = logging.getLogger("cog.serve")
 
 
 class QueueFullError(ServeError):
-    """As many texts wait as may.
-
-    :param seconds: After which it is worth asking again.
-    :param found: How many wait.
-    """
+    """As many texts wait as may; it is worth asking again after some seconds."""
 
     def __init__(self, seconds: int, *, found: str) -> None:
         self.seconds = seconds
@@ -64,13 +60,7 @@ class Job:
 
 
 class Engine:
-    """Writes the texts of all requests, together.
-
-    :param paths: The project.
-    :param params: Its parameters.
-    :param settings: What the server was started with.
-    :param device: ``cpu``, ``cuda`` or ``auto``.
-    """
+    """Writes the texts of all requests, together."""
 
     def __init__(
         self, paths: ProjectPaths, params: Params, *, settings: ServeSettings, device: str = "auto"
@@ -134,14 +124,9 @@ class Engine:
     ) -> Job:
         """Ask for texts; what was opened for them is released when the last has ended.
 
-        :param version: What is copied from; opened once for this.
-        :param generator: The generator on it.
-        :param requests: The texts, at least one.
-        :param is_streamed: Whether segments are told as they come.
-        :param is_alone: Whether each text shares its passes with no other.
-        :param deliver: Called with the number of a text and each of its events.
-        :returns: What :meth:`cancel` takes.
-        :raises CogError: If a request cannot be used, or there is no place; nothing is queued then.
+        ``is_alone``: each text shares its passes with no other. ``deliver`` is called with the
+        number of a text and each of its events. If a request cannot be used, or there is no place,
+        nothing is queued.
         """
         job = Job(version, deliver)
         try:
@@ -160,11 +145,7 @@ class Engine:
         return job
 
     def cancel(self, job: Job, *, outcome: str = "left") -> None:
-        """Give up what is left of a request; its places are free within one step.
-
-        :param job: The request.
-        :param outcome: Why, for the counts.
-        """
+        """Give up what is left of a request; its places are free within one step."""
         num_left = self._take_out(job)
         for _ in range(num_left):
             self.metrics.count_text(outcome)

@@ -52,14 +52,10 @@ STATUSES: tuple[tuple[type[CogError], int, str], ...] = (
 
 
 class ApiError(Exception):
-    """A failure with the status it is answered with.
+    """A failure with the status it is answered with, in one line.
 
-    :param status: HTTP status.
-    :param message: One line.
-    :param param: The field of the request that it is about.
-    :param code: What programs tell it by.
-    :param run: The command that mends it.
-    :param headers: Headers of the answer.
+    ``param`` is the field of the request that it is about, ``code`` what programs tell it by,
+    ``run`` the command that mends it.
     """
 
     def __init__(
@@ -81,10 +77,7 @@ class ApiError(Exception):
         super().__init__(message)
 
     def to_json(self) -> dict[str, Any]:
-        """The error as it is answered.
-
-        :returns: A JSON-ready object.
-        """
+        """The error as it is answered."""
         kind = "invalid_request_error" if self.status < 500 else "server_error"
         content = {
             "message": self.message,
@@ -97,11 +90,7 @@ class ApiError(Exception):
 
 
 def state_error(error: Exception) -> ApiError:
-    """Give a failure its status.
-
-    :param error: Any failure; what is none of ours says nothing of itself.
-    :returns: What is answered.
-    """
+    """Give a failure its status; one that is none of ours says nothing of itself."""
     if isinstance(error, ApiError):
         return error
     if not isinstance(error, CogError):

@@ -52,10 +52,8 @@ class _Entry:
 class OpenIndexes:
     """The indexes that are open; every method may be called from any thread.
 
-    :param paths: The project.
-    :param model: The model that all must be of.
-    :param max_open: Number of indexes that stay open while nobody uses them.
-    :param is_using: Whether a text is still being written with a generator.
+    ``max_open`` of them stay open while nobody uses them; ``is_using`` tells whether a text is
+    still being written with a generator.
     """
 
     def __init__(
@@ -77,12 +75,9 @@ class OpenIndexes:
     def resolve(self, corpus_id: str | None, digest: str | None = None) -> Version:
         """Say which version is meant, after quick checks.
 
-        :param corpus_id: A corpus id, or several joined with ``+``; None for what is active, at the
-            version that was switched on.
-        :param digest: Digest of a version on this machine, or its beginning, of each part of a
-            union; None for the one in place.
-        :returns: The version.
-        :raises CogError: If there is none, or it is of another model.
+        Without a corpus what is active, at the version that was switched on. The digest is one of
+        this machine, or its beginning, of each part of a union; without one it is the index in
+        place.
         """
         chosen, active = choose_corpus(self._paths, corpus_id)
         if digest:
@@ -110,14 +105,7 @@ class OpenIndexes:
     def open(
         self, version: Version, rule: CopyRule, *, make: MakeGenerator = CopyGenerator
     ) -> CopyGenerator:
-        """Give the generator on a version, which stays open until it is released.
-
-        :param version: The version.
-        :param rule: Which documents may be copied from.
-        :param make: What makes the generator.
-        :returns: The generator.
-        :raises CogError: If it cannot be opened.
-        """
+        """Give the generator on a version, which stays open until it is released."""
         with self._lock:
             entry = self._entries.setdefault(version, _Entry())
             self._entries.move_to_end(version)
@@ -139,10 +127,7 @@ class OpenIndexes:
             raise
 
     def release(self, version: Version) -> None:
-        """Say that one user of a version is done with it.
-
-        :param version: The version.
-        """
+        """Say that one user of a version is done with it."""
         with self._lock:
             self._entries[version].num_users -= 1
         self.prune()

@@ -10,12 +10,7 @@ from cog.serve.security import COOKIE, Keys
 
 
 async def log_in(request: Request) -> Response:
-    """Answer ``POST /api/login``.
-
-    :param request: The request.
-    :returns: Nothing, with a cookie.
-    :raises ApiError: If the key is another one.
-    """
+    """Answer ``POST /api/login``: nothing, with a cookie; the key must be the server's."""
     body = read_body(LoginBody, await read_request(request))
     keys: Keys = request.app.state.keys
     if not keys.is_key(body.key):

@@ -33,20 +33,12 @@ class Metrics:
         self._first_seconds = 0.0
 
     def count_request(self, route: str, status: int) -> None:
-        """Count an answer.
-
-        :param route: Template of the route; never a path as it was asked for.
-        :param status: Its status.
-        """
+        """Count an answer; the route is a template, never a path as it was asked for."""
         with self._lock:
             self._counts["cog_requests_total"][("route", route), ("status", str(status))] += 1
 
     def count_text(self, outcome: str, generation: Generation | None = None) -> None:
-        """Count a text that ended.
-
-        :param outcome: ``written``, ``failed``, ``left`` (its client went away) or ``late``.
-        :param generation: What was written.
-        """
+        """Count a text that ended: ``written``, ``failed``, ``left`` by its client, or ``late``."""
         with self._lock:
             self._counts["cog_texts_total"][(("outcome", outcome),)] += 1
             if generation is None:
@@ -59,20 +51,13 @@ class Metrics:
                 self._counts["cog_part_seconds_total"][(("part", part),)] += seconds
 
     def count_first_segment(self, seconds: float) -> None:
-        """Count how long somebody waited for the first words.
-
-        :param seconds: Since the request arrived.
-        """
+        """Count how long somebody waited for the first words."""
         with self._lock:
             self._buckets[sum(seconds > end for end in SECONDS)] += 1
             self._first_seconds += seconds
 
     def format(self, gauges: Mapping[str, float]) -> str:
-        """Write everything.
-
-        :param gauges: What is so now, by name.
-        :returns: Prometheus's text format, version 0.0.4.
-        """
+        """Write everything in Prometheus's text format, version 0.0.4."""
         lines = []
         with self._lock:
             for name, (kind, meaning) in HELP.items():

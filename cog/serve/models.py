@@ -43,11 +43,7 @@ async def show_model(request: Request) -> Response:
 
 
 def iter_models(engine: Engine) -> Iterator[dict[str, Any]]:
-    """Describe what can be written from.
-
-    :param engine: The engine.
-    :yields: A JSON-ready object each.
-    """
+    """Describe what can be written from."""
     paths, model = engine.paths, engine.model.fingerprint
     active = None
     with suppress(CogError):

@@ -51,11 +51,7 @@ FAILURES = {
 
 
 def describe_api(routes: Iterable[tuple[str, Sequence[str], str]]) -> dict[str, Any]:
-    """Describe the API.
-
-    :param routes: Paths, methods, and what each does.
-    :returns: OpenAPI 3.1, a JSON-ready object.
-    """
+    """Describe the API as OpenAPI 3.1, by paths, methods, and what each does."""
     paths: dict[str, Any] = {}
     for path, methods, summary in routes:
         shown = path.replace(":path", "")

@@ -35,15 +35,7 @@ def serve(
     device: str,
     say: Callable[[str], None],
 ) -> None:
-    """Serve a project until the process is told to end.
-
-    :param paths: The project.
-    :param params: Its parameters.
-    :param settings: Where to listen, and what to admit.
-    :param device: ``cpu``, ``cuda`` or ``auto``.
-    :param say: Takes lines for people.
-    :raises ServeError: If the port is in use, or others would be served without a key.
-    """
+    """Serve a project until the process is told to end."""
     settings.check()
     with bind(settings) as listener:  # before anything slow is loaded
         engine = Engine(paths, params, settings=settings, device=device)
@@ -68,12 +60,7 @@ def serve(
 
 
 def bind(settings: ServeSettings) -> socket.socket:
-    """Take the address that is listened on.
-
-    :param settings: Where.
-    :returns: A socket that listens; who connects waits until the server is ready.
-    :raises ServeError: If it cannot be taken.
-    """
+    """Take the address that is listened on; who connects waits until the server is ready."""
     listener: socket.socket | None = None
     try:
         found = socket.getaddrinfo(

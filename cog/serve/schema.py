@@ -15,11 +15,7 @@ _NESTED: dict[str, Any] = {"decoding": Decoding}
 
 
 def make_schema(kind: type[Any]) -> dict[str, Any]:
-    """Say what a record must be, as JSON Schema does.
-
-    :param kind: A dataclass.
-    :returns: Its schema.
-    """
+    """Say what a dataclass must be, as JSON Schema does."""
     hints, meanings = get_type_hints(kind, include_extras=True), read_meanings(kind)
     properties, needed = {}, []
     for each in fields(kind):
@@ -39,11 +35,7 @@ def make_schema(kind: type[Any]) -> dict[str, Any]:
 
 
 def make_type_schema(kind: Any) -> dict[str, Any]:  # noqa: ANN401
-    """Say what a value must be.
-
-    :param kind: A type as records annotate it.
-    :returns: Its schema.
-    """
+    """Say what a value must be, of a type as records annotate it."""
     base, *rules = get_args(kind) if get_origin(kind) is Annotated else (kind,)
     if get_origin(base) in (Union, UnionType):
         options = [make_type_schema(each) for each in get_args(base)]

@@ -41,11 +41,7 @@ PUBLIC = re.compile(
 
 
 class Security:
-    """Middleware that checks Host, Origin and key, and sets the headers of every answer.
-
-    :param app: What is protected.
-    :param settings: What the server was started with.
-    """
+    """Middleware that checks Host, Origin and key, and sets the headers of every answer."""
 
     def __init__(self, app: ASGIApp, settings: ServeSettings) -> None:
         self._app = app
@@ -114,10 +110,7 @@ class Security:
 
 
 class Keys:
-    """The key of a server, and what a browser shows in its place.
-
-    :param key: The key; empty where none is needed.
-    """
+    """The key of a server, empty where none is needed, and what a browser shows in its place."""
 
     def __init__(self, key: str) -> None:
         self._key = key.encode()

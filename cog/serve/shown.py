@@ -26,11 +26,7 @@ KINDS = {
 
 
 def make_page(name: str) -> Callable[[Request], Awaitable[Response]]:
-    """Make what answers with a page.
-
-    :param name: Name of its template.
-    :returns: The handler.
-    """
+    """Make what answers with a page, by the name of its template."""
 
     async def show(request: Request) -> Response:
         engine: Engine = request.app.state.engine

@@ -17,10 +17,5 @@ SERVED = {
 
 
 def settle_system(name: str, decoding: Decoding) -> tuple[Decoding, type[CopyGenerator]]:
-    """Turn the name of a system into what writes as it does.
-
-    :param name: One of ``SERVED``.
-    :param decoding: How CoG would write.
-    :returns: How the system does, and the generator of it.
-    """
+    """Turn one of ``SERVED`` and how CoG would write into what writes as that system does."""
     return replace(decoding, **_SETTINGS.get(name, {})), KINDS.get(name, CopyGenerator)

@@ -59,13 +59,9 @@ class Prepared:
 async def prepare(
     engine: Engine, body: GenerateBody, *, names: dict[str, str] | None = None
 ) -> Prepared:
-    """Check a request, choose its settings and open what it copies from.
+    """Check a request, choose its settings and open what it copies from, once for it.
 
-    :param engine: The engine.
-    :param body: What is asked for.
-    :param names: What fields are called in the request, where that is something else.
-    :returns: What is about to be written; its version is open once for it.
-    :raises CogError: If it cannot be.
+    ``names`` says what fields are called in the request, where that is something else.
     """
     check_body(body, engine.settings, names=names or {})
     if engine.settings.has_prompts_in_log:
@@ -117,13 +113,7 @@ def _prepare(engine: Engine, body: GenerateBody, names: dict[str, str]) -> Prepa
 
 
 class Texts:
-    """The texts of one request, which are being written from the moment this is made.
-
-    :param engine: The engine.
-    :param prepared: What is written.
-    :param is_streamed: Whether segments are told as they come.
-    :raises CogError: If there is no place in the queue.
-    """
+    """The texts of one request, which are being written from the moment this is made."""
 
     def __init__(self, engine: Engine, prepared: Prepared, *, is_streamed: bool) -> None:
         self.prepared = prepared
@@ -148,10 +138,9 @@ class Texts:
         )
 
     async def iter_events(self) -> AsyncIterator[tuple[int, Event] | None]:
-        """Wait for what becomes known.
+        """Wait for what becomes known: the number of a text and an event.
 
-        :yields: The number of a text and an event; None every few seconds in which nothing does.
-        :raises ApiError: If it takes too long.
+        None every few seconds in which nothing does; ``ApiError`` if it takes too long.
         """
         loop = asyncio.get_running_loop()
         end = loop.time() + self._engine.settings.max_seconds
@@ -174,11 +163,7 @@ class Texts:
             yield number, event
 
     async def collect(self) -> list[Generation]:
-        """Wait for all texts.
-
-        :returns: Them, in the order asked.
-        :raises CogError: What ended one of them.
-        """
+        """Wait for all texts, in the order asked; the first that fails is raised."""
         found: dict[int, Generation] = {}
         async for told in self.iter_events():
             if told is None:
@@ -196,11 +181,7 @@ class Texts:
 
 
 class EventStream(StreamingResponse):
-    """Server-sent events of texts, which are given up when the client goes away.
-
-    :param texts: The texts.
-    :param events: Their events.
-    """
+    """Server-sent events of texts, which are given up when the client goes away."""
 
     def __init__(self, texts: Texts, events: AsyncIterator[bytes]) -> None:
         super().__init__(events, media_type="text/event-stream")
@@ -215,13 +196,7 @@ class EventStream(StreamingResponse):
 
 
 async def wait_unless_gone(request: HttpRequest, work: Awaitable[Result]) -> Result:
-    """Wait for something as long as the client does.
-
-    :param request: The request, whose body was read.
-    :param work: What is waited for; it is cancelled if the client goes away.
-    :returns: Its result.
-    :raises GoneError: If the client went away first.
-    """
+    """Wait for something as long as the client does, else ``GoneError``; the body must be read."""
 
     async def listen() -> None:
         while (await request.receive())["type"] != "http.disconnect":

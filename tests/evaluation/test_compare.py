@@ -123,6 +123,19 @@ def test_prompts_are_the_same_only_in_the_same_words() -> None:
     first = result("wiki", [rep([1.0, 2.0])])
     assert have_same_prompts(first, result("law", [rep([1.0, 2.0])]))
     assert not have_same_prompts(first, result("law", [rep([1.0])], prompts_digest="q" * 32))
+    assert not have_same_prompts(first, result("law", [rep([1.0, 2.0, 3.0])]))
+
+
+def test_evaluations_of_unequal_numbers_of_texts_are_compared_by_document() -> None:
+    results = [
+        result(name, [rep(list(np.linspace(5, 15, num)))])
+        for name, num in (("wiki", 20), ("law", 15))
+    ]
+    comparison = compare_results(results)
+    assert [pair.difference and pair.difference.method for pair in comparison.pairs] == [
+        "by document"
+    ]
+    assert comparison.notes[0].startswith("prompts differ")
 
 
 def test_json_has_what_was_run_and_how_it_was_measured() -> None:

@@ -128,7 +128,7 @@ def test_rules_of_what_may_be_copied_hold(server: RunningServer) -> None:
     ("body", "status", "param", "message"),
     [
         ({}, 400, "prefix", "prefix is missing"),
-        ({"prefix": 3}, 400, "prefix", "must be a text or a list of texts"),
+        ({"prefix": 3}, 400, "prefix", "must be a text or a list of texts; found: 3"),
         ({"prefix": []}, 400, "prefix", "must hold a text"),
         ({"prefix": "a", "stream": "yes"}, 400, "stream", "must be true or false"),
         ({"prefix": "a", "num_return": -1}, 400, "num_return", "from 1"),
