@@ -1,24 +1,29 @@
-"""Generation against transformers' ``generate``.
+"""Generation against transformers' ``generate``, and llama.cpp where it is installed.
 
 The same prefix encoder and prompts, caches on, retrieval and gathering counted, at the defaults of
-params.yaml; the peer in float32. In a project with a built index:
-``python -m benchmarks.decode [--corpus wiki-mini] [--prompts 16]``
+params.yaml; transformers in float32, llama.cpp in the four bits of the packaged file. In a project
+with a built index: ``python -m benchmarks.decode [--corpus wiki-mini] [--prompts 16]``
 """
 
 import argparse
+import shutil
 import statistics
+import sys
 import time
+from contextlib import ExitStack
 from dataclasses import asdict, replace
 
 import torch
 from transformers import PreTrainedModel
 
 from benchmarks.common import ROOT, peak_bytes, report, say
+from benchmarks.llama import LlamaPeer, open_llama
 from benchmarks.peer import run_peer
 from cog.corpus.documents import load_prompts
 from cog.decoding.generator import CopyGenerator
 from cog.decoding.request import Request
 from cog.decoding.session import open_generator
+from cog.model.config import load_config
 from cog.model.load import resolve_device
 from cog.model.matrices import choose_precision
 from cog.model.modules import load_network
@@ -28,44 +33,54 @@ from cog.records import FLOAT32, Generation
 
 
 def compare(
-    generator: CopyGenerator, peer: PreTrainedModel, requests: list[Request], *, rounds: int
+    generator: CopyGenerator,
+    peer: PreTrainedModel,
+    llama: LlamaPeer | None,
+    requests: list[Request],
+    *,
+    rounds: int,
 ) -> dict[str, object]:
-    """Run both on the same prompts, in turn.
+    """Run all on the same prompts, in turn.
 
     :param generator: Ours.
     :param peer: The peer.
+    :param llama: Another one, for a single prompt; None to leave it out.
     :param requests: The prompts, decoded as one batch.
-    :param rounds: Number of pairs of runs.
-    :returns: Tokens per second of both, their ratio, and what ours is made of.
+    :param rounds: Number of runs of each.
+    :returns: Tokens per second of all, their ratios, and what ours is made of.
     """
     num_tokens = sum(request.decoding.max_new_tokens for request in requests)
-    ours, theirs, texts = [], [], []
+    speeds: dict[str, list[float]] = {"cog": [], "transformers": [], "llama": []}
+    texts = []
     for number in range(rounds + 1):
         seeded = [
             replace(request, decoding=replace(request.decoding, seed=number))
             for request in requests
         ]
+        decoding = seeded[0].decoding
         began = time.perf_counter()
         generations = generator.generate(seeded)
-        seconds = time.perf_counter() - began
+        seconds = {"cog": time.perf_counter() - began}
         began = time.perf_counter()
         ids = [generator.prefix_ids(request) for request in seeded]
         tokenised = time.perf_counter() - began
-        peer_seconds = tokenised + run_peer(peer, ids, seeded[0].decoding)
-        speeds = num_tokens / seconds, num_tokens / peer_seconds
-        say(f"batch {len(requests)}: {speeds[0]:.1f} against {speeds[1]:.1f} tokens/s")
-        if number:  # the first pair warms up
-            ours.append(speeds[0])
-            theirs.append(speeds[1])
+        seconds["transformers"] = tokenised + run_peer(peer, ids, decoding)
+        if llama is not None:
+            seconds["llama"] = tokenised + llama.run(ids[0], decoding)
+        told = ", ".join(f"{name} {num_tokens / each:.1f}" for name, each in seconds.items())
+        say(f"batch {len(requests)}, tokens/s: {told}")
+        if number:  # the first round warms up
+            for name, each in seconds.items():
+                speeds[name].append(num_tokens / each)
             texts.extend(generations)
-    ratios = [a / b for a, b in zip(ours, theirs, strict=True)]
-    return {
-        "ratio": statistics.median(ratios),
-        "ratios": ratios,
-        "tokens_per_second": statistics.median(ours),
-        "peer_tokens_per_second": statistics.median(theirs),
-        **describe(texts),
-    }
+    found: dict[str, object] = {"tokens_per_second": statistics.median(speeds["cog"])}
+    for name, prefix, suffix in (("transformers", "peer_", ""), ("llama", "llama_", "_llama")):
+        if speeds[name]:
+            ratios = [a / b for a, b in zip(speeds["cog"], speeds[name], strict=True)]
+            found[f"ratio{suffix}"] = statistics.median(ratios)
+            found[f"ratios{suffix}"] = ratios
+            found[f"{prefix}tokens_per_second"] = statistics.median(speeds[name])
+    return found | describe(texts)
 
 
 def describe(texts: list[Generation]) -> dict[str, object]:
@@ -95,14 +110,7 @@ def main() -> None:
 
     At the project's precision, and where that is another, at float32 too (``_float32``).
     """
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--corpus", default="wiki-mini")
-    parser.add_argument("--prompts", type=int, default=16, help="size of the large batch")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--decoding", default="nucleus", choices=["nucleus", "greedy"])
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
-    options = parser.parse_args()
+    options = parse_options()
     torch.set_num_threads(options.threads)
 
     paths = find_project(ROOT)
@@ -113,29 +121,58 @@ def main() -> None:
     folder = paths.model(params.model)
     default = choose_precision(params.generate.precision, resolve_device(options.device))
     peer: PreTrainedModel | None = None
-    result: dict[str, object] = {
-        "benchmark": "decode",
-        "precision": default,
-        "device": options.device,
-    }
-    for precision in dict.fromkeys((default, FLOAT32)):
-        suffix = "" if precision == default else f"_{precision}"
-        params = replace(params, generate=replace(params.generate, precision=precision))
-        with open_generator(
-            paths, params, corpus_id=options.corpus, device=options.device
-        ) as generator:
-            loaded = peak_bytes()
-            generator.generate(requests)
-            if peer is None:
-                result["bytes"] = measure_bytes(generator, requests, loaded=loaded)
-                peer = load_network(folder).eval().to(options.device)
-                if options.device == "cuda":  # as anybody runs it there
-                    peer = peer.to(torch.bfloat16)
-            for batch in dict.fromkeys((1, len(requests))):
-                found = compare(generator, peer, requests[:batch], rounds=options.rounds)
-                result[f"ratio_batch_{batch}{suffix}"] = found["ratio"]
-                result[f"batch_{batch}{suffix}"] = found
+    llama: LlamaPeer | None = None
+    with ExitStack() as stack:
+        if options.device == "cpu":
+            base = load_config(folder).prefix_base
+            llama = stack.enter_context(
+                open_llama(base, python=options.llama_python, threads=options.threads)
+            )
+        result: dict[str, object] = {
+            "benchmark": "decode",
+            "precision": default,
+            "device": options.device,
+            "llama": llama and llama.about,
+        }
+        for precision in dict.fromkeys((default, FLOAT32)):
+            suffix = "" if precision == default else f"_{precision}"
+            params = replace(params, generate=replace(params.generate, precision=precision))
+            with open_generator(
+                paths, params, corpus_id=options.corpus, device=options.device
+            ) as generator:
+                loaded = peak_bytes()
+                generator.generate(requests)
+                if peer is None:
+                    result["bytes"] = measure_bytes(generator, requests, loaded=loaded)
+                    peer = load_network(folder).eval().to(options.device)
+                    if options.device == "cuda":  # as anybody runs it there
+                        peer = peer.to(torch.bfloat16)
+                for batch in dict.fromkeys((1, len(requests))):
+                    also = llama if batch == 1 else None
+                    found = compare(generator, peer, also, requests[:batch], rounds=options.rounds)
+                    result[f"ratio_batch_{batch}{suffix}"] = found["ratio"]
+                    result[f"batch_{batch}{suffix}"] = found
+                    if batch == 1:
+                        result[f"ratio_llama_1{suffix}"] = found.get("ratio_llama")
     report(result | {"corpus": options.corpus, "decoding": asdict(decoding)})
+
+
+def parse_options() -> argparse.Namespace:
+    """What the command line asks for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--corpus", default="wiki-mini")
+    parser.add_argument("--prompts", type=int, default=16, help="size of the large batch")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--decoding", default="nucleus", choices=["nucleus", "greedy"])
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
+    parser.add_argument(
+        "--llama-python", default=sys.executable, help="an interpreter that has llama-cpp-python"
+    )
+    options = parser.parse_args()
+    if shutil.which(options.llama_python) is None:
+        parser.error(f"--llama-python must be an interpreter; found: {options.llama_python}")
+    return options
 
 
 def measure_bytes(

@@ -32,3 +32,4 @@ def test_default_precision_and_float32_are_measured_in_one_run(
         assert result[name] > 0
         assert result[f"{name}_float32"] > 0
     assert result["bytes"]["candidates_per_prompt"] > 0
+    assert result["ratio_llama_1"] is None  # the village's base is no GGUF file
