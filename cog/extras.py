@@ -12,6 +12,7 @@ EXTRAS = {
     "dvc_data": "pipeline",
     "dvc_objects": "pipeline",
     "dvc_s3": "s3",
+    "faiss": "cpu",
     "jinja2": "serve",
     "matplotlib": "evaluate",
     "mauve": "mauve",

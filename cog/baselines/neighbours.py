@@ -13,10 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cog.errors import IndexingError
+from cog.index.search.searcher import to_gpu
 from cog.params import DatastoreParams
 from cog.progress import Progress
 
 SEARCHER_FILE = "search.faiss"
+MAX_GPU_ROWS = 2048  # that FAISS finds on a GPU for one vector
 FLAT = "flat"
 IVF_PQ = "ivf-pq"
 ROWS_PER_BLOCK = 65536
@@ -143,7 +145,9 @@ def build_searcher(
     num_entries, dim = keys.shape
     num_lists = 2 ** round(np.log2(4 * np.sqrt(num_entries)))
     num_codes = dim // DIMS_PER_CODE if dim % DIMS_PER_CODE == 0 else dim
-    index = faiss.index_factory(dim, f"IVF{num_lists},PQ{num_codes}x8")
+    index: Any = faiss.index_factory(dim, f"IVF{num_lists},PQ{num_codes}x8")
+    if (quantiser := to_gpu(faiss.IndexFlatL2(dim))) is not None:
+        index.clustering_index = quantiser
     progress.say(f"training {num_lists} lists on the keys of {num_entries:,} entries")
     random = np.random.default_rng(0)
     sample = random.choice(
@@ -222,4 +226,6 @@ def open_searcher(
     flat: Any = faiss.IndexFlatL2(keys.shape[1])
     for first in range(0, len(keys), ROWS_PER_BLOCK):
         flat.add(keys[first : first + ROWS_PER_BLOCK].astype(np.float32))
+    if settings.top_k <= MAX_GPU_ROWS:
+        flat = to_gpu(flat) or flat
     return NeighbourSearcher(flat, keys, settings, is_exact=True)

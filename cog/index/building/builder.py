@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from cog.atomic import open_staging
 from cog.corpus.documents import DocumentStore
 from cog.errors import IndexingError, IndexMismatchError, IndexNotBuiltError
+from cog.extras import require
 from cog.index.building.assembly import Assembly, BuildInput, MeasureStorage
 from cog.index.building.reuse import StoredChunks, make_vectors_key
 from cog.index.records import FORMAT_VERSION, VECTORS_VERSION, Manifest
@@ -34,6 +35,8 @@ from cog.progress import Progress
 
 if TYPE_CHECKING:
     from cog.model.load import IndexModel
+
+MIN_CHUNK_WORDS = 100  # of a chunk, more than which next to none has: above it lists are built
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +81,8 @@ def build_index(
                 prune_versions(corpus_paths, get_kept(), locks=locks)
             progress.say(f"the index of {current.corpus} is up to date: {current.digest[:16]}")
             return BuildReport(current, is_new=False)
+        if build_input.report.num_words > MIN_CHUNK_WORDS * params.ivf_threshold_rows:
+            require("faiss")  # now, not after hours of encoding
         if params.vector_dtype == COMPACT and get_codes is not None:
             build_input = replace(build_input, codes=get_codes())
         manifest = _build(
