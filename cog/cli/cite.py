@@ -7,6 +7,7 @@ import click
 
 from cog.cards import Card
 from cog.cli.main import get_project
+from cog.cli.output import tell
 from cog.errors import GenerationError, RegistryError
 from cog.paths import ProjectPaths
 from cog.registry import load_card
@@ -36,7 +37,7 @@ def command(ctx: click.Context, file: str, kind: str, out: Path | None) -> None:
     sources = collect_sources(_read_text(file).split("\n"), card_of=cards.get, where=name)
     text = FORMATS[kind](sources)
     for corpus_id in cards.missing:
-        click.echo(f"cog: {corpus_id} has no card: whom to name is not known", err=True)
+        tell(f"{corpus_id} has no card: whom to name is not known")
     if out is None:
         click.echo(text, nl=False)
         return

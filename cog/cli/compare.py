@@ -1,6 +1,5 @@
 """``cog compare``: corpus ids go in; a table, JSON, a plot or a page of their scores comes out."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +10,7 @@ from cog.baselines.system import COG
 from cog.cli.main import get_project
 from cog.cli.numbers import make_type
 from cog.cli.options import html_option, json_option, plot_option
+from cog.cli.output import echo_json, make_console, tell, write_picture, write_texts
 from cog.records import Decoding
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from cog.evaluation.compare import Comparison, Pair, Row
-    from cog.evaluation.records import EvaluationResult
 
 
 @click.command("compare")
@@ -82,46 +81,24 @@ def command(
     """
     from cog.evaluation.choose import Wish
     from cog.evaluation.planning import compare_wanted
-    from cog.evaluation.plot import check_plot_path
+    from cog.evaluation.plot import plot_bars, plot_index_sizes
 
-    if plot_path:
-        check_plot_path(plot_path)
     sides = [(each, system) for each in corpus_ids for system in systems or (COG,)]
     wish = Wish(tuple(sides), prompt_corpus, protocol, decodings)
     comparison, results = compare_wanted(get_project(ctx), wish, metrics=metrics, by_size=by_size)
     if plot_path:
-        _plot(comparison, plot_path, by_size=by_size)
+        draw = plot_index_sizes if by_size else plot_bars
+        write_picture(draw(comparison), plot_path)
     if html_path:
-        _write_page(comparison, results, html_path, num_prompts=num_prompts)
+        write_texts(comparison, results, html_path, num_prompts=num_prompts)
     if as_json:
-        click.echo(json.dumps(comparison.to_json(), ensure_ascii=False))
+        echo_json(comparison.to_json())
     else:
         _print(comparison)
 
 
-def _plot(comparison: "Comparison", path: Path, *, by_size: bool) -> None:
-    from cog.evaluation.plot import plot_bars, plot_index_sizes, save_plot
-
-    save_plot(plot_index_sizes(comparison) if by_size else plot_bars(comparison), path)
-    click.echo(f"cog: wrote {path}", err=True)
-
-
-def _write_page(
-    comparison: "Comparison", results: "Sequence[EvaluationResult]", path: Path, *, num_prompts: int
-) -> None:
-    from cog.atomic import write_text_atomically
-    from cog.evaluation.page import write_page
-
-    write_text_atomically(path, write_page(comparison, results, num_prompts=num_prompts))
-    click.echo(f"cog: wrote {path}", err=True)
-
-
 def _print(comparison: "Comparison") -> None:
-    from rich.console import Console
-
-    console = Console(highlight=False, soft_wrap=False)
-    if not console.is_terminal:
-        console.width = 200
+    console = make_console()
     protocol = comparison.protocol
     head = f"protocol {protocol.name} {protocol.digest[:12]} · prompts: {comparison.prompts}"
     console.print(head, markup=False)
@@ -130,7 +107,7 @@ def _print(comparison: "Comparison") -> None:
         console.print()
         console.print(_make_pairs(comparison.pairs))
     for note in comparison.notes:
-        click.echo(f"cog: {note}", err=True)
+        tell(note)
 
 
 def _make_scores(comparison: "Comparison") -> "Table":

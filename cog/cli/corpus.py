@@ -1,6 +1,5 @@
 """``cog corpus``: ids and options go in, cards, documents and counts come out."""
 
-import json
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
@@ -21,7 +20,8 @@ from cog.cli.corpus_documents import list_documents
 from cog.cli.corpus_duplicates import show_duplicates
 from cog.cli.corpus_stats import echo_nested, show_stats
 from cog.cli.corpus_versions import diff, versions
-from cog.cli.main import get_project
+from cog.cli.main import get_project, open_project
+from cog.cli.output import echo_json
 from cog.cli.switch import say
 from cog.errors import RegistryError
 from cog.paths import ProjectPaths
@@ -53,7 +53,7 @@ def list_corpora(ctx: click.Context, is_shipped: bool, as_json: bool) -> None:
     paths = get_project(ctx)
     found = listing.list_shipped(paths) if is_shipped else listing.list_corpora(paths)
     if as_json:
-        _echo_json([asdict(each) for each in found])
+        echo_json([asdict(each) for each in found], indent=2)
         return
     width = max((len(each.id) for each in found), default=2)
     for each in found:
@@ -80,7 +80,7 @@ def show_corpus(ctx: click.Context, corpus_id: str, document_id: str | None, as_
 
     description = describe_corpus(paths, card)
     if as_json:
-        _echo_json(description.to_json())
+        echo_json(description.to_json(), indent=2)
         return
     echo_nested(format_card(card))
     if description.fetched is not None:
@@ -99,7 +99,7 @@ def _show_document(paths: ProjectPaths, card: Card, document_id: str, *, as_json
 
     document = DocumentStore(paths.corpus(card.id).documents).get_document(document_id)
     if as_json:
-        _echo_json(asdict(document))
+        echo_json(asdict(document), indent=2)
         return
     for name in ("document_id", "title", "url", "licence", "source"):
         click.echo(f"{name}: {getattr(document, name)}", err=True)
@@ -167,7 +167,7 @@ def add_corpus(ctx: click.Context, /, as_json: bool, **options: Any) -> None:  #
     if as_json:
         found = asdict(trial) if trial else {"first": None, "files": None}
         content = {"first_document": found["first"], "files": found["files"]}
-        _echo_json({"card": format_card(card), **content})
+        echo_json({"card": format_card(card), **content}, indent=2)
         return
     assert card.format is not None
     if card.source is not None and card.source.type == "hub":
@@ -216,7 +216,7 @@ def remove_corpus(ctx: click.Context, corpus_id: str, dry_run: bool, as_json: bo
 
     gone = remove(paths, corpus_id, is_trial=dry_run, hold=hold)
     if as_json:
-        _echo_json({"corpus": corpus_id, "removed": gone, "is_dry_run": dry_run})
+        echo_json({"corpus": corpus_id, "removed": gone, "is_dry_run": dry_run}, indent=2)
         return
     for each in gone:
         click.echo(f"{'would remove' if dry_run else 'removed'} {each}")
@@ -237,7 +237,7 @@ def validate_corpora(ctx: click.Context, corpus_ids: tuple[str, ...], as_json: b
     ids = corpus_ids or tuple(iter_corpus_ids(paths))
     findings = [each for corpus_id in ids for each in manage.check_corpus(paths, corpus_id)]
     if as_json:
-        _echo_json([asdict(each) for each in findings])
+        echo_json([asdict(each) for each in findings], indent=2)
     else:
         for each in findings:
             mark = "ok    " if each.is_ok else "BROKEN"
@@ -259,15 +259,12 @@ def validate_corpora(ctx: click.Context, corpus_ids: tuple[str, ...], as_json: b
 @click.pass_context
 def fetch(ctx: click.Context, corpus_id: str, source: Path | None, as_json: bool) -> None:
     """Fetch the raw files of a corpus, from its source or from --source."""
-    from cog.params import load_params
     from cog.pipeline import Builder
     from cog.progress import show_progress
 
-    paths = get_project(ctx)
-    builder = Builder(paths, load_params(paths.params), show_progress, source)
-    record = builder.fetch(corpus_id)
+    record = Builder(*open_project(ctx), show_progress, source).fetch(corpus_id)
     if as_json:
-        _echo_json({"corpus": corpus_id, **asdict(record)})
+        echo_json({"corpus": corpus_id, **asdict(record)}, indent=2)
     else:
         click.echo(f"{corpus_id}: {record.describe()}, from {record.origin}")
 
@@ -278,21 +275,15 @@ def fetch(ctx: click.Context, corpus_id: str, source: Path | None, as_json: bool
 @click.pass_context
 def prepare(ctx: click.Context, corpus_id: str, as_json: bool) -> None:
     """Turn the raw files of a corpus into documents and held-out prompts."""
-    from cog.params import load_params
     from cog.pipeline import Builder
     from cog.progress import show_progress
 
-    paths = get_project(ctx)
-    report = Builder(paths, load_params(paths.params), show_progress).prepare(corpus_id)
+    report = Builder(*open_project(ctx), show_progress).prepare(corpus_id)
     if as_json:
-        _echo_json(asdict(report))
+        echo_json(asdict(report), indent=2)
         return
     for line in report.describe():
         click.echo(line)
-
-
-def _echo_json(value: object) -> None:
-    click.echo(json.dumps(value, ensure_ascii=False, indent=2))
 
 
 command.add_command(show_duplicates)

@@ -1,10 +1,9 @@
 """``cog corpus documents``: a corpus id goes in, ids and titles of its documents come out."""
 
-import json
-
 import click
 
 from cog.cli.main import get_project_of
+from cog.cli.output import echo_json
 
 
 @click.command("documents")
@@ -26,8 +25,7 @@ def list_documents(ctx: click.Context, corpus_id: str, text: str, as_json: bool)
     rows += [(each, "", True) for each, whole in held_out.items() if text in whole]
     for document_id, title, is_held_out in rows:
         if as_json:
-            row = {"document_id": document_id, "title": title, "is_held_out": is_held_out}
-            click.echo(json.dumps(row, ensure_ascii=False))
+            echo_json({"document_id": document_id, "title": title, "is_held_out": is_held_out})
         else:
             shown = title if title != document_id else ""
             click.echo(f"{'-' if is_held_out else ' '} {document_id}  {shown}".rstrip())

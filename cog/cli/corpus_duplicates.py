@@ -1,12 +1,12 @@
 """``cog corpus duplicates``: an id goes in, documents that repeat an earlier one come out."""
 
-import json
 from dataclasses import asdict, replace
 
 import click
 
 from cog.cli.main import get_project
 from cog.cli.numbers import FiniteRange
+from cog.cli.output import echo_json
 from cog.registry import load_resolved_card
 
 
@@ -39,8 +39,7 @@ def show_duplicates(
     report = find_duplicates(paths.corpus(corpus_id).documents, threshold=used)
     named = report.repetitions[: limit or None]
     if as_json:
-        content = {"corpus": corpus_id, **asdict(replace(report, repetitions=named))}
-        click.echo(json.dumps(content, ensure_ascii=False, indent=2))
+        echo_json({"corpus": corpus_id, **asdict(replace(report, repetitions=named))}, indent=2)
         return
     for each in named:
         click.echo(f"{each.similarity:.3f}  {each.document_id}  repeats  {each.original_id}")

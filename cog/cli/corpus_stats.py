@@ -1,11 +1,11 @@
 """``cog corpus stats``: a corpus id goes in; counts of its documents and its index come out."""
 
-import json
 from typing import Any
 
 import click
 
 from cog.cli.main import get_project
+from cog.cli.output import echo_json
 
 STATED = {
     "frequent_words": "most frequent words",
@@ -26,7 +26,7 @@ def show_stats(ctx: click.Context, corpus_id: str, as_json: bool) -> None:
     for note in found.notes:
         click.echo(note, err=True)
     if as_json:
-        click.echo(json.dumps(found.to_json(), ensure_ascii=False, indent=2))
+        echo_json(found.to_json(), indent=2)
         return
     figures, information = found.figures, found.information
     echo_nested(figures)

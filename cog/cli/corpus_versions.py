@@ -1,12 +1,12 @@
 """``cog corpus versions`` and ``diff``: an id goes in, its versions or what differs come out."""
 
-import json
 from dataclasses import asdict
 
 import click
 
-from cog.cli.main import get_project_of
+from cog.cli.main import get_project_of, open_project
 from cog.cli.options import json_option
+from cog.cli.output import echo_json
 from cog.cli.switch import say
 from cog.params import load_params
 
@@ -25,7 +25,7 @@ def versions(ctx: click.Context, corpus_id: str, as_json: bool) -> None:
     paths = get_project_of(ctx, corpus_id)
     found = list_versions(paths, corpus_id)
     if as_json:
-        click.echo(json.dumps([asdict(each) for each in found], ensure_ascii=False))
+        echo_json([asdict(each) for each in found])
         return
     if any(KEPT in each.where for each in found):
         num_last = load_params(paths.params).index.keep_versions
@@ -64,11 +64,10 @@ def diff(
     """
     from cog.index.read.diff import compare_versions
 
-    paths = get_project_of(ctx, corpus_id)
-    params = load_params(paths.params)
+    paths, params = open_project(ctx, corpus_id)
     found = compare_versions(paths, corpus_id, params=params, before=before, after=after, say=say)
     if as_json:
-        click.echo(json.dumps(asdict(found), ensure_ascii=False))
+        echo_json(asdict(found))
         return
     first = f"index {found.before[:16]}" if found.before else "no index"
     second = f"{'prepared documents' if found.is_prepared else 'index'} {found.after[:16]}"

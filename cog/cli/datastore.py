@@ -1,13 +1,12 @@
 """``cog paper datastore``: a prepared corpus goes in, what kNN-LM searches comes out."""
 
-import json
 from dataclasses import asdict
 
 import click
 
-from cog.cli.main import get_project
+from cog.cli.main import open_project
 from cog.cli.options import device_option, json_option
-from cog.params import load_params
+from cog.cli.output import echo_json
 
 
 @click.group("datastore")
@@ -22,14 +21,11 @@ def command() -> None:
 @click.pass_context
 def build(ctx: click.Context, /, corpus_id: str, device: str, *, as_json: bool) -> None:
     """Encode every token of a corpus and store hidden state and next token."""
-    paths = get_project(ctx)
-    params = load_params(paths.params)
+    paths, params = open_project(ctx, corpus_id)
     from cog.baselines.project import build_corpus_datastore
     from cog.corpus.documents import DocumentStore
     from cog.progress import show_progress
-    from cog.registry import load_card
 
-    corpus_id = load_card(paths, corpus_id).id
     total = DocumentStore(paths.corpus(corpus_id).documents).num_documents
     with show_progress(f"datastore {corpus_id}", total=total, unit="documents") as progress:
         manifest = build_corpus_datastore(
@@ -44,13 +40,10 @@ def build(ctx: click.Context, /, corpus_id: str, device: str, *, as_json: bool) 
 @click.pass_context
 def info(ctx: click.Context, /, corpus_id: str, *, as_json: bool) -> None:
     """Say what a corpus's datastore holds and how it is searched."""
-    paths = get_project(ctx)
-    params = load_params(paths.params)
+    paths, params = open_project(ctx, corpus_id)
     from cog.baselines.manifest import load_corpus_manifest
     from cog.model.fingerprint import fingerprint_model
-    from cog.registry import load_card
 
-    corpus_id = load_card(paths, corpus_id).id
     fingerprint = fingerprint_model(paths.model(params.model))
     manifest = load_corpus_manifest(paths, corpus_id, model=fingerprint)
     _write(asdict(manifest), as_json=as_json)
@@ -58,7 +51,7 @@ def info(ctx: click.Context, /, corpus_id: str, *, as_json: bool) -> None:
 
 def _write(content: dict[str, object], *, as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps(content))
+        echo_json(content)
         return
     search = content["search"]
     assert isinstance(search, dict)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cog.cli.numbers import FiniteRange, make_type
-from cog.cli.options import option
+from cog.cli.options import option, setting
+from cog.cli.output import tell
 from cog.reading import FieldError, read_field
 from cog.records import PRECISIONS, Decoding
 
@@ -26,35 +27,23 @@ class DecodingOptions:
     decoding: str | None = option(
         "--decoding", type=make_type(Decoding, "method"), help="How a choice is taken."
     )
-    top_p: float | None = option(
-        "--top-p", type=make_type(Decoding, "top_p"), help="Mass of the nucleus."
+    top_p: float | None = setting(Decoding, "top_p", "Mass of the nucleus.")
+    top_k_documents: int | None = setting(
+        Decoding, "top_k_documents", "Chunks retrieved for a prefix; 0 for tokens only."
     )
-    top_k_documents: int | None = option(
-        "--top-k-documents",
-        type=make_type(Decoding, "top_k_documents"),
-        help="Chunks retrieved for a prefix; 0 for tokens only.",
+    max_verbatim_words: int | None = setting(
+        Decoding,
+        "max_verbatim_words",
+        "Longest run of words copied from one place of a document; 0 for no limit.",
     )
-    max_verbatim_words: int | None = option(
-        "--max-verbatim-words",
-        type=make_type(Decoding, "max_verbatim_words"),
-        help="Longest run of words copied from one place of a document; 0 for no limit.",
+    phrase_bias: float | None = setting(
+        Decoding, "phrase_bias", "Added to the score of every phrase.", metavar="X"
     )
-    phrase_bias: float | None = option(
-        "--phrase-bias",
-        type=make_type(Decoding, "phrase_bias"),
-        metavar="X",
-        help="Added to the score of every phrase.",
+    verify: str | None = setting(
+        Decoding, "verify", "When the prefix encoder finds a token too unlikely."
     )
-    verify: str | None = option(
-        "--verify",
-        type=make_type(Decoding, "verify"),
-        help="When the prefix encoder finds a token too unlikely.",
-    )
-    verify_threshold: float | None = option(
-        "--verify-threshold",
-        type=make_type(Decoding, "verify_threshold"),
-        metavar="X",
-        help="Threshold of that rule [default: a usual one].",
+    verify_threshold: float | None = setting(
+        Decoding, "verify_threshold", "Threshold of that rule [default: a usual one].", metavar="X"
     )
     min_token_probability: float | None = option(
         "--min-token-probability",
@@ -62,11 +51,7 @@ class DecodingOptions:
         metavar="P",
         help="Short for --verify absolute --verify-threshold P.",
     )
-    temperature: float | None = option(
-        "--temperature",
-        type=make_type(Decoding, "temperature"),
-        help="Divides scores before a draw.",
-    )
+    temperature: float | None = setting(Decoding, "temperature", "Divides scores before a draw.")
     others: tuple[str, ...] = option(
         "--set",
         multiple=True,
@@ -104,7 +89,7 @@ def take_settings(
     except FieldError as error:
         raise click.UsageError(describe_setting(error)) from None
     if word:
-        click.echo(f"cog: {word}", err=True)
+        tell(word)
     return chosen
 
 

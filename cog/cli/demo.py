@@ -2,8 +2,7 @@
 
 import click
 
-from cog.cli.main import cli, get_project
-from cog.params import load_params
+from cog.cli.main import cli, get_project, open_project
 from cog.progress import show_progress
 
 PREFIXES = {
@@ -22,13 +21,13 @@ def command(ctx: click.Context) -> None:
     """
     from cog.pipeline import Builder, is_in_pipeline, run_pipeline
 
-    paths = get_project(ctx)
+    paths, params = open_project(ctx)
     corpus_ids = list(PREFIXES)
     _say(1, f"build {' and '.join(corpus_ids)}: fetch, prepare, index; the next time nothing runs")
     if is_in_pipeline(paths, corpus_ids):
         run_pipeline(paths, [f"index@{each}" for each in corpus_ids])
     else:
-        Builder(paths, load_params(paths.params), show_progress).build_missing(corpus_ids)
+        Builder(paths, params, show_progress).build_missing(corpus_ids)
     _say(2, "what there is")
     _run(ctx, "corpus", "list")
     for number, (corpus_id, prefix) in enumerate(PREFIXES.items(), start=3):

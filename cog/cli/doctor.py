@@ -1,12 +1,12 @@
 """``cog doctor``: a project goes in, what is wrong comes out, each with what mends it."""
 
-import json
 from dataclasses import asdict
 
 import click
 
 from cog.cli.main import get_project
 from cog.cli.options import json_option
+from cog.cli.output import echo_json
 
 
 @click.command("doctor")
@@ -23,8 +23,7 @@ def command(ctx: click.Context, corpus_id: str | None, is_quick: bool, as_json: 
     with show_progress("check", total=None, unit="words") as progress:
         findings = examine(paths, corpus_id, progress=progress, is_quick=is_quick)
     if as_json:
-        content = {"is_well": not findings, "findings": [asdict(each) for each in findings]}
-        click.echo(json.dumps(content, ensure_ascii=False))
+        echo_json({"is_well": not findings, "findings": [asdict(each) for each in findings]})
     for each in [] if as_json else findings:
         click.echo(f"{each.kind}  {each.about}: {each.problem}\n    run: {each.run}")
     if not findings and not as_json:

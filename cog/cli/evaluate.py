@@ -1,6 +1,5 @@
 """``cog evaluate``: a corpus and a protocol go in, scores come out and are logged to MLflow."""
 
-import json
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
@@ -8,11 +7,11 @@ import click
 
 from cog.baselines.system import SYSTEMS
 from cog.cli.decoding_options import DecodingOptions, collect_settings, describe_setting
-from cog.cli.main import check_stage, get_project, get_project_of
+from cog.cli.main import open_project, open_stage
 from cog.cli.options import json_option, option, stage_option, track_option, with_options
+from cog.cli.output import echo_json, tell
 from cog.decoding.settings import set_precision
 from cog.evaluation.protocol import GROUPS, PRESETS
-from cog.params import load_params
 from cog.reading import FieldError
 
 if TYPE_CHECKING:
@@ -118,8 +117,8 @@ def command(
     if is_stage:
         _run_stage(ctx)
         return
-    paths = get_project(ctx)
-    params = set_precision(load_params(paths.params), decoding.precision)
+    paths, params = open_project(ctx)
+    params = set_precision(params, decoding.precision)
     wanted = make_wanted(
         measure,
         corpus_id=corpus_id,
@@ -146,9 +145,7 @@ def command(
 
 
 def _run_stage(ctx: click.Context) -> None:
-    corpus_id = check_stage(ctx)
-    paths = get_project_of(ctx, corpus_id)
-    params = load_params(paths.params)
+    paths, params, corpus_id = open_stage(ctx)
     from cog.evaluation.stage import evaluate_corpus
     from cog.progress import show_progress
 
@@ -166,8 +163,7 @@ def make_wanted(measure: MeasureOptions, **system: Any) -> "Wanted":  # noqa: AN
 
 def _write(result: "EvaluationResult", run: "Run | None", *, as_json: bool) -> None:
     if as_json:
-        content = {**result.summary_to_json(), "run": run.run_id if run else None}
-        click.echo(json.dumps(content, ensure_ascii=False))
+        echo_json({**result.summary_to_json(), "run": run.run_id if run else None})
         return
     protocol, system = result.protocol, result.system
     click.echo(
@@ -194,6 +190,6 @@ def _write(result: "EvaluationResult", run: "Run | None", *, as_json: bool) -> N
         notes.setdefault(score.note, []).append(score.name)
     for note, names in notes.items():
         if note:
-            click.echo(f"cog: {', '.join(names)}: {note}", err=True)
+            tell(f"{', '.join(names)}: {note}")
     if run is not None:
-        click.echo(f"cog: logged to {run.experiment} as run {run.run_id} (make ui)", err=True)
+        tell(f"logged to {run.experiment} as run {run.run_id} (make ui)")

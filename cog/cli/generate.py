@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cog.cli.decoding_options import DecodingOptions, take_settings
-from cog.cli.main import check_stage, get_project, get_project_of
-from cog.cli.numbers import make_type
-from cog.cli.options import device_option, option, stage_option, with_options
+from cog.cli.main import open_project, open_stage
+from cog.cli.options import device_option, option, setting, stage_option, with_options
+from cog.cli.output import echo_json, tell
 from cog.decoding.settings import set_precision
 from cog.errors import CogError, GenerationError
 from cog.index.versions.activation import choose_corpus
-from cog.params import load_params
 from cog.records import Decoding, Generation, Segment
 
 if TYPE_CHECKING:
@@ -58,10 +57,8 @@ class NumberOrAll(click.ParamType[int]):
 class TextOptions(DecodingOptions):
     """What the command line gives of the decoding of texts."""
 
-    max_new_tokens: int | None = option(
-        "--max-new-tokens",
-        type=make_type(Decoding, "max_new_tokens"),
-        help="Exact number of tokens to append.",
+    max_new_tokens: int | None = setting(
+        Decoding, "max_new_tokens", "Exact number of tokens to append."
     )
     seed: int | None = option(
         "--seed",
@@ -160,8 +157,8 @@ def command(
         raise click.UsageError(
             "give either --prefix TEXT or --input FILE.jsonl (- for standard input)"
         )
-    paths = get_project(ctx)
-    params = set_precision(load_params(paths.params), given.precision)
+    paths, params = open_project(ctx)
+    params = set_precision(params, given.precision)
     prefixes = iter([Line(prefix)]) if prefix is not None else _read_prefixes(str(input_path))
     chosen, active = choose_corpus(paths, corpus_id)  # before anything slow is loaded
     from cog.decoding.licences import CopyRule
@@ -176,9 +173,7 @@ def command(
 
 
 def _run_stage(ctx: click.Context) -> None:
-    corpus_id = check_stage(ctx)
-    paths = get_project_of(ctx, corpus_id)
-    params = load_params(paths.params)
+    paths, params, corpus_id = open_stage(ctx)
     from cog.decoding.stage import generate_corpus
     from cog.progress import show_progress
 
@@ -256,7 +251,7 @@ def _run(
         take_requests(),
         batch_size=1 if options.is_stream else batch_size,
         on_segment=write_segment if options.is_stream else None,
-        say=_say,
+        say=tell,
     ):
         line, writer = taken.popleft()
         if isinstance(outcome, CogError):
@@ -265,15 +260,11 @@ def _run(
         if line is not last and (
             unread := generator.num_unread_tokens(Request(line.prefix, decoding))
         ):
-            _say(f"the first {unread} tokens of a prefix are beyond the model's context")
+            tell(f"the first {unread} tokens of a prefix are beyond the model's context")
         last = line
         _write(outcome, line, writer, options)
     if failures:
         raise GenerationError("every prefix must be usable", found=f"{len(failures)} that are not")
-
-
-def _say(message: str) -> None:
-    click.echo(f"cog: {message}", err=True)
 
 
 def _tell_failure(error: CogError, line: Line, failures: dict[str, None]) -> None:
@@ -282,7 +273,7 @@ def _tell_failure(error: CogError, line: Line, failures: dict[str, None]) -> Non
         raise error
     if line.where not in failures:
         failures[line.where] = None
-        _say(f"{line.where}: {error}")
+        tell(f"{line.where}: {error}")
 
 
 def _write(
@@ -294,6 +285,6 @@ def _write(
         writer.finish(generation)
     elif options.is_json:
         named = {} if line.id is None else {"id": line.id}
-        click.echo(json.dumps(named | generation.to_json(), ensure_ascii=False))
+        echo_json(named | generation.to_json())
     else:
         write_generation(generation, max_sources=options.max_sources)

@@ -1,11 +1,11 @@
 """``cog history``: what was switched on when, and by whom."""
 
-import json
 from dataclasses import asdict
 
 import click
 
 from cog.cli.main import get_project
+from cog.cli.output import echo_json
 from cog.index.versions.unions import shorten_digest
 from cog.registry import load_active
 from cog.switch_log import is_same, load_history
@@ -21,7 +21,7 @@ def command(ctx: click.Context, as_json: bool) -> None:
     if num_broken:
         click.echo(f"{num_broken} lines of {paths.history.name} cannot be read", err=True)
     if as_json:
-        click.echo(json.dumps([asdict(entry) for entry in entries], ensure_ascii=False))
+        echo_json([asdict(entry) for entry in entries])
         return
     active = load_active(paths)
     last = entries[-1].after if entries else None

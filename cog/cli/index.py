@@ -1,18 +1,17 @@
 """``cog index``: a corpus id goes in; its index is built, described or verified."""
 
-import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
 
-from cog.cli.main import get_project_of
+from cog.cli.main import get_project_of, open_project
 from cog.cli.numbers import FiniteRange
 from cog.cli.options import json_option
+from cog.cli.output import echo_json, format_lines
 from cog.decoding.tuning import load_tuning_state
 from cog.index.records import Manifest
 from cog.index.versions.manifest import load_manifest
-from cog.params import load_params
 from cog.progress import show_progress
 
 if TYPE_CHECKING:
@@ -43,12 +42,11 @@ def build(ctx: click.Context, corpus_id: str, force: bool, device: str, as_json:
     """
     from cog.pipeline import Builder
 
-    paths = get_project_of(ctx, corpus_id)
-    builder = Builder(paths, load_params(paths.params), show_progress, device=device)
+    builder = Builder(*open_project(ctx, corpus_id), show_progress, device=device)
     builder.prepare_missing(corpus_id)
     report = builder.index(corpus_id, force=force)
     if as_json:
-        click.echo(json.dumps({"built": report.is_new} | _to_json(report.manifest)))
+        echo_json({"built": report.is_new} | _to_json(report.manifest))
     else:
         click.echo(f"{'built' if report.is_new else 'up to date'}\n{_format(report.manifest)}")
 
@@ -98,17 +96,20 @@ def plan(
     """
     from cog.index.project import plan_corpus_index
 
-    paths = get_project_of(ctx, corpus_id)
+    paths, params = open_project(ctx, corpus_id)
     planned = plan_corpus_index(
         paths,
         corpus_id,
-        params=load_params(paths.params),
+        params=params,
         num_words=num_words,
         num_workers=num_workers,
         rate=rate,
         price_per_hour=price_per_hour,
     )
-    click.echo(json.dumps(asdict(planned)) if as_json else _format_plan(planned))
+    if as_json:
+        echo_json(asdict(planned))
+    else:
+        click.echo(_format_plan(planned))
 
 
 def _format_plan(planned: "IndexPlan") -> str:
@@ -130,7 +131,7 @@ def _format_plan(planned: "IndexPlan") -> str:
     }
     if not planned.price:
         del lines["price"]
-    return "\n".join(f"{name:<10} {value}" for name, value in lines.items())
+    return format_lines(lines)
 
 
 def _format_bytes(size: int) -> str:
@@ -151,8 +152,7 @@ def info(ctx: click.Context, corpus_id: str, as_json: bool) -> None:
     manifest = load_manifest(place)
     tuning = load_tuning_state(place, index=manifest.digest, model=manifest.model)
     if as_json:
-        content = _to_json(manifest) | {"tuning": tuning.to_json() if tuning else None}
-        click.echo(json.dumps(content))
+        echo_json(_to_json(manifest) | {"tuning": tuning.to_json() if tuning else None})
     else:
         click.echo(_format(manifest) + (f"\n{'tuned':<10} {tuning}" if tuning else ""))
 
@@ -165,13 +165,12 @@ def verify(ctx: click.Context, corpus_id: str, as_json: bool) -> None:
     """Check every file, row and word of an index against its manifest and its documents."""
     from cog.index.project import verify_corpus_index
 
-    paths = get_project_of(ctx, corpus_id)
-    params = load_params(paths.params)
+    paths, params = open_project(ctx, corpus_id)
     total = load_manifest(paths.corpus(corpus_id)).num_words
     with show_progress(f"verify {corpus_id}", total=total, unit="units") as progress:
         report = verify_corpus_index(paths, corpus_id, params=params, progress=progress)
     if as_json:
-        click.echo(json.dumps({"intact": True} | asdict(report)))
+        echo_json({"intact": True} | asdict(report))
     else:
         click.echo(
             f"{report.corpus} is intact: index {report.digest[:16]}, {report.num_files} files, "
@@ -213,7 +212,7 @@ def _format(manifest: Manifest) -> str:
             f"total variation {cost.total_variation_mean:.4f} on average, "
             f"{cost.total_variation_max:.4f} at most, of {cost.num_prefixes} prefixes"
         )
-    return "\n".join(f"{name:<10} {value}" for name, value in lines.items())
+    return format_lines(lines)
 
 
 def _format_share(manifest: Manifest, part: str) -> str:
@@ -253,8 +252,7 @@ def pull(ctx: click.Context, corpus_id: str, has_tables: bool, as_json: bool) ->
 def _say_moved(verb: str, manifest: Manifest, *, as_json: bool) -> None:
     num_bytes = sum(entry.size_bytes for entry in manifest.files.values())
     if as_json:
-        content = {"corpus": manifest.corpus, "digest": manifest.digest, "bytes": num_bytes}
-        click.echo(json.dumps(content))
+        echo_json({"corpus": manifest.corpus, "digest": manifest.digest, "bytes": num_bytes})
     else:
         short = manifest.digest[:16]
         click.echo(f"{verb} index {short} of {manifest.corpus} ({num_bytes / 1e6:.1f} MB)")

@@ -5,7 +5,7 @@ import importlib
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
@@ -14,6 +14,9 @@ from cog.errors import CogError, ProjectError
 from cog.extras import explain_missing
 from cog.paths import ProjectPaths, find_project, get_cache_folder
 from cog.version import __version__
+
+if TYPE_CHECKING:
+    from cog.params import Params
 
 # what each command does, in the order in which a project needs them; modules have the same names
 SECTIONS = {
@@ -148,8 +151,19 @@ def get_project_of(ctx: click.Context, corpus_id: str) -> ProjectPaths:
     return paths
 
 
-def check_stage(ctx: click.Context) -> str:
-    """The corpus of a command that runs as a stage: params.yaml has its settings, options none."""
+def open_project(ctx: click.Context, corpus_id: str | None = None) -> "tuple[ProjectPaths, Params]":
+    """The project and its params.yaml; the corpus, if one is named, must have a card."""
+    from cog.params import load_params  # YAML is not needed for --help
+
+    paths = get_project(ctx) if corpus_id is None else get_project_of(ctx, corpus_id)
+    return paths, load_params(paths.params)
+
+
+def open_stage(ctx: click.Context) -> "tuple[ProjectPaths, Params, str]":
+    """The project, its params.yaml and the corpus of a command that runs as a stage.
+
+    params.yaml has the settings of a stage, options none.
+    """
     allowed = ("corpus_id", "is_stage")
     for parameter in ctx.command.params:
         name = parameter.name or ""
@@ -158,7 +172,7 @@ def check_stage(ctx: click.Context) -> str:
     corpus_id = ctx.params["corpus_id"]
     if corpus_id is None:
         raise click.UsageError("--stage goes with --corpus ID")
-    return str(corpus_id)
+    return *open_project(ctx, corpus_id), corpus_id
 
 
 def main() -> None:

@@ -1,12 +1,11 @@
 """``cog params``: params.yaml goes in, the settings that hold come out, with what they mean."""
 
-import json
 from dataclasses import asdict
 
 import click
 
-from cog.cli.main import get_project
-from cog.params import load_params
+from cog.cli.main import open_project
+from cog.cli.output import echo_json
 from cog.settings import format_settings, list_settings
 
 
@@ -16,10 +15,11 @@ from cog.settings import format_settings, list_settings
 @click.pass_context
 def command(ctx: click.Context, is_all: bool, as_json: bool) -> None:
     """Show the settings that differ from their defaults, or all, with their meaning."""
-    settings = list_settings(load_params(get_project(ctx).params))
+    _, params = open_project(ctx)
+    settings = list_settings(params)
     chosen = [each for each in settings if is_all or each.value != each.default]
     if as_json:
-        click.echo(json.dumps([asdict(each) for each in chosen], ensure_ascii=False, indent=2))
+        echo_json([asdict(each) for each in chosen], indent=2)
     elif chosen:
         click.echo(format_settings(chosen).strip("\n"))
     else:

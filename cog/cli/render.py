@@ -4,17 +4,16 @@ A cited text goes in; the text with its copies in colour comes out, with the doc
 worth looking up and the numbers of their copies.
 """
 
-import json
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import click
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
+from cog.cli.output import echo_json
 from cog.cli.source_line import join_numbers, render_source, shorten
 from cog.decoding.ranking import SourceKey, get_key, rank_documents, weigh_copies
 from cog.records import CORPUS, Generation, Segment
@@ -171,7 +170,7 @@ class SegmentWriter:
     def write(self, _number: int, segment: Segment) -> None:
         """Print one segment."""
         if self._is_json:
-            click.echo(json.dumps(segment.to_json(), ensure_ascii=False))
+            echo_json(segment.to_json())
         else:
             style = self._colour(segment) if segment.origin == CORPUS else ""
             self._console.print(Text(segment.text, style), end="")
@@ -183,7 +182,7 @@ class SegmentWriter:
     def finish(self, generation: Generation) -> None:
         """Print what comes after the last segment: the whole as JSON, or the source list."""
         if self._is_json:
-            click.echo(json.dumps(generation.to_json(), ensure_ascii=False))
+            echo_json(generation.to_json())
             return
         self._console.print()
         screen = find_screen(self._max_sources)

@@ -1,24 +1,21 @@
 """``cog paper retro``: a corpus with an index goes in, an adapter for RETRO comes out."""
 
-import json
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
 import click
 
-from cog.cli.main import check_stage, get_project_of
+from cog.cli.main import open_project, open_stage
 from cog.cli.options import (
     FOLDER,
-    device_option,
+    LoopOptions,
     json_option,
-    resume_option,
-    seconds_option,
     stage_option,
-    steps_option,
     track_option,
+    with_options,
 )
-from cog.params import load_params
+from cog.cli.output import echo_json, echo_outcome, tell
 
 
 @click.group("retro")
@@ -30,16 +27,13 @@ def command() -> None:
 @click.option(
     "--corpus", "corpus_id", required=True, metavar="ID", help="What it learns from and searches."
 )
-@steps_option
-@seconds_option
 @click.option(
     "--out",
     type=FOLDER,
     metavar="DIR",
     help="Folder of the adapter [default: models/retro].",
 )
-@resume_option
-@device_option
+@with_options(loop=LoopOptions)
 @click.option("--experiment", default="retro", show_default=True, help="Experiment in MLflow.")
 @track_option
 @json_option
@@ -50,11 +44,8 @@ def train(
     /,
     *,
     corpus_id: str,
-    max_steps: int | None,
-    max_seconds: float | None,
     out: Path | None,
-    is_resumed: bool,
-    device: str,
+    loop: LoopOptions,
     experiment: str,
     no_track: bool,
     as_json: bool,
@@ -65,31 +56,25 @@ def train(
     Ends at the limit of steps or seconds, that of params.yaml unless given, or on Ctrl-C, and
     always writes the adapter.
     """
-    paths = get_project_of(ctx, corpus_id)
-    params = load_params(paths.params)
+    paths, params = open_project(ctx, corpus_id)
     from cog.baselines.retro.training import train_retro, train_retro_on_corpus
     from cog.evaluation.tracking import follow_run
 
     if is_stage:
         follow = partial(follow_run, paths, "retro")
-        train_retro_on_corpus(paths, params, check_stage(ctx), follow=follow)
+        train_retro_on_corpus(*open_stage(ctx), follow=follow)
         return
     report = train_retro(
         paths,
         params,
         corpus_id,
-        max_steps=max_steps,
-        max_seconds=max_seconds,
         out=out,
-        is_resumed=is_resumed,
-        device=device,
+        **asdict(loop),
         follow=partial(follow_run, paths, None if no_track else experiment),
     )
     if as_json:
-        click.echo(json.dumps(asdict(report)))
+        echo_json(asdict(report))
         return
-    click.echo(f"{report.folder} · {report.steps} steps · {report.num_tokens:,} tokens")
-    for name, value in {**report.metrics, **report.validation}.items():
-        click.echo(f"{name:36} {value:9.4f}")
+    echo_outcome(report)
     click.echo(f"{'gates':36} {', '.join(f'{gate:+.4f}' for gate in report.gates)}")
-    click.echo(f"cog: ended by {report.reason}", err=True)
+    tell(f"ended by {report.reason}")

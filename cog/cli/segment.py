@@ -1,15 +1,13 @@
 """``cog paper segment``: a corpus goes in; its documents are cut into phrases of others."""
 
-import json
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 import click
 
-from cog.cli.main import get_project
-from cog.params import load_params
+from cog.cli.main import open_project
+from cog.cli.output import echo_json, format_lines
 from cog.progress import show_progress
-from cog.registry import load_card
 
 if TYPE_CHECKING:
     from cog.training.segmentation.job import Segmentation
@@ -47,9 +45,7 @@ def command(
 
     if top_k_documents is not None and source == "corpus":
         raise click.UsageError("--top-k-documents goes with --source retrieved")
-    paths = get_project(ctx)
-    params = load_params(paths.params)
-    load_card(paths, corpus_id)
+    paths, params = open_project(ctx, corpus_id)
     section = params.segment
     if top_k_documents is not None:
         section = replace(section, source="retrieved", top_k_documents=top_k_documents)
@@ -60,7 +56,10 @@ def command(
         done = segment_corpus(
             paths, corpus_id, params=replace(params, segment=section), progress=progress
         )
-    click.echo(json.dumps(_to_json(done)) if as_json else _format(done))
+    if as_json:
+        echo_json(_to_json(done))
+    else:
+        click.echo(_format(done))
 
 
 def _to_json(done: "Segmentation") -> dict[str, object]:
@@ -84,7 +83,7 @@ def _format(done: "Segmentation") -> str:
         "phrases": str(report.num_phrases),
         "took": f"{done.seconds['total']:.1f} s ({done.words_per_second:.0f} words a second)",
     }
-    text = "\n".join(f"{name:<10} {value}" for name, value in lines.items())
+    text = format_lines(lines)
     if not report.num_phrases:
         reason = "there is one document" if report.num_documents == 1 else "no phrase is repeated"
         return f"{text}\nnothing can be copied: {reason}"

@@ -1,14 +1,25 @@
 """``cog serve``: a project goes in, a page and an API on it are served until Ctrl-C."""
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 import click
 
-from cog.cli.main import get_project
+from cog.cli.main import open_project
+from cog.cli.numbers import make_type
 from cog.cli.options import device_option
-from cog.params import load_params
+from cog.cli.output import tell
 from cog.records import PRECISIONS
+from cog.serve.settings import ServeSettings
+
+
+def _limit(name: str, words: str) -> Callable[[Any], Any]:
+    # an option for a number among the settings, with its range and default
+    default = ServeSettings.__dataclass_fields__[name].default
+    kind = make_type(ServeSettings, name)
+    flag = f"--{name.replace('_', '-')}"
+    return click.option(flag, type=kind, default=default, show_default=True, help=words)
 
 
 @click.command("serve")
@@ -25,41 +36,11 @@ from cog.records import PRECISIONS
 @click.option(
     "--allow-host", multiple=True, metavar="NAME", help="Name the server may be called by, too."
 )
-@click.option(
-    "--batch-size",
-    type=click.IntRange(1),
-    default=16,
-    show_default=True,
-    help="Texts written together.",
-)
-@click.option(
-    "--max-waiting",
-    type=click.IntRange(0),
-    default=128,
-    show_default=True,
-    help="Texts that may wait for a place.",
-)
-@click.option(
-    "--max-indexes",
-    type=click.IntRange(1),
-    default=4,
-    show_default=True,
-    help="Indexes that stay open.",
-)
-@click.option(
-    "--max-texts",
-    type=click.IntRange(1),
-    default=64,
-    show_default=True,
-    help="Texts of one request.",
-)
-@click.option(
-    "--max-tokens",
-    type=click.IntRange(1),
-    default=2048,
-    show_default=True,
-    help="Tokens of one text.",
-)
+@_limit("batch_size", "Texts written together.")
+@_limit("max_waiting", "Texts that may wait for a place.")
+@_limit("max_indexes", "Indexes that stay open.")
+@_limit("max_texts", "Texts of one request.")
+@_limit("max_tokens", "Tokens of one text.")
 @click.option(
     "--max-seconds",
     type=click.FloatRange(0, min_open=True),
@@ -87,20 +68,16 @@ def command(
     On this machine only, unless --host says otherwise; that needs --api-key.
     """
     from cog.decoding.settings import set_precision
-    from cog.serve.settings import ServeSettings
 
-    paths = get_project(ctx)
-    params = set_precision(load_params(paths.params), given.pop("precision"))
+    paths, params = open_project(ctx)
+    params = set_precision(params, given.pop("precision"))
     device = given.pop("device")
     settings = ServeSettings(allowed_hosts=allow_host, has_prompts_in_log=log_prompts, **given)
     settings.check()
     if settings.is_open and not settings.api_key:
-        click.echo(f"cog: everybody who reaches {settings.host} is served, without a key", err=True)
+        tell(f"everybody who reaches {settings.host} is served, without a key")
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
     logging.getLogger("cog.serve").setLevel(logging.INFO)
     from cog.serve.run import serve
 
-    def say(line: str) -> None:
-        click.echo(f"cog: {line}", err=True)
-
-    serve(paths, params, settings=settings, device=device, say=say)
+    serve(paths, params, settings=settings, device=device, say=tell)

@@ -1,12 +1,12 @@
 """``cog status``: what is active, whether it is intact, what was tuned, and what to run if not."""
 
-import json
 from dataclasses import asdict
 
 import click
 
 from cog.cli.main import get_project
 from cog.cli.options import json_option
+from cog.cli.output import echo_json
 from cog.decoding.tuning import TuningState, load_tuning_state
 from cog.index.versions.activation import Status, get_status
 from cog.paths import ProjectPaths
@@ -23,8 +23,7 @@ def command(ctx: click.Context, as_json: bool) -> None:
     status = get_status(paths)
     tuning = _get_tuning(paths, status)
     if as_json:
-        content = status.to_json() | {"tuning": tuning.to_json() if tuning else None}
-        click.echo(json.dumps(content, ensure_ascii=False))
+        echo_json(status.to_json() | {"tuning": tuning.to_json() if tuning else None})
     else:
         click.echo(_format(paths, status, tuning))
     if status.is_broken:

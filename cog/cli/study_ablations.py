@@ -1,16 +1,15 @@
 """``cog paper study ablations``: a corpus goes in, what each part of CoG is worth comes out."""
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from cog.baselines.system import ABLATIONS, CHANGES, COG, VARIANTS
-from cog.cli.main import get_project
+from cog.cli.main import open_project
 from cog.cli.options import html_option, plot_option, with_options
+from cog.cli.output import echo_json, make_console, tell, write_picture, write_texts
 from cog.cli.study_options import StudyOptions, make_plan
-from cog.params import load_params
 
 if TYPE_CHECKING:
     from cog.evaluation.compare import Row
@@ -57,53 +56,35 @@ def command(
 
     A score is marked + or - where it is better or worse than that of cog by more than chance.
     """
-    paths = get_project(ctx)
-    params = load_params(paths.params)
-    from cog.evaluation.plot import check_plot_path
+    paths, params = open_project(ctx)
+    from cog.evaluation.plot import plot_systems
     from cog.evaluation.studies import run_study, study_ablations
     from cog.progress import show_progress
     from cog.registry import load_card
 
-    if plot_path is not None:
-        check_plot_path(plot_path)
     corpus_id = load_card(paths, corpus_id).id
     prompts = load_card(paths, prompt_corpus_id or corpus_id).id
     experiment = f"ablations {corpus_id}"
     kind = study_ablations(make_plan(params, given, corpus_id, prompts), systems)
     with show_progress(experiment, total=None, unit="texts") as progress:
         study = run_study(paths, params, kind, experiment=experiment, progress=progress)
-    _write_files(study, plot_path, html_path)
+    (comparison,) = study.comparisons
+    if plot_path is not None:
+        write_picture(plot_systems(comparison), plot_path)
+    if html_path is not None:
+        write_texts(comparison, study.results.values(), html_path, num_prompts=NUM_SHOWN_PROMPTS)
     if given.as_json:
-        click.echo(json.dumps(study.to_json(), ensure_ascii=False))
+        echo_json(study.to_json())
     else:
         _print(study)
 
 
-def _write_files(study: "Study", plot_path: Path | None, html_path: Path | None) -> None:
-    from cog.atomic import write_text_atomically
-    from cog.evaluation.page import write_page
-    from cog.evaluation.plot import plot_systems, save_plot
-
-    (comparison,) = study.comparisons
-    if plot_path is not None:
-        save_plot(plot_systems(comparison), plot_path)
-        click.echo(f"cog: wrote {plot_path}", err=True)
-    if html_path is not None:
-        page = write_page(comparison, [*study.results.values()], num_prompts=NUM_SHOWN_PROMPTS)
-        write_text_atomically(html_path, page)
-        click.echo(f"cog: wrote {html_path}", err=True)
-
-
 def _print(study: "Study") -> None:
-    from rich.console import Console
     from rich.table import Table
 
     (comparison,) = study.comparisons
     shown = {name: word for name, word in COLUMNS.items() if name in comparison.metrics}
     shown = shown or {name: name.rpartition("/")[2] for name in comparison.metrics}
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = 200
     first = study.results[COG]
     title = f"{first.corpus}, {len(first.prompt_ids)} prompts of {first.prompt_corpus}"
     table = Table("system", "changed", *shown.values(), title=title)
@@ -112,10 +93,10 @@ def _print(study: "Study") -> None:
         cells = [_format_cell(study, row) for row in rows]
         table.add_row(name, CHANGES.get(name, "as it is"), *cells)
     table.caption = "+, -: better or worse than cog by more than chance (Holm, p < 0.05)"
-    console.print(table)
+    make_console().print(table)
     for note in comparison.notes:
-        click.echo(f"cog: {note}", err=True)
-    click.echo(f"cog: logged to the experiment {study.experiment} (make ui)", err=True)
+        tell(note)
+    tell(f"logged to the experiment {study.experiment} (make ui)")
 
 
 def _format_cell(study: "Study", row: "Row") -> str:

@@ -1,6 +1,5 @@
 """``cog paper study blind``: evaluations go in, sheets come out; filled sheets give a verdict."""
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -8,6 +7,7 @@ import click
 
 from cog.cli.main import get_project
 from cog.cli.options import json_option
+from cog.cli.output import echo_json
 from cog.errors import EvaluationError
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def export(
     save_study(folder, items, key, is_forced=force)
     if as_json:
         files = {name: str(folder / name) for name in (CSV_NAME, KEY_NAME)}
-        click.echo(json.dumps({"study": key.study, "num_cases": len(items), "files": files}))
+        echo_json({"study": key.study, "num_cases": len(items), "files": files})
         return
     how = f"give {CSV_NAME} to graders" if output else "cog serve shows it, with links for graders"
     click.echo(f"{len(items)} cases in {folder}: {how}")
@@ -130,7 +130,7 @@ def import_(sheets: tuple[Path, ...], key_path: Path, as_json: bool) -> None:
             "protocol": key.protocol,
             "questions": [verdict.to_json() for verdict in verdicts],
         }
-        click.echo(json.dumps(content, ensure_ascii=False))
+        echo_json(content)
         return
     from rich.console import Console
 

@@ -1,16 +1,15 @@
 """``cog paper study domain``: corpora go in, the scores of each on the prompts of each come out."""
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from cog.cli.main import get_project
+from cog.cli.main import open_project
 from cog.cli.options import plot_option, with_options
+from cog.cli.output import echo_json, tell
 from cog.cli.study_options import StudyOptions, make_plan
 from cog.errors import EvaluationError
-from cog.params import load_params
 
 if TYPE_CHECKING:
     from cog.evaluation.studies import Study
@@ -37,9 +36,8 @@ def command(
     Indexes are compared on one set of prompts at a time: what suits which texts is told by the
     columns of the matrix.
     """
-    paths = get_project(ctx)
-    params = load_params(paths.params)
-    from cog.evaluation.plot import check_plot_path, plot_matrix, save_plot
+    paths, params = open_project(ctx)
+    from cog.evaluation.plot import plot_matrix, save_plot
     from cog.evaluation.studies import choose_matrices, run_study, study_domain
     from cog.pipeline import Builder
     from cog.progress import show_progress
@@ -53,8 +51,6 @@ def command(
             found=str(len(chosen)),
             run="pass --corpora A,B",
         )
-    if plot_path is not None:
-        check_plot_path(plot_path)
     plan = make_plan(params, given, chosen[0], chosen[0])
     Builder(paths, params, show_progress, device=given.device).build_missing(chosen)
     with show_progress("domain", total=None, unit="texts") as progress:
@@ -69,7 +65,7 @@ def command(
 def write_study(study: "Study", *, as_json: bool) -> None:
     """Print the scores of a study, a table for each set of prompts; or one JSON object."""
     if as_json:
-        click.echo(json.dumps(study.to_json(), ensure_ascii=False))
+        echo_json(study.to_json())
         return
     from rich.console import Console
     from rich.table import Table
@@ -87,5 +83,5 @@ def write_study(study: "Study", *, as_json: bool) -> None:
             table.add_row(label, f"{rows[0].system.num_index_words:,}", *cells)
         console.print(table)
     for note in dict.fromkeys(note for each in study.comparisons for note in each.notes):
-        click.echo(f"cog: {note}", err=True)
-    click.echo(f"cog: logged to the experiment {study.experiment} (make ui)", err=True)
+        tell(note)
+    tell(f"logged to the experiment {study.experiment} (make ui)")

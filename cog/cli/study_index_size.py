@@ -4,11 +4,10 @@ from pathlib import Path
 
 import click
 
-from cog.cli.main import get_project
+from cog.cli.main import open_project
 from cog.cli.options import plot_option, with_options
 from cog.cli.study_domain import write_study
 from cog.cli.study_options import StudyOptions, make_plan
-from cog.params import load_params
 
 
 @click.command("index-size")
@@ -38,20 +37,17 @@ def command(
 
     Cards and indexes that are missing are made first.
     """
-    paths = get_project(ctx)
-    params = load_params(paths.params)
+    paths, params = open_project(ctx)
     try:
         sizes = [float(part) for part in proportions.split(",")]
     except ValueError:
         raise click.BadParameter("give numbers with commas", param_hint="--proportions") from None
-    from cog.evaluation.plot import check_plot_path, plot_index_sizes, save_plot
+    from cog.evaluation.plot import plot_index_sizes, save_plot
     from cog.evaluation.studies import run_study, study_index_size
     from cog.evaluation.subsets import make_subsets
     from cog.pipeline import Builder
     from cog.progress import show_progress
 
-    if plot_path is not None:
-        check_plot_path(plot_path)
     plan = make_plan(params, given, corpus_id, corpus_id)
     experiment = f"index-size {corpus_id}"
     corpus_ids = make_subsets(paths, corpus_id, sizes)

@@ -1,15 +1,14 @@
 """``cog paper study table``: a setting goes in, the paper's table with own figures comes out."""
 
-import json
 from typing import TYPE_CHECKING
 
 import click
 
-from cog.cli.main import get_project
+from cog.cli.main import open_project
 from cog.cli.numbers import FiniteRange
 from cog.cli.options import with_options
+from cog.cli.output import echo_json, make_console, tell
 from cog.cli.study_options import StudyOptions, make_plan
-from cog.params import load_params
 
 if TYPE_CHECKING:
     from cog.evaluation.paper import PaperRow
@@ -48,8 +47,7 @@ def command(
     What cannot be evaluated is a gap with its reason and what to run. Corpora are those of the
     paper unless named.
     """
-    paths = get_project(ctx)
-    params = load_params(paths.params)
+    paths, params = open_project(ctx)
     from cog.evaluation.paper import (
         DECODINGS,
         iter_rows,
@@ -84,7 +82,7 @@ def command(
         rows = [[row.to_json() for row in table] for table in tables]
         about = {"setting": setting, "experiment": experiment, "gaps": dict(study.gaps)}
         content = {**about, "tables": rows, "reference": chosen["reference"]}
-        click.echo(json.dumps({**content, "differences": differences}, ensure_ascii=False))
+        echo_json({**content, "differences": differences})
         return
     _write(study, tables, title=chosen["title"], differences=differences)
 
@@ -96,12 +94,9 @@ def _write(
     title: str,
     differences: list[str],
 ) -> None:
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = 200
+    console = make_console()
     for rows in tables:
         columns = list(rows[0].published)
         table = Table("model", "decoding", *columns, title=f"{title}: measured (the paper's)")
@@ -114,7 +109,7 @@ def _write(
     click.echo("Differs from the paper:")
     for sentence in differences:
         click.echo(f"- {sentence}")
-    click.echo(f"cog: logged to the experiment {study.experiment} (make ui)", err=True)
+    tell(f"logged to the experiment {study.experiment} (make ui)")
 
 
 def _pair(mine: float | None, theirs: float) -> str:

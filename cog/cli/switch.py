@@ -1,12 +1,12 @@
 """``cog switch``: a corpus id goes in, what changed comes out."""
 
-import json
 from dataclasses import asdict
 
 import click
 
 from cog.cli.main import get_project
 from cog.cli.options import json_option
+from cog.cli.output import echo_json
 from cog.index.versions.activation import Change, switch_corpus
 from cog.index.versions.unions import shorten_digest
 from cog.records import Active
@@ -42,8 +42,7 @@ def print_change(change: Change, *, as_json: bool) -> None:
     """Print what a switch or a rollback changed."""
     if as_json:
         before = asdict(change.before) if change.before else None
-        content = {"changed": change.is_change, "from": before, "to": asdict(change.after)}
-        click.echo(json.dumps(content, ensure_ascii=False))
+        echo_json({"changed": change.is_change, "from": before, "to": asdict(change.after)})
     elif change.is_change:
         has_model = change.before is not None and change.before.model != change.after.model
         old = _describe(change.before, has_model=has_model)

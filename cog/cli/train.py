@@ -1,7 +1,6 @@
 """``cog train``: text goes in, a trained model comes out."""
 
-import json
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,18 +8,17 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
-from cog.cli.main import check_stage, get_project, get_project_of
+from cog.cli.main import open_project, open_stage
 from cog.cli.options import (
     FOLDER,
-    device_option,
+    LoopOptions,
     json_option,
-    resume_option,
-    seconds_option,
+    option,
     stage_option,
-    steps_option,
     track_option,
+    with_options,
 )
-from cog.params import load_params
+from cog.cli.output import echo_json, echo_outcome, tell
 
 if TYPE_CHECKING:
     from cog.training.job import TrainReport
@@ -28,55 +26,63 @@ if TYPE_CHECKING:
 MAX_SEED = 2**32 - 1  # of numpy
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainOptions:
+    """What is trained, on what, and where it is written; as in ``TrainRequest``."""
+
+    profile: str | None = option(
+        "--profile", metavar="NAME", help="Profile of params.yaml [default: train.profile]."
+    )
+    data: tuple[Path, ...] = option(
+        "--data",
+        type=FOLDER,
+        multiple=True,
+        metavar="FILE",
+        help="Text file, plain, .gz or .zst, or a folder of them; repeatable.",
+    )
+    licence: str | None = option(
+        "--licence", metavar="TEXT", help="Licence of --data, for the model's card."
+    )
+    corpus_id: str | None = option(
+        "--corpus", metavar="ID", help="Train on the documents of this corpus."
+    )
+    source: Path | None = option(
+        "--from", type=FOLDER, metavar="MODEL", help="Go on from this model's weights."
+    )
+    objective: str = option(
+        "--objective",
+        type=click.Choice(["copy", "tokens"]),
+        default="copy",
+        show_default=True,
+        help="Learn to copy, or the next token only (the baseline).",
+    )
+    out: Path | None = option(
+        "--out", type=FOLDER, metavar="DIR", help="Folder of the model [default: models/PROFILE]."
+    )
+    evaluation: tuple[Path, ...] = option(
+        "--check-against",
+        type=FOLDER,
+        multiple=True,
+        metavar="FILE",
+        help="Text that must not be trained on, such as test files; repeatable.",
+    )
+    on_overlap: str = option(
+        "--on-overlap",
+        type=click.Choice(["refuse", "drop", "keep"]),
+        default="refuse",
+        show_default=True,
+        help="What to do with training documents that share 13 words in a row with it.",
+    )
+    seed: int = option(
+        "--seed", type=click.IntRange(0, MAX_SEED), default=0, show_default=True, help="Seed."
+    )
+    num_workers: int | None = option(
+        "--workers", type=click.IntRange(0), help="Processes that make batches."
+    )
+
+
 @click.command("train")
-@click.option("--profile", metavar="NAME", help="Profile of params.yaml [default: train.profile].")
-@click.option(
-    "--data",
-    type=FOLDER,
-    multiple=True,
-    metavar="FILE",
-    help="Text file, plain, .gz or .zst, or a folder of them; repeatable.",
-)
-@click.option("--licence", metavar="TEXT", help="Licence of --data, for the model's card.")
-@click.option("--corpus", "corpus_id", metavar="ID", help="Train on the documents of this corpus.")
-@click.option(
-    "--from", "source", type=FOLDER, metavar="MODEL", help="Go on from this model's weights."
-)
-@click.option(
-    "--objective",
-    type=click.Choice(["copy", "tokens"]),
-    default="copy",
-    show_default=True,
-    help="Learn to copy, or the next token only (the baseline).",
-)
-@steps_option
-@seconds_option
-@click.option(
-    "--out", type=FOLDER, metavar="DIR", help="Folder of the model [default: models/PROFILE]."
-)
-@resume_option
-@click.option(
-    "--check-against",
-    "evaluation",
-    type=FOLDER,
-    multiple=True,
-    metavar="FILE",
-    help="Text that must not be trained on, such as test files; repeatable.",
-)
-@click.option(
-    "--on-overlap",
-    type=click.Choice(["refuse", "drop", "keep"]),
-    default="refuse",
-    show_default=True,
-    help="What to do with training documents that share 13 words in a row with it.",
-)
-@click.option(
-    "--seed", type=click.IntRange(0, MAX_SEED), default=0, show_default=True, help="Seed."
-)
-@click.option(
-    "--workers", "num_workers", type=click.IntRange(0), help="Processes that make batches."
-)
-@device_option
+@with_options(given=TrainOptions, loop=LoopOptions)
 @click.option("--experiment", default="train", show_default=True, help="Experiment in MLflow.")
 @track_option
 @json_option
@@ -86,21 +92,8 @@ def command(
     ctx: click.Context,
     /,
     *,
-    profile: str | None,
-    data: tuple[Path, ...],
-    licence: str | None,
-    corpus_id: str | None,
-    source: Path | None,
-    objective: str,
-    max_steps: int | None,
-    max_seconds: float | None,
-    out: Path | None,
-    is_resumed: bool,
-    evaluation: tuple[Path, ...],
-    on_overlap: str,
-    seed: int,
-    num_workers: int | None,
-    device: str,
+    given: TrainOptions,
+    loop: LoopOptions,
     experiment: str,
     no_track: bool,
     as_json: bool,
@@ -115,28 +108,12 @@ def command(
         _run_stage(ctx)
         return
     _check_options(ctx)
-    paths = get_project(ctx)
-    params = load_params(paths.params)
+    paths, params = open_project(ctx)
     from cog.evaluation.tracking import follow_run
     from cog.training.request import TrainRequest, train_with_tracking
 
-    request = TrainRequest(
-        profile=profile or params.train.profile,
-        data=data,
-        corpus_id=corpus_id,
-        source=source,
-        objective=objective,
-        max_steps=max_steps,
-        max_seconds=max_seconds,
-        out=out,
-        is_resumed=is_resumed,
-        evaluation=evaluation,
-        on_overlap=on_overlap,
-        seed=seed,
-        num_workers=num_workers,
-        device=device,
-        licence=licence,
-    )
+    profile = given.profile or params.train.profile
+    request = TrainRequest(**asdict(given) | asdict(loop) | {"profile": profile})
     follow = partial(follow_run, paths, None if no_track else experiment)
     report = train_with_tracking(paths, params, request, follow=follow)
     if report is not None:
@@ -152,20 +129,17 @@ def _check_options(ctx: click.Context) -> None:
 
 
 def _run_stage(ctx: click.Context) -> None:
-    corpus_id = check_stage(ctx)
-    paths = get_project_of(ctx, corpus_id)
     from cog.evaluation.tracking import follow_run
     from cog.training.request import train_on_corpus
 
+    paths, params, corpus_id = open_stage(ctx)
     follow = partial(follow_run, paths, "train")
-    train_on_corpus(paths, load_params(paths.params), corpus_id, follow=follow)
+    train_on_corpus(paths, params, corpus_id, follow=follow)
 
 
 def _write(report: "TrainReport", *, as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps(asdict(report), ensure_ascii=False))
+        echo_json(asdict(report))
         return
-    click.echo(f"{report.folder} · {report.steps} steps · {report.num_tokens:,} tokens")
-    for name, value in {**report.metrics, **report.validation}.items():
-        click.echo(f"{name:36} {value:9.4f}")
-    click.echo(f"cog: fingerprint {report.fingerprint[:12]}; {report.reason}", err=True)
+    echo_outcome(report)
+    tell(f"fingerprint {report.fingerprint[:12]}; {report.reason}")

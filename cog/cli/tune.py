@@ -1,19 +1,17 @@
 """``cog tune``: a system and a corpus go in, the settings that suit them best are kept."""
 
-import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
 
 from cog.baselines.system import BASELINES, COG
-from cog.cli.main import get_project
+from cog.cli.main import open_project
 from cog.cli.numbers import make_type
 from cog.cli.options import device_option, json_option
+from cog.cli.output import echo_json, tell
 from cog.evaluation.tune_settings import BUDGET
-from cog.params import load_params
 from cog.records import Decoding
-from cog.registry import load_card
 
 if TYPE_CHECKING:
     from cog.evaluation.tune import Tuned
@@ -69,26 +67,24 @@ def command(
     and top_p. What is chosen is kept for the corpus, and is what `cog evaluate` begins with from
     then on (of cog: `cog generate` too). No evaluation takes the prompts that are used here.
     """
-    paths = get_project(ctx)
-    params = load_params(paths.params)
-    chosen = load_card(paths, corpus_id).id
+    paths, params = open_project(ctx, corpus_id)
     if is_reset:
         from cog.decoding.tuning import remove_tuning
 
-        was_there = remove_tuning(paths.corpus(chosen), system)
+        was_there = remove_tuning(paths.corpus(corpus_id), system)
         if as_json:
-            click.echo(json.dumps({"corpus": chosen, "removed": was_there}))
+            echo_json({"corpus": corpus_id, "removed": was_there})
         else:
             click.echo("params.yaml holds again" if was_there else "nothing was tuned")
         return
     from cog.evaluation.tune import tune
     from cog.progress import show_progress
 
-    with show_progress(f"tune {chosen}", total=None, unit="texts") as progress:
+    with show_progress(f"tune {corpus_id}", total=None, unit="texts") as progress:
         found = tune(
             paths,
             params,
-            chosen,
+            corpus_id,
             system=system,
             num_prompts=num_prompts,
             method=decoding or params.generate.decoding.method,
@@ -97,7 +93,7 @@ def command(
             budget=budget,
         )
     if as_json:
-        click.echo(json.dumps(asdict(found.tuning), ensure_ascii=False))
+        echo_json(asdict(found.tuning))
     else:
         _write(found)
 
@@ -116,6 +112,6 @@ def _write(found: "Tuned") -> None:
         f"{record['num_prompts']} prompts for tuning"
     )
     if found.is_useless:
-        click.echo("cog: no setting predicts better than the model alone", err=True)
+        tell("no setting predicts better than the model alone")
     what = "this index" if tuning.index else "this model"
     click.echo(f"kept for {what}: {describe_values(tuning.values | tuning.options)}")

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from cog.errors import ServeError
+from cog.reading import Count, Natural
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
@@ -17,13 +18,13 @@ class ServeSettings:
     is_open: bool = False  # whether an address that others reach may be served without a key
     # names that a request may call the server by, beside its addresses
     allowed_hosts: tuple[str, ...] = ()
-    batch_size: int = 16  # number of texts that share a pass
-    max_waiting: int = 128  # number of texts that may wait for a place
-    max_indexes: int = 4  # number of indexes that stay open
+    batch_size: Count = 16  # number of texts that share a pass
+    max_waiting: Natural = 128  # number of texts that may wait for a place
+    max_indexes: Count = 4  # number of indexes that stay open
     max_body_bytes: int = 1 << 20  # size of a request's body
     max_prefix_characters: int = 100_000  # length of one prefix
-    max_texts: int = 64  # number of texts that one request may ask for
-    max_tokens: int = 2048  # number of tokens of one text
+    max_texts: Count = 64  # number of texts that one request may ask for
+    max_tokens: Count = 2048  # number of tokens of one text
     max_seconds: float = 600.0  # seconds after which a request is given up
     body_seconds: float = 15.0  # seconds in which a body must have arrived
     has_prompts_in_log: bool = False  # whether the log holds what was asked and written
