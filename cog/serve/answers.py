@@ -1,14 +1,19 @@
 """Answers: values, failures and pages go in, HTTP responses come out."""
 
+from collections.abc import Awaitable, Callable
 from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, TemplateNotFound
+from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Scope
 
+from cog.serve.arriving import read_request
+from cog.serve.bodies import read_body
 from cog.serve.encoding import write_json
 from cog.serve.errors import ApiError
 from cog.version import __version__
@@ -19,6 +24,22 @@ HTML = "text/html"
 def answer_json(content: object, *, status: int = 200) -> Response:
     """Answer with a JSON-ready value."""
     return Response(write_json(content), status, media_type="application/json")
+
+
+def answer_with(
+    tell: Callable[..., object], kind: type[Any] | None = None
+) -> Callable[[Request], Awaitable[Response]]:
+    """Make what answers with what a function tells, which may take a while.
+
+    The function takes the engine and the request, and the record of the body if there is a kind.
+    """
+
+    async def answer(request: Request) -> Response:
+        given = [] if kind is None else [read_body(kind, await read_request(request))]
+        engine = request.app.state.engine
+        return answer_json(await run_in_threadpool(tell, engine, request, *given))
+
+    return answer
 
 
 def answer_error(scope: Scope, error: ApiError) -> Response:

@@ -14,10 +14,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from cog.errors import CogError
 from cog.registry import load_active
-from cog.serve.answers import answer_error, answer_json
+from cog.serve.answers import answer_error, answer_json, answer_with
+from cog.serve.bodies import EmptyBody, JudgementBody, RaterBody, SwitchBody
 from cog.serve.completions import complete
 from cog.serve.corpora import (
-    answer_with,
     tell_corpus,
     tell_diff,
     tell_findings,
@@ -26,15 +26,15 @@ from cog.serve.corpora import (
     tell_samples,
     tell_versions,
 )
-from cog.serve.defaults import show_settings
-from cog.serve.documents import show_document
+from cog.serve.defaults import tell_settings
+from cog.serve.documents import tell_document
 from cog.serve.engine import Engine
 from cog.serve.errors import ApiError, state_error
 from cog.serve.generate import generate
 from cog.serve.login import log_in, log_out
-from cog.serve.models import list_models, show_model
+from cog.serve.models import tell_model, tell_models
 from cog.serve.openapi import describe_api
-from cog.serve.results import show_results
+from cog.serve.results import tell_results
 from cog.serve.security import Security
 from cog.serve.settings import ServeSettings
 from cog.serve.shown import make_page, show_openapi, show_static
@@ -43,8 +43,8 @@ from cog.serve.studies import (
     answer_studies,
     keep_judgement,
     show_answers,
-    show_items,
-    show_result,
+    tell_items,
+    tell_result,
 )
 from cog.serve.switching import roll_back, switch
 from cog.serve.writing import GoneError
@@ -134,14 +134,24 @@ async def refuse(request: Request) -> Response:
 GET, POST = ("GET",), ("POST",)
 API: tuple[tuple[str, tuple[str, ...], Answer, str], ...] = (
     ("/v1/completions", POST, complete, "Continue prompts, as OpenAI's API does."),
-    ("/v1/models", GET, list_models, "The corpora that can be written from."),
-    ("/v1/models/{model}", GET, show_model, "One of them."),
+    ("/v1/models", GET, answer_with(tell_models), "The corpora that can be written from."),
+    ("/v1/models/{model}", GET, answer_with(tell_model), "One of them."),
     ("/generate", POST, generate, "Continue prefixes, as cog generate --json does."),
-    ("/documents/{corpus}/{document_id:path}", GET, show_document, "A document, or a part of it."),
-    ("/documents/{corpus}", GET, show_document, "The same, whatever its id is."),
+    (
+        "/documents/{corpus}/{document_id:path}",
+        GET,
+        answer_with(tell_document),
+        "A document, or a part of it.",
+    ),
+    ("/documents/{corpus}", GET, answer_with(tell_document), "The same, whatever its id is."),
     ("/healthz", GET, show_health, "Whether the server goes on, and what is active."),
     ("/metrics", GET, show_metrics, "Counts for Prometheus."),
-    ("/api/settings", GET, show_settings, "Settings with their defaults and meanings."),
+    (
+        "/api/settings",
+        GET,
+        answer_with(tell_settings),
+        "Settings with their defaults and meanings.",
+    ),
     ("/api/corpora", GET, answer_with(tell_registry), "The registry."),
     ("/api/corpora/{corpus_id}", GET, answer_with(tell_corpus), "One corpus."),
     ("/api/corpora/{corpus_id}/samples", GET, answer_with(tell_samples), "A few documents."),
@@ -156,15 +166,30 @@ API: tuple[tuple[str, tuple[str, ...], Answer, str], ...] = (
     ),
     ("/api/history", GET, answer_with(tell_history), "Who switched on what when."),
     ("/api/findings", GET, answer_with(tell_findings), "What is wrong with the project."),
-    ("/api/switch", POST, switch, "Make a corpus the active one."),
-    ("/api/rollback", POST, roll_back, "Go back to what was active before."),
-    ("/api/results", GET, show_results, "Kept evaluations, grouped by what may be compared."),
+    ("/api/switch", POST, answer_with(switch, SwitchBody), "Make a corpus the active one."),
+    (
+        "/api/rollback",
+        POST,
+        answer_with(roll_back, EmptyBody),
+        "Go back to what was active before.",
+    ),
+    (
+        "/api/results",
+        GET,
+        answer_with(tell_results),
+        "Kept evaluations, grouped by what may be compared.",
+    ),
     ("/api/studies", ("GET", "POST"), answer_studies, "Blind studies: all of them, or a new one."),
-    ("/api/studies/{study}/raters", POST, add_rater, "Let somebody judge."),
-    ("/api/studies/{study}/items", GET, show_items, "What somebody judges."),
-    ("/api/studies/{study}/judgements", POST, keep_judgement, "Keep an answer."),
+    ("/api/studies/{study}/raters", POST, answer_with(add_rater, RaterBody), "Let somebody judge."),
+    ("/api/studies/{study}/items", GET, answer_with(tell_items), "What somebody judges."),
+    (
+        "/api/studies/{study}/judgements",
+        POST,
+        answer_with(keep_judgement, JudgementBody),
+        "Keep an answer.",
+    ),
     ("/api/studies/{study}/answers", GET, show_answers, "The sheet of somebody who judges."),
-    ("/api/studies/{study}/result", GET, show_result, "What is preferred."),
+    ("/api/studies/{study}/result", GET, answer_with(tell_result), "What is preferred."),
     ("/api/login", POST, log_in, "Begin a session of a browser with the key."),
     ("/api/logout", POST, log_out, "End it."),
 )

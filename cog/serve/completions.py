@@ -16,7 +16,7 @@ from cog.serve.encoding import write_event
 from cog.serve.engine import Engine
 from cog.serve.errors import state_error
 from cog.serve.generate import WAITING
-from cog.serve.writing import EventStream, Prepared, Texts, prepare, wait_unless_gone
+from cog.serve.writing import EventStream, Prepared, Texts, collect_unless_gone, prepare
 
 # what settings and fields are called in a request
 NAMES = {
@@ -41,10 +41,7 @@ async def complete(request: Request) -> Response:
     if body.stream:
         has_usage = body.stream_options is not None and body.stream_options.include_usage
         return EventStream(texts, _iter_chunks(texts, head, has_usage=has_usage))
-    try:
-        generations = await wait_unless_gone(request, texts.collect())
-    finally:
-        texts.cancel()
+    generations = await collect_unless_gone(request, texts)
     choices = [
         head.choose(number, each.text, each.segments, start=0, reason="length")
         for number, each in enumerate(generations)

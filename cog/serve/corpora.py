@@ -1,14 +1,11 @@
 """``/api/corpora``: a project goes in, the registry and what is known of one corpus come out."""
 
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import Response
 
 from cog.corpus.documents import DocumentStore
 from cog.corpus.listing import ListedCorpus, list_corpora
@@ -24,7 +21,6 @@ from cog.index.versions.resolve import list_versions
 from cog.paths import ProjectPaths
 from cog.progress import SilentProgress
 from cog.registry import load_card, load_previous, load_resolved_card
-from cog.serve.answers import answer_json
 from cog.serve.documents import read_number
 from cog.serve.engine import Engine
 from cog.switch_log import load_history
@@ -32,17 +28,6 @@ from cog.switch_log import load_history
 MAX_SAMPLES = 50
 SAMPLE_CHARACTERS = 800
 MAX_NAMED = 200  # documents of a kind that a diff names
-
-Tell = Callable[[Engine, Request], dict[str, Any]]
-
-
-def answer_with(tell: Tell) -> Callable[[Request], Awaitable[Response]]:
-    """Make what answers with what a function tells, which may take a while."""
-
-    async def answer(request: Request) -> Response:
-        return answer_json(await run_in_threadpool(tell, request.app.state.engine, request))
-
-    return answer
 
 
 def tell_registry(engine: Engine, _request: Request) -> dict[str, Any]:

@@ -3,15 +3,12 @@
 from dataclasses import asdict
 from typing import Any
 
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import Response
 
 from cog.corpus.documents import load_prompts
 from cog.errors import CorpusError
 from cog.index.versions.unions import split_union
 from cog.records import Decoding
-from cog.serve.answers import answer_json
 from cog.serve.bodies import GenerateBody, choose_decoding
 from cog.serve.engine import Engine
 from cog.serve.schema import make_schema
@@ -22,15 +19,9 @@ NUM_EXAMPLES = 3
 FIRST = ("max_new_tokens", "method", "top_p", "temperature", "seed", "phrase_bias")
 
 
-async def show_settings(request: Request) -> Response:
-    """Answer ``GET /api/settings``: settings, and limits of a request."""
-    corpus_id = request.query_params.get("corpus") or None
-    found = await run_in_threadpool(_describe, request.app.state.engine, corpus_id)
-    return answer_json(found)
-
-
-def _describe(engine: Engine, corpus_id: str | None) -> dict[str, Any]:
-    version = engine.indexes.resolve(corpus_id)
+def tell_settings(engine: Engine, request: Request) -> dict[str, Any]:
+    """Every setting with its default and its meaning, and limits of a request."""
+    version = engine.indexes.resolve(request.query_params.get("corpus") or None)
     decoding, tuned = choose_decoding(
         engine.paths,
         engine.params,

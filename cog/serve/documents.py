@@ -3,9 +3,7 @@
 from dataclasses import asdict
 from typing import Any
 
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import Response
 
 from cog.corpus.documents import DocumentStore
 from cog.decoding.licences import CopyRule
@@ -13,24 +11,20 @@ from cog.errors import CorpusError, RequestError
 from cog.index.versions.unions import split_union
 from cog.records import Document
 from cog.registry import load_card
-from cog.serve.answers import answer_json
 from cog.serve.engine import Engine
 from cog.serve.indexes import Version
 
 
-async def show_document(request: Request) -> Response:
-    """Answer ``GET /documents/{corpus}/{document_id}``, or ``/documents/{corpus}?id=``."""
-    engine: Engine = request.app.state.engine
+def tell_document(engine: Engine, request: Request) -> dict[str, Any]:
+    """A document of ``/documents/{corpus}/{document_id}``, or ``/documents/{corpus}?id=``."""
     names = request.path_params
     document_id = names.get("document_id") or request.query_params.get("id")
     if not document_id:
         raise RequestError("id must name a document", found="none", about="id")
     part = [read_number(request, name) for name in ("start", "end")]
     digest = request.query_params.get("index")
-    document = await run_in_threadpool(
-        find_document, engine, names["corpus"], document_id, digest=digest
-    )
-    return answer_json(_cut(document, names["corpus"], digest, *part))
+    document = find_document(engine, names["corpus"], document_id, digest=digest)
+    return _cut(document, names["corpus"], digest, *part)
 
 
 def read_number(request: Request, name: str) -> int | None:

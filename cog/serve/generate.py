@@ -15,11 +15,11 @@ from cog.serve.errors import state_error
 from cog.serve.writing import (
     EventStream,
     Texts,
+    collect_unless_gone,
     describe_start,
     number_generations,
     prepare,
     to_answer,
-    wait_unless_gone,
 )
 
 WAITING = b": wait\n\n"
@@ -34,10 +34,7 @@ async def generate(request: Request) -> Response:
     texts = Texts(engine, prepared, is_streamed=body.stream)
     if body.stream:
         return EventStream(texts, _iter_events(texts, name))
-    try:
-        generations = await wait_unless_gone(request, texts.collect())
-    finally:
-        texts.cancel()
+    generations = await collect_unless_gone(request, texts)
     return answer_json({"id": name, "generations": number_generations(generations, prepared)})
 
 

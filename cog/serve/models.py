@@ -5,9 +5,7 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import Response
 
 from cog.errors import CogError
 from cog.index.records import Manifest
@@ -16,24 +14,21 @@ from cog.index.versions.unions import JOIN, split_active
 from cog.paths import ProjectPaths
 from cog.records import Active
 from cog.registry import iter_corpus_ids, load_active, load_card
-from cog.serve.answers import answer_json
 from cog.serve.engine import Engine
 from cog.serve.errors import ApiError
 
 
-async def list_models(request: Request) -> Response:
-    """Answer ``GET /v1/models``: every corpus or active union that can be written from."""
-    found = await run_in_threadpool(lambda: list(iter_models(request.app.state.engine)))
-    return answer_json({"object": "list", "data": found})
+def tell_models(engine: Engine, _request: Request) -> dict[str, Any]:
+    """Every corpus or active union that can be written from."""
+    return {"object": "list", "data": list(iter_models(engine))}
 
 
-async def show_model(request: Request) -> Response:
-    """Answer ``GET /v1/models/{model}``: one of them."""
+def tell_model(engine: Engine, request: Request) -> dict[str, Any]:
+    """One of them."""
     wanted = request.path_params["model"]
-    found = await run_in_threadpool(lambda: list(iter_models(request.app.state.engine)))
-    for each in found:
+    for each in iter_models(engine):
         if each["id"] == wanted:
-            return answer_json(each)
+            return each
     raise ApiError(
         404,
         f"the model must be a corpus that can be written from; found: {wanted[:80]!r}; next: GET "

@@ -3,22 +3,19 @@
 from functools import lru_cache
 from typing import Any
 
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import Response
 
 from cog.evaluation.overview import load_overview
 from cog.index.versions.activation import get_status
 from cog.paths import ProjectPaths
-from cog.serve.answers import answer_json
+from cog.serve.engine import Engine
 
 Stamps = tuple[tuple[str, int], ...]
 
 
-async def show_results(request: Request) -> Response:
-    """Answer ``GET /api/results``: groups of evaluations with their scores."""
-    paths: ProjectPaths = request.app.state.engine.paths
-    return answer_json(await run_in_threadpool(lambda: _load(paths, _stamp(paths))))
+def tell_results(engine: Engine, _request: Request) -> dict[str, Any]:
+    """Groups of evaluations with their scores."""
+    return _load(engine.paths, _stamp(engine.paths))
 
 
 @lru_cache(maxsize=1)  # intervals of differences take seconds

@@ -64,11 +64,10 @@ class Security:
             await send(message)
 
         headers = Headers(scope=scope)
-        scope.setdefault("state", {})["has_key"] = self.keys.is_admitted(headers)
         try:
             self._check_host(headers)
             self._check_origin(headers)
-            if not scope["state"]["has_key"] and not PUBLIC.fullmatch(scope["path"]):
+            if not PUBLIC.fullmatch(scope["path"]) and not self.keys.is_admitted(headers):
                 raise ApiError(
                     401,
                     "a key is needed; found: "

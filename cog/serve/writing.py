@@ -213,6 +213,14 @@ async def wait_unless_gone(request: HttpRequest, work: Awaitable[Result]) -> Res
             each.cancel()
 
 
+async def collect_unless_gone(request: HttpRequest, texts: Texts) -> list[Generation]:
+    """Wait for all texts; what is left is given up if one fails, or the client goes away."""
+    try:
+        return await wait_unless_gone(request, texts.collect())
+    finally:
+        texts.cancel()
+
+
 def number_generations(
     generations: Sequence[Generation], prepared: Prepared
 ) -> list[dict[str, Any]]:
