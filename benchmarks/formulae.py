@@ -24,10 +24,10 @@ from cog.baselines.system import COG, resolve_system
 from cog.baselines.systems import open_system
 from cog.decoding.batches import iter_batches
 from cog.decoding.request import Request
-from cog.index.chunking import MAX_BLOCK_CHARS, Splitter, iter_blocks
+from cog.index.chunking import MAX_BLOCK_CHARS, iter_blocks
 from cog.index.read.reader import open_index
 from cog.model.load import load_splitter
-from cog.model.words import BARRED, flag_words
+from cog.model.words import BARRED, WordSplitter, flag_words
 from cog.params import Params, load_params
 from cog.paths import ProjectPaths, find_project
 from cog.records import Decoding
@@ -60,7 +60,7 @@ class Formula:
 
 def find_formulae(
     texts: Iterable[str],
-    splitter: Splitter,
+    splitter: WordSplitter,
     *,
     num_words: int = NUM_WORDS,
     min_places: int = MIN_PLACES,
@@ -101,7 +101,7 @@ def find_formulae(
     return sorted(formulae, key=lambda formula: (formula.text, formula.next_word))
 
 
-def _iter_words(text: str, splitter: Splitter) -> Iterator[list[str | None]]:
+def _iter_words(text: str, splitter: WordSplitter) -> Iterator[list[str | None]]:
     # the words of each block of a document; None for barred ones
     for start, end in iter_blocks(text, max_chars=MAX_BLOCK_CHARS):
         block = text[start:end]

@@ -1,6 +1,6 @@
 """Records that cross folders: plain values; nothing here reads, writes or computes."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any
 
 from cog.reading import Count, Factor, FieldError, Natural, OneOf, Range, Share, Text
@@ -215,7 +215,7 @@ class Generation:
     seconds: dict[str, float]
     segments: tuple[Segment, ...]
     precision: str = FLOAT32
-    num_passes: int = 0
+    num_passes: int = field(default=0, compare=False)  # company in a batch decides it
 
     def to_json(self) -> dict[str, Any]:
         """The generation as the command line writes it."""

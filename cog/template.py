@@ -73,7 +73,7 @@ def init_project(folder: Path, *, workflows: Sequence[str] = (), is_trial: bool 
     for name in workflows:
         if name not in shipped:
             wanted = f"a workflow must be one of {', '.join(shipped)}"
-            raise ProjectError(wanted, found=name, run="cog init --help", about=name)
+            raise ProjectError(wanted, found=name, run="cog init -h", about=name)
     names = [f"{WORKFLOWS_FOLDER}/{each}/{file}" for each in workflows for file in WORKFLOW_FILES]
     return _carry_out(paths, names, is_trial=is_trial)
 

@@ -15,6 +15,7 @@ import pytest
 from cog import assets, download
 from cog.download import Limits, name_file
 from cog.errors import AssetError
+from cog.progress import SILENT, Progress
 from tests.told import Told
 from tests.web_server import WebServer, run_server
 
@@ -42,7 +43,7 @@ def fetch(
     max_bytes: int = 10**6,
     retries: int = 2,
     timeout_seconds: int = 30,
-    notes: Told | None = None,
+    notes: Progress = SILENT,
 ) -> Path:
     return assets.fetch_url(
         address,

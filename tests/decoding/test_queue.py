@@ -76,9 +76,11 @@ def test_a_text_alone_shares_no_pass(
     sizes: list[int] = []
     real = checked.model.prefix_encoder.append
 
-    def append(cache: PrefixCache, token_ids: Sequence[Sequence[int]]) -> torch.Tensor:
+    def append(
+        cache: PrefixCache, token_ids: Sequence[Sequence[int]], branches: Branches = NO_BRANCHES
+    ) -> torch.Tensor:
         sizes.append(len(cache.lengths))
-        return real(cache, token_ids)
+        return real(cache, token_ids, branches)
 
     monkeypatch.setattr(checked.model.prefix_encoder, "append", append)
     requests = ask_for((14, 14, 14, 14), **SETTINGS["all"])

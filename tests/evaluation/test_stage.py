@@ -10,7 +10,7 @@ from cog.evaluation.stage import evaluate_corpus
 from cog.params import load_params
 from cog.paths import ProjectPaths
 from tests.corpus.building import make_card, prepare
-from tests.training.test_reporting import Said
+from tests.told import Told
 
 
 def test_a_corpus_without_prompts_has_empty_outputs_and_the_reason_is_said(
@@ -18,7 +18,7 @@ def test_a_corpus_without_prompts_has_empty_outputs_and_the_reason_is_said(
 ) -> None:
     _, _, corpus = prepare(project.root, {"a.txt": b"A bridge of stone."}, make_card())
     assert load_prompts(corpus.prompts) == []
-    params, said = load_params(project.params), Said()
+    params, said = load_params(project.params), Told()
     assert generate_corpus(project, "village", params, said) == 0
     evaluate_corpus(project, "village", params, said)
     assert corpus.generations.read_bytes() == corpus.evaluation.read_bytes() == b""

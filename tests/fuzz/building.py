@@ -17,6 +17,7 @@ from cog.index.building.windows import NO_WORDS
 from cog.index.read.reader import PhraseIndex, open_index
 from cog.index.read.verify import verify_index
 from cog.index.records import Manifest
+from cog.index.versions.folders import Keep
 from cog.model.load import IndexModel
 from cog.paths import CorpusPaths
 from cog.progress import SilentProgress
@@ -81,6 +82,7 @@ class Builds:
                 model_fingerprint=self._model.fingerprint,
                 load_model=lambda: self._model,
                 params=PARAMS,
+                get_kept=lambda: Keep(frozenset(), 0),
                 progress=SilentProgress(),
             ).manifest
         except IndexingError:
