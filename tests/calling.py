@@ -10,9 +10,9 @@ from cog.errors import CogError
 from cog.paths import ProjectPaths
 
 
-def call(paths: ProjectPaths, *words: str) -> Result:
+def call(paths: ProjectPaths, *words: str, stdin: str | None = None) -> Result:
     """Call a command on a project."""
-    return CliRunner().invoke(cli, ["--project", str(paths.root), *words])
+    return CliRunner().invoke(cli, ["--project", str(paths.root), *words], input=stdin)
 
 
 def call_json(paths: ProjectPaths, *words: str) -> Any:  # noqa: ANN401

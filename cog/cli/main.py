@@ -5,7 +5,7 @@ import importlib
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 from click.core import ParameterSource
@@ -185,15 +185,11 @@ def main() -> None:
     _keep_stdout_for_results()
     try:
         cli.main(standalone_mode=False)
-    except CogError as error:
-        click.echo(f"cog: {error}", err=True)
-        sys.exit(1)
     except ModuleNotFoundError as error:
         missing = explain_missing(error)
         if missing is None:
             raise
-        click.echo(f"cog: {missing}", err=True)
-        sys.exit(1)
+        _fail(str(missing))
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
@@ -205,15 +201,17 @@ def main() -> None:
         sys.exit(0)
     except PermissionError as error:
         named = error.filename or "a file of the project"
-        click.echo(
-            f"cog: {named} must be readable and writable; found: {error.strerror}; next: have its "
-            f"owner run chmod -R g+rwX on its folder, or work in a copy of the project",
-            err=True,
+        _fail(
+            f"{named} must be readable and writable; found: {error.strerror}; next: have its "
+            f"owner run chmod -R g+rwX on its folder, or work in a copy of the project"
         )
-        sys.exit(1)
-    except OSError as error:  # a full disk, a file that is gone
-        click.echo(f"cog: {error}", err=True)
-        sys.exit(1)
+    except (CogError, OSError) as error:  # a full disk, a file that is gone
+        _fail(str(error))
+
+
+def _fail(message: str) -> NoReturn:
+    click.echo(f"cog: {message}", err=True)
+    sys.exit(1)
 
 
 def _keep_stdout_for_results() -> None:

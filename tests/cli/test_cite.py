@@ -2,15 +2,9 @@
 
 from pathlib import Path
 
-from click.testing import CliRunner, Result
-
-from cog.cli.main import cli
 from cog.errors import GenerationError
 from cog.paths import ProjectPaths
-
-
-def call(paths: ProjectPaths, *words: str, stdin: str | None = None) -> Result:
-    return CliRunner().invoke(cli, ["--project", str(paths.root), *words], input=stdin)
+from tests.calling import call
 
 
 def test_cite_lists_what_was_copied(village: ProjectPaths, tmp_path: Path) -> None:

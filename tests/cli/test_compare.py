@@ -8,16 +8,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 from cog.baselines.system import take_used
-from cog.cli.main import cli
-from cog.errors import CogError, EvaluationError, ProtocolError
+from cog.errors import EvaluationError, ProtocolError
 from cog.evaluation.records import EvaluationResult
 from cog.index.versions.manifest import load_manifest
 from cog.model.fingerprint import fingerprint_model
 from cog.paths import ProjectPaths
 from tests.built_project import build_corpus
+from tests.calling import call, refusal
 from tests.evaluation.making import mauve, protocol, rep, result, save, system
 
 RANDOM = np.random.default_rng(0)
@@ -62,17 +61,9 @@ def evaluated(project: ProjectPaths) -> ProjectPaths:
 
 
 def run(paths: ProjectPaths, *words: str) -> tuple[str, str]:
-    done = CliRunner().invoke(
-        cli, ["--project", str(paths.root), "compare", *words], catch_exceptions=False
-    )
+    done = call(paths, "compare", *words)
     assert done.exit_code == 0, done.output
     return done.stdout, done.stderr
-
-
-def fail(paths: ProjectPaths, *words: str) -> CogError:
-    done = CliRunner().invoke(cli, ["--project", str(paths.root), "compare", *words])
-    assert isinstance(done.exception, CogError), done.output
-    return done.exception
 
 
 FOREIGN = ("--prompts-of", "village")
@@ -122,17 +113,17 @@ def test_index_size_orders_by_words(evaluated: ProjectPaths) -> None:
 
 
 def test_bad_plot_name_is_refused_first(project: ProjectPaths) -> None:
-    assert "must end in .png" in str(fail(project, "village", "--plot", "out.txt"))
+    assert "must end in .png" in str(refusal(project, "compare", "village", "--plot", "out.txt"))
 
 
 def test_corpus_without_an_evaluation_is_refused(project: ProjectPaths) -> None:
-    error = fail(project, "village")
+    error = refusal(project, "compare", "village")
     assert isinstance(error, EvaluationError)
     assert error.run == "cog evaluate --corpus village"
 
 
 def test_prompts_that_were_not_continued_are_refused(evaluated: ProjectPaths) -> None:
-    error = fail(evaluated, "hamlet")
+    error = refusal(evaluated, "compare", "hamlet")
     assert "on the prompts of hamlet" in error.wanted
     assert "cog on village under default" in error.found
 
@@ -140,11 +131,11 @@ def test_prompts_that_were_not_continued_are_refused(evaluated: ProjectPaths) ->
 def test_index_that_was_rebuilt_since_is_refused(project: ProjectPaths) -> None:
     made = make(project, "village", 60)
     save(project, replace(made, system=replace(made.system, index="0" * 64)))
-    error = fail(project, "village")
+    error = refusal(project, "compare", "village")
     assert "000000000000, which was built again since" in error.found
     old = replace(made, system=replace(made.system, decoder=0))
     save(project, old)
-    assert "must be of decoder" in str(fail(project, "village"))
+    assert "must be of decoder" in str(refusal(project, "compare", "village"))
     save(project, made)
     rows = json.loads(run(project, "village", "--metric", "mauve", "--json")[0])["rows"]
     assert [row["system"]["index"] for row in rows] == [made.system.index]
@@ -185,7 +176,7 @@ def test_protocols_that_differ_are_refused_by_field(project: ProjectPaths) -> No
     save(project, make(project, "village", 60))
     other = replace(make(project, "hamlet", 40), protocol=protocol(mauve_scale=5.0))
     save(project, other)
-    error = fail(project, "village", "hamlet", *FOREIGN)
+    error = refusal(project, "compare", "village", "hamlet", *FOREIGN)
     assert isinstance(error, ProtocolError)
     assert error.about == "mauve_scale"
     assert "2.0 for village" in error.found
@@ -195,7 +186,9 @@ def test_two_decodings_stand_side_by_side(project: ProjectPaths) -> None:
     made = make(project, "village", 60)
     save(project, made)
     words = ("village", "--decoding", "greedy", "--decoding", "nucleus")
-    assert fail(project, *words).run == "cog evaluate --corpus village --decoding greedy"
+    assert (
+        refusal(project, "compare", *words).run == "cog evaluate --corpus village --decoding greedy"
+    )
     greedy = take_used("cog", replace(made.system.decoding, method="greedy"))
     save(project, replace(made, system=replace(made.system, decoding=greedy)))
     content = json.loads(run(project, *words, "--json")[0])
@@ -207,6 +200,6 @@ def test_two_decodings_stand_side_by_side(project: ProjectPaths) -> None:
 def test_devices_are_never_mixed(evaluated: ProjectPaths) -> None:
     made = make(evaluated, "hamlet", 40)
     save(evaluated, replace(made, system=replace(made.system, device="cuda"), created_at="2027"))
-    error = fail(evaluated, "village", "hamlet", *FOREIGN)
+    error = refusal(evaluated, "compare", "village", "hamlet", *FOREIGN)
     assert error.about == "device"
     assert "cpu for village, cuda for hamlet" in error.found

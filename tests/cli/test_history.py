@@ -5,13 +5,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from cog.cli.main import cli
 from cog.paths import ProjectPaths
 from cog.records import Active
 from cog.registry import load_active, load_previous, rollback_active, switch_active
 from cog.switch_log import OUTSIDE, load_history
+from tests.calling import call
 
 
 def make_active(corpus_id: str) -> Active:
@@ -95,7 +94,7 @@ def test_line_that_was_cut_is_passed_over_and_said(project: ProjectPaths) -> Non
     switch(project, "hamlet")
     entries, num_broken = load_history(project)
     assert (len(entries), num_broken) == (2, 1)
-    result = CliRunner().invoke(cli, ["--project", str(project.root), "history", "--json"])
+    result = call(project, "history", "--json")
     assert len(json.loads(result.stdout)) == 2
     assert "1 lines of history.jsonl" in result.stderr
 
@@ -113,7 +112,7 @@ def test_line_of_another_form_is_passed_over_and_said(
     switch(project, "hamlet")
     entries, num_broken = load_history(project)
     assert ([each.command == OUTSIDE for each in entries], num_broken) == ([False, False], 1)
-    result = CliRunner().invoke(cli, ["--project", str(project.root), "history"])
+    result = call(project, "history")
     assert len(result.stdout.splitlines()) == 6  # three lines each
     assert "1 lines of history.jsonl" in result.stderr
 
@@ -121,16 +120,15 @@ def test_line_of_another_form_is_passed_over_and_said(
 def test_every_part_of_a_union_has_its_digest(project: ProjectPaths) -> None:
     active = Active("village+hamlet", f"{'a' * 64}+{'c' * 64}", "b" * 64, "2026-01-01T00:00:00Z")
     switch_active(project, active, command="one")
-    result = CliRunner().invoke(cli, ["--project", str(project.root), "history"])
+    result = call(project, "history")
     assert f"village+hamlet (index {'a' * 16}+{'c' * 16})" in result.stdout
 
 
 def test_history_is_shown_newest_first(project: ProjectPaths) -> None:
-    command = ["--project", str(project.root), "history"]
-    assert "nothing was ever switched on" in CliRunner().invoke(cli, command).stdout
+    assert "nothing was ever switched on" in call(project, "history").stdout
     switch(project, "village")
     switch(project, "hamlet")
-    lines = CliRunner().invoke(cli, command).stdout.splitlines()
+    lines = call(project, "history").stdout.splitlines()
     assert lines[1:3] == [
         f"  village (index {'a' * 16}) -> hamlet (index {'a' * 16})",
         "  cog switch --corpus hamlet",
@@ -138,7 +136,7 @@ def test_history_is_shown_newest_first(project: ProjectPaths) -> None:
     assert lines[4] == f"  nothing -> village (index {'a' * 16})"
     project.active.unlink()
     assert load_active(project) is None
-    assert "not switched on by cog" in CliRunner().invoke(cli, command).stderr
+    assert "not switched on by cog" in call(project, "history").stderr
 
 
 def test_history_loads_nothing_heavy(project: ProjectPaths, repository: Path) -> None:
@@ -162,6 +160,6 @@ def test_a_line_without_a_folder_of_the_model_is_no_change_of_its_own(
     line = json.loads(project.history.read_text())
     del line["after"]["model_folder"]  # as lines were written before
     project.history.write_text(json.dumps(line) + "\n")
-    assert CliRunner().invoke(cli, ["--project", str(project.root), "history"]).stderr == ""
+    assert call(project, "history").stderr == ""
     switch_active(project, make_active("hamlet"), command="two")
     assert [entry.command for entry in load_history(project)[0]] == ["one", "two"]

@@ -19,7 +19,6 @@ from cog.index.read.reader import open_index
 from cog.index.read.verify import verify_index
 from cog.index.records import Manifest
 from cog.index.versions import activation
-from cog.index.versions.activation import get_kept
 from cog.index.versions.folders import hold_versions_lock
 from cog.index.versions.manifest import load_manifest
 from cog.model.fingerprint import fingerprint_model
@@ -28,7 +27,7 @@ from cog.progress import SilentProgress
 from cog.records import Active
 from cog.registry import load_active, load_previous
 from tests.calling import call, call_json, refusal
-from tests.index.hash_model import HashModel, build, make_documents, write_corpus
+from tests.index.hash_model import HashModel, build, build_in, make_documents, write_corpus
 
 
 @pytest.fixture
@@ -37,19 +36,8 @@ def built(project: ProjectPaths, tiny_model: Path) -> ProjectPaths:
     shutil.copytree(tiny_model, project.root / "models" / "tiny")
     for corpus_id, num_documents in (("village", 6), ("hamlet", 3)):
         write_corpus(project.corpus(corpus_id), make_documents(num_documents))
-        rebuild(project, corpus_id)
+        build_in(project, corpus_id)
     return project
-
-
-def rebuild(project: ProjectPaths, corpus_id: str) -> str:
-    model = HashModel(fingerprint=fingerprint_model(project.root / "models" / "tiny"))
-    report = build(
-        project.corpus(corpus_id),
-        locks=project.locks,
-        model=model,
-        get_kept=lambda: get_kept(project, corpus_id),
-    )
-    return report.manifest.digest
 
 
 def test_switch_says_what_changed(built: ProjectPaths) -> None:
@@ -158,14 +146,14 @@ def test_status_of_an_index_of_an_older_format_names_the_build(built: ProjectPat
     assert status["next"] == "cog index build village"
     assert "intact   no: corpus village needs" in call(built, "status").stdout
     assert refusal(built, "switch", "--corpus", "village").run == "cog index build village"
-    rebuild(built, "village")
+    build_in(built, "village")
     assert call_json(built, "status")["next"] is None  # the same digest again
 
 
 def test_rebuild_leaves_what_is_active_in_use_until_a_switch(built: ProjectPaths) -> None:
     old = call_json(built, "switch", "--corpus", "village")["to"]["index"]
     write_corpus(built.corpus("village"), make_documents(7))
-    new = rebuild(built, "village")
+    new = build_in(built, "village")
     status = call_json(built, "status")
     assert (status["active"]["index"], status["intact"], status["documents"]) == (old, True, 6)
     assert status["next"] == "cog switch --corpus village"
@@ -178,7 +166,7 @@ def test_rebuild_leaves_what_is_active_in_use_until_a_switch(built: ProjectPaths
 def test_version_that_is_gone_is_told_with_the_command(built: ProjectPaths) -> None:
     call(built, "switch", "--corpus", "village")
     write_corpus(built.corpus("village"), make_documents(7))
-    rebuild(built, "village")
+    build_in(built, "village")
     shutil.rmtree(built.corpus("village").versions)
     status = json.loads(call(built, "status", "--json").stdout)
     assert (status["intact"], status["next"]) == (False, "cog switch --corpus village")
@@ -214,7 +202,7 @@ def test_rollback_goes_back_to_an_index_that_was_replaced(built: ProjectPaths) -
     call(built, "switch", "--corpus", "hamlet")
     for num_documents in (7, 8):
         write_corpus(built.corpus("village"), make_documents(num_documents))
-        rebuild(built, "village")
+        build_in(built, "village")
     assert call_json(built, "rollback")["to"] == old
     assert call_json(built, "status")["documents"] == 6
 
@@ -225,7 +213,7 @@ def test_kept_versions_go_when_nothing_points_to_them(built: ProjectPaths) -> No
     digests = []
     for num_documents in (7, 8, 9):
         write_corpus(built.corpus("village"), make_documents(num_documents))
-        digests.append(rebuild(built, "village"))
+        digests.append(build_in(built, "village"))
         call(built, "switch", "--corpus", "village")
         assert len(list(versions.iterdir())) == 1  # what a rollback goes back to
     assert [path.name for path in versions.iterdir()] == [digests[1][:16]]
@@ -239,14 +227,14 @@ def test_reader_pins_its_version_through_rebuilds_and_switches(built: ProjectPat
         before = index.gather_chunks(np.arange(index.num_chunks))
         for num_documents in (7, 8, 9):
             write_corpus(corpus, make_documents(num_documents))
-            rebuild(built, "village")
+            build_in(built, "village")
             call(built, "switch", "--corpus", "village")
             after = index.gather_chunks(np.arange(index.num_chunks))
             np.testing.assert_array_equal(after.word_hashes, before.word_hashes)
             assert index.get_documents([5])[5].document_id == "document-5"
         assert (corpus.index / index.parts[0].manifest.folder).is_dir()
     write_corpus(corpus, make_documents(10))
-    rebuild(built, "village")
+    build_in(built, "village")
     call(built, "switch", "--corpus", "village")
     left = {path.name for path in [*corpus.index.iterdir(), *corpus.versions.iterdir()]}
     assert old[:16] not in left
@@ -257,7 +245,7 @@ def test_rollback_to_an_index_that_is_gone_is_refused(built: ProjectPaths) -> No
     call(built, "switch", "--corpus", "hamlet")
     before = built.active.read_bytes()
     write_corpus(built.corpus("village"), make_documents(7))
-    rebuild(built, "village")
+    build_in(built, "village")
     shutil.rmtree(built.corpus("village").versions)
     error = refusal(built, "rollback")
     assert error.run == "cog corpus versions village"
@@ -282,7 +270,7 @@ def test_rollback_is_refused_if_another_process_switches_while_it_checks(
 
     def check_while_another_switches(paths: ProjectPaths, active: Active) -> list[Manifest]:
         # the versions of village are held, those of hamlet are not
-        rebuild(built, "hamlet")
+        build_in(built, "hamlet")
         other = run_cog(built, "switch", "hamlet")
         assert other.communicate()[1] == ""
         return check(paths, active)

@@ -15,14 +15,17 @@ from cog.index.read.reader import open_index
 from cog.index.read.verify import verify_index
 from cog.index.records import Manifest
 from cog.index.versions import recorded
-from cog.index.versions.activation import get_kept
 from cog.index.versions.recorded import record_version
 from cog.locks import is_locked
-from cog.model.fingerprint import fingerprint_model
 from cog.paths import ProjectPaths, versions_lock
 from cog.progress import SilentProgress
 from tests.calling import call, call_json, refusal
-from tests.index.hash_model import HashModel, build, make_documents, make_text, write_corpus
+from tests.index.hash_model import (
+    build_in,
+    make_documents,
+    make_text,
+    write_corpus,
+)
 from tests.tiny_project import write_yaml
 
 STAGES = {
@@ -54,13 +57,7 @@ def run(project: ProjectPaths, *words: str) -> str:
 
 def rebuild(project: ProjectPaths) -> str:
     record_version(project, "village")
-    report = build(
-        project.corpus("village"),
-        locks=project.locks,
-        model=HashModel(fingerprint=fingerprint_model(project.root / "models" / "tiny")),
-        get_kept=lambda: get_kept(project, "village"),
-    )
-    return report.manifest.digest
+    return build_in(project, "village")
 
 
 def build_version(project: ProjectPaths, num_documents: int, *, is_committed: bool = True) -> str:

@@ -14,12 +14,14 @@ from cog.corpus.documents import DOCUMENT_SCHEMA, PROMPT_SCHEMA, RecordWriter
 from cog.corpus.report import SKIP_REASONS, PrepareReport
 from cog.index.building.assembly import MeasureStorage
 from cog.index.building.builder import BuildReport, build_index
+from cog.index.versions.activation import get_kept
 from cog.index.versions.folders import Keep
+from cog.model.fingerprint import fingerprint_model
 from cog.model.protocols import WordVectors
 from cog.model.vector_code import VectorCodes
 from cog.model.words import Words
 from cog.params import IndexParams
-from cog.paths import CorpusPaths
+from cog.paths import CorpusPaths, ProjectPaths
 from cog.progress import Progress, SilentProgress
 from cog.records import Document, Prompt
 
@@ -224,3 +226,14 @@ def build(
         get_codes=get_codes,
         get_kept=get_kept,
     )
+
+
+def build_in(project: ProjectPaths, corpus_id: str) -> str:
+    """Build the index of a corpus of a project with the tiny model; gives its digest."""
+    report = build(
+        project.corpus(corpus_id),
+        locks=project.locks,
+        model=HashModel(fingerprint=fingerprint_model(project.root / "models" / "tiny")),
+        get_kept=lambda: get_kept(project, corpus_id),
+    )
+    return report.manifest.digest
