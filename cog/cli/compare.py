@@ -10,7 +10,7 @@ from cog.baselines.system import COG
 from cog.cli.main import get_project
 from cog.cli.numbers import make_type
 from cog.cli.options import html_option, json_option, plot_option
-from cog.cli.output import echo_json, make_console, tell, write_picture, write_texts
+from cog.cli.output import echo_json, make_console, make_table, tell, write_picture, write_texts
 from cog.records import Decoding
 
 if TYPE_CHECKING:
@@ -111,12 +111,11 @@ def _print(comparison: "Comparison") -> None:
 
 
 def _make_scores(comparison: "Comparison") -> "Table":
-    from rich.table import Table
     from rich.text import Text
 
     from cog.evaluation.page import format_references
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    table = make_table()
     table.add_column("score", min_width=max(map(len, comparison.metrics)))  # told apart at the end
     for label in comparison.labels:
         table.add_column(label, overflow="fold")
@@ -132,12 +131,11 @@ def _make_scores(comparison: "Comparison") -> "Table":
 
 
 def _make_pairs(pairs: "Sequence[Pair]") -> "Table":
-    from rich.table import Table
     from rich.text import Text
 
     from cog.evaluation.page import format_number
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    table = make_table()
     table.add_column("score", min_width=max(len(pair.metric) for pair in pairs))
     for name in ("pair", "difference", "p", "how", "better"):
         table.add_column(name)

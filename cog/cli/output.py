@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from matplotlib.figure import Figure
     from rich.console import Console
+    from rich.table import Table
 
     from cog.baselines.retro.job import RetroReport
     from cog.evaluation.compare import Comparison
@@ -50,6 +51,13 @@ def make_console() -> "Console":
     if not console.is_terminal:
         console.width = TABLE_COLUMNS
     return console
+
+
+def make_table(*columns: str) -> "Table":
+    """Make a table without lines, under the names of its columns."""
+    from rich.table import Table
+
+    return Table(*columns, box=None, pad_edge=False, header_style="bold")
 
 
 def write_picture(figure: "Figure", path: "Path") -> None:

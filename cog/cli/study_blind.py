@@ -7,7 +7,7 @@ import click
 
 from cog.cli.main import get_project
 from cog.cli.options import json_option
-from cog.cli.output import echo_json
+from cog.cli.output import echo_json, make_table
 from cog.errors import EvaluationError
 
 if TYPE_CHECKING:
@@ -149,12 +149,8 @@ def _read(path: Path) -> str:
 
 
 def _make_table(verdicts: "list[Verdict]") -> "Table":
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
     names = ("question", "better", "no preference", "worse", "p (sign test)", "alpha")
-    for name in (*names, "cases", "graders"):
-        table.add_column(name)
+    table = make_table(*names, "cases", "graders")
     for verdict in verdicts:
         counts = (verdict.num_better, verdict.num_neither, verdict.num_worse)
         total = max(1, verdict.num_cases)
