@@ -13,6 +13,9 @@ class Judging {
     this.steps = this.items.flatMap((item) => this.questions.map((question) => ({ item, question })));
     const first = this.steps.findIndex((step) => !this.answerOf(step));
     this.at = first < 0 ? this.steps.length : first;
+    this.numSent = 0; // answers on their way, one after the other so that the last one counts
+    this.sent = Promise.resolve();
+    window.addEventListener("beforeunload", (event) => { if (this.numSent) event.preventDefault(); });
     document.addEventListener("keydown", (event) => this.take(event));
     this.draw();
   }
@@ -49,11 +52,20 @@ class Judging {
     this.go(next < 0 ? this.steps.length : next);
   }
 
-  async answer(value) {
+  answer(value) {
     const step = this.steps[this.at];
     const { item, question } = step;
     this.answers[item.item] = { ...this.answers[item.item], [question.name]: value };
+    this.numSent += 1;
     this.go(this.at + 1);
+    this.sent = this.sent.then(() => this.send(step, value)).then(() => {
+      this.numSent -= 1;
+      if (!this.numSent && this.at === this.steps.length) this.draw();
+    });
+  }
+
+  async send(step, value) {
+    const { item, question } = step;
     try {
       await judge(this.study, { token: this.token, item: item.item, question: question.name, answer: value });
     } catch (error) {
@@ -100,9 +112,9 @@ class Judging {
   drawEnd() {
     const open = this.steps.findIndex((step) => !this.answerOf(step));
     const left = this.items.length - this.numDone;
-    const words = open < 0
-      ? [make("h1", {}, "All cases are judged. Thank you."), make("p", {}, "Every answer is kept. You may close this page, or go back and change what you said.")]
-      : [make("h1", {}, "This was the last case."), make("p", {}, `${left} ${left === 1 ? "was" : "were"} left out.`)];
+    const words = this.numSent ? [make("h1", { role: "status" }, "Your answers are being kept …")]
+      : open < 0 ? [make("h1", {}, "All cases are judged. Thank you."), make("p", {}, "Every answer is kept. You may close this page, or go back and change what you said.")]
+        : [make("h1", {}, "This was the last case."), make("p", {}, `${left} ${left === 1 ? "was" : "were"} left out.`)];
     return [...words, make("div", { class: "actions" },
       ...open < 0 ? [] : [make("button", { type: "button", class: "main-button", click: () => this.go(open) }, "To what was left out")],
       make("button", { type: "button", click: () => this.go(this.steps.length - 1) }, "Back"))];
