@@ -111,6 +111,7 @@ def check_leftovers(paths: ProjectPaths, corpus_id: str) -> Iterator[Finding]:
     for path in unneeded:
         if not any(map(is_locked, list_reader_locks(corpus, path, locks=paths.locks))):
             strays.append(path)
+    strays += find_leftovers(corpus.versions)
     for path in strays if served else ():
         name = path.relative_to(paths.root)
         yield Finding("orphan", str(name), "nothing uses it", f"cog index build {corpus_id}")

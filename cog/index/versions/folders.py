@@ -20,7 +20,6 @@ from cog.atomic import (
     clear_leftovers,
     copy_linked,
     discard,
-    find_leftovers,
     replacing,
     sync_folder,
     sync_tree,
@@ -177,14 +176,11 @@ def add_version(corpus_paths: CorpusPaths, manifest: Manifest, source: Path) -> 
 
 
 def find_unneeded(corpus_paths: CorpusPaths, keep: Keep) -> list[Path]:
-    """Find kept versions that nothing needs any more, and what killed processes left there."""
-    if not corpus_paths.versions.is_dir():
-        return []
+    """Find kept versions that nothing needs any more."""
     digests = [manifest.digest for _, manifest in iter_kept(corpus_paths)]
     others = [digest for digest in digests if digest not in keep.digests]
     names = {digest[:DIGITS] for digest in (*keep.digests, *others[: keep.num_last])}
-    folders = [path for path in corpus_paths.versions.glob("[!.]*") if path.name not in names]
-    return sorted(folders + find_leftovers(corpus_paths.versions))
+    return sorted(p for p in corpus_paths.versions.glob("[!.]*") if p.name not in names)
 
 
 def prune_versions(corpus_paths: CorpusPaths, keep: Keep | None, *, locks: Path) -> None:
@@ -192,7 +188,10 @@ def prune_versions(corpus_paths: CorpusPaths, keep: Keep | None, *, locks: Path)
 
     The caller holds the versions lock.
     """
-    for path in find_unneeded(corpus_paths, keep) if keep is not None else ():
+    if keep is None:
+        return
+    clear_leftovers(corpus_paths.versions)
+    for path in find_unneeded(corpus_paths, keep):
         with try_locks(*list_reader_locks(corpus_paths, path, locks=locks)) as is_free:
             if is_free:
                 discard(path)

@@ -52,3 +52,15 @@ def test_what_another_process_brings_back_is_not_pruned(corpus: CorpusPaths, loc
         prune_versions(corpus, Keep(frozenset(), 0), locks=locks)
         assert [path.name for path in corpus.versions.iterdir()] == [staging.name]
         assert (staging / "tiny" / "index" / "0").is_dir()
+
+
+def test_what_two_killed_processes_left_is_pruned_together(
+    corpus: CorpusPaths, locks: Path
+) -> None:
+    manifest = build(corpus, locks=locks).manifest
+    for digest in ("a" * 64, "b" * 64):
+        add_version(corpus, replace(manifest, digest=digest), corpus.index / manifest.folder)
+        left = corpus.versions / f".{digest[:16]}~{'0' * 12}"
+        (left / "gone").mkdir(parents=True)
+    prune_versions(corpus, Keep(frozenset({"b" * 64}), 0), locks=locks)
+    assert [path.name for path in corpus.versions.iterdir()] == ["b" * 16]
