@@ -30,7 +30,7 @@ SECTIONS = {
     },
     "Corpora": {
         "corpus": "Cards, documents, versions: list, show, add, remove, stats, diff, ...",
-        "index": "The phrase index of a corpus: build, info, verify, push, pull.",
+        "index": "The phrase index of a corpus: build, plan, info, verify, ...",
         "switch": "Make a corpus and its index the active one, atomically.",
         "rollback": "Go back to what was active before the last switch.",
         "history": "Who switched on what when.",
