@@ -83,11 +83,10 @@ class Assembly:
             model.splitter, model.config, max_chunks=build_input.params.commit_chunks
         )
         dim = model.phrase_encoder.dim
-        layout = make_layout(dtype, dim, code=codes.start if codes else None)
         self._vectors = VectorFormat(
             dtype=dtype,
             dim=dim,
-            bytes_per_word=layout.bytes_per_word,
+            bytes_per_word=make_layout(dtype, dim, codes=codes).bytes_per_word,
             codes=codes.digest() if codes else "",
         )
         self._digest = make_index_digest(

@@ -136,9 +136,7 @@ def _build(
                 folders,
                 locks=locks,
                 corpus_id=corpus_paths.root.name,
-                layout=make_layout(
-                    dtype, model.phrase_encoder.dim, code=codes.start if codes else None
-                ),
+                layout=make_layout(dtype, model.phrase_encoder.dim, codes=codes),
                 progress=progress,
             ) as stored:
                 manifest = assembly.run(

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cog.index.records import VectorFormat
-from cog.model.vector_code import VectorCode
+from cog.model.vector_code import VectorCode, VectorCodes
 
 INT8 = "int8"
 COMPACT = "compact"
@@ -36,10 +36,10 @@ def get_layout(vectors: VectorFormat) -> Layout:
     return make_layout(vectors.dtype, vectors.dim)
 
 
-def make_layout(dtype: str, dim: int, *, code: VectorCode | None = None) -> Layout:
+def make_layout(dtype: str, dim: int, *, codes: VectorCodes | None = None) -> Layout:
     """The layout of vectors of some width, stored as ``dtype``."""
-    if code is not None:
-        return Layout(np.dtype(np.uint8), code.num_bytes, 0)
+    if codes is not None:
+        return Layout(np.dtype(np.uint8), codes.start.num_bytes, 0)
     return Layout(np.dtype(dtype), dim, np.dtype(np.float32).itemsize)
 
 
