@@ -33,8 +33,7 @@ Ending = tuple[Tensor, Tensor]  # hidden state at the last token of a text, and 
 class Ahead:
     """What was read behind a text's end.
 
-    :param guesses: The tokens.
-    :param states: Hidden state at each. *Shape:* ``(num_tokens, dim)``
+    :param states: Hidden state at each guess. *Shape:* ``(num_tokens, dim)``
     :param logits: What each says of the next token. *Shape:* ``(num_tokens, vocab_size)``
     :param chosen: Numbers of those that were chosen since, and written.
     """
@@ -45,11 +44,7 @@ class Ahead:
     chosen: list[int] = field(default_factory=list)
 
     def find(self, draft: Draft) -> int:
-        """Find what is proposed among the guesses.
-
-        :param draft: What is proposed to be written next.
-        :returns: Its number; -1 if it is more than a token, or was not guessed.
-        """
+        """The number of the guess that is proposed; -1 for more than a token, and none of them."""
         if len(draft.token_ids) != 1:
             return -1
         return self.guesses.find(self.chosen[-1] if self.chosen else -1, draft.token_ids[0])
@@ -59,18 +54,15 @@ class Ahead:
 class Ticket:
     """A text on its way through a queue.
 
-    :param generator: What writes it.
-    :param request: What was asked.
     :param is_streamed: Whether its segments are told as they come.
     :param is_alone: Whether its passes are its own.
     :param job: Makes what it may copy from; None if it has not begun, or is over.
     :param row: What is written; None until the job is done.
     :param unread: Its tokens that the cache has not read, but for those of a draft.
     :param ending: What is known at its end; None until everything is read.
-    :param draft: What is proposed to be written next; None if nothing is.
-    :param ahead: What the cache has read behind the text's end; None if nothing.
+    :param draft: What is proposed to be written next.
+    :param ahead: What the cache has read behind the text's end.
     :param seconds: What it took, by part.
-    :param error: What ended it; None if nothing did.
     :param is_cancelled: Whether nobody waits for it any more.
     """
 
@@ -101,10 +93,7 @@ class Ticket:
 
 
 class Batch:
-    """Texts that share passes and a cache.
-
-    :param model: The model, whose prefix encoder reads.
-    """
+    """Texts that share passes and a cache."""
 
     def __init__(self, model: CogModel) -> None:
         self.tickets: list[Ticket] = []  # in the order of the cache
@@ -114,19 +103,13 @@ class Batch:
         self._cache = self._encoder.new_cache(batch=0, capacity=1)
 
     def join(self, ticket: Ticket) -> None:
-        """Take a text in.
-
-        :param ticket: The text, whose job is done.
-        """
+        """Take in a text whose job is done."""
         ticket.unread, ticket.ending, ticket.ahead = list(ticket.text.token_ids), None, None
         self._cache.add()
         self.tickets.append(ticket)
 
     def leave(self, ticket: Ticket) -> None:
-        """Give a text's place away; the last one takes it.
-
-        :param ticket: The text.
-        """
+        """Give a text's place away; the last one takes it."""
         place = self.tickets.index(ticket)
         self._cache.drop(place)
         self.tickets[place] = self.tickets[-1]
@@ -136,8 +119,8 @@ class Batch:
     def step(self) -> None:
         """Draft, read all drafts and what is unread of prefixes in one pass, and write.
 
-        :raises torch.OutOfMemoryError: If the device has no room for the pass; when some texts have
-            left, the next step goes on with what was drafted.
+        Where the device has no room for the pass, it raises ``torch.OutOfMemoryError``; when some
+        texts have left, the next step goes on with what was drafted.
         """
         began = time.perf_counter()
         self._follow()  # where memory gave out

@@ -8,12 +8,7 @@ Item = TypeVar("Item")
 
 
 def iter_batches(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
-    """Cut items into batches without reading ahead.
-
-    :param items: The items.
-    :param size: Number of items of a batch; the last may have fewer.
-    :yields: The batches.
-    """
+    """Cut items into batches without reading ahead; the last one may have fewer."""
     source = iter(items)
     while batch := list(islice(source, size)):
         yield batch

@@ -57,12 +57,7 @@ class Blocks:
         self._join()
 
     def add_copy(self, pool: Pool, first: int, end: int) -> None:
-        """Block what was copied.
-
-        :param pool: What was copied from.
-        :param first: First word of the copy.
-        :param end: One past its last word.
-        """
+        """Block the words ``[first, end)`` of a pool, which were copied."""
         if not self.decoding.copy_once:
             return
         ordinal, begin = pool.get_place(first)
@@ -81,11 +76,7 @@ class Blocks:
         self._join()
 
     def add_text(self, pool: Pool, written: str) -> None:
-        """Allow the names that the text has.
-
-        :param pool: What is copied from.
-        :param written: What was appended to the text.
-        """
+        """Allow the names that the text has, now that more was written."""
         begun = self.text.rfind(" ") + 1  # a word that was begun before may be whole now
         self.text += written
         if pool.names is None or self._is_foreign is None:

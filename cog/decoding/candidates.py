@@ -74,20 +74,16 @@ class Phrases:
     def score(self, start_scores: Tensor, end_scores: Tensor) -> Tensor:
         """Score every phrase: ``q_start · S[first] + q_end · E[last]`` (CoG, eq. 1 and 2).
 
-        The paper's phrase table is never built: word scores are added.
-
-        :param start_scores: Of the words that begin a phrase. *Shape:* ``(num_begins,)``
-        :param end_scores: Of the words that end one. *Shape:* ``(num_ends,)``
-        :returns: *Shape:* ``(num_phrases,)``
+        The paper's phrase table is never built: scores of the words that begin, *shape*
+        ``(num_begins,)``, and that end, ``(num_ends,)``, are added. *Shape:* ``(num_phrases,)``
         """
         scores = start_scores.index_select(0, self.first)
         return scores.add_(end_scores.index_select(0, self.last))
 
     def find_open(self, scores: Tensor) -> Tensor:
-        """Find the words with which some phrase may begin.
+        """Find the words that begin a phrase of a score, those of minus infinity being left out.
 
-        :param scores: Of the phrases; minus infinity where one is left out.
-        :returns: *Shape:* ``(num_begins,)`` bool
+        *Shape:* ``(num_begins,)`` bool
         """
         is_open = torch.zeros(len(self.begin_words), dtype=torch.bool, device=scores.device)
         is_open[self.first[scores > -torch.inf]] = True
@@ -106,20 +102,11 @@ def find_phrases(
 ) -> Phrases:
     """Find the admissible phrases of chunks, grouped by text.
 
-    A phrase lies in one chunk, holds no barred word, and begins and ends with words that may. Two
-    phrases have the same text if hashes of their words say so; a false match among a million
-    phrases has a chance of about ``3e-8``.
-
-    :param chunks: The gathered words.
-    :param min_words: Number of words of a phrase, at least.
-    :param max_words: Number of words of a phrase, at most.
-    :param word_bits: Information of each word; None where it does not count. *Shape:*
-        ``(num_words,)``
-    :param min_bits: Information of a phrase, the sum over its words, at least.
-    :param is_summed: Whether phrases of one text are grouped; else each counts as a text of its
-        own.
-    :param device: Where the phrases are scored; None for the CPU.
-    :returns: The phrases, in an order that depends on their texts and places alone.
+    A phrase lies in one chunk, holds no barred word, begins and ends with words that may, and has
+    ``min_bits`` of information, the sum of ``word_bits``, *shape* ``(num_words,)``. Two phrases
+    have the same text if hashes of their words say so; a false match among a million phrases has a
+    chance of about ``3e-8``. If ``is_summed`` is not set, each counts as a text of its own. Their
+    order depends on their texts and places alone.
     """
     bits = word_bits if word_bits is not None else np.zeros(len(chunks.word_flags))
     firsts, lasts, keys = _list_spans(

@@ -75,7 +75,7 @@ def score_choices(
     decoding: Decoding,
     batch_phrases: int,
 ) -> Choices:
-    """Score all that may come next.
+    """Score all that may come next, before temperature.
 
     The score of a phrase is ``q_start · S + q_end · E`` (CoG, eq. 1 and 2). Differs from the paper:
     added are ``phrase_bias``, ``first_token_weight`` times the log-probability of its first token,
@@ -85,14 +85,9 @@ def score_choices(
     the paper's settings all of these are 0, and nothing is left out but phrases that would be glued
     to the word before, or leave a gap.
 
-    :param pool: What may be copied.
-    :param token_logits: Of the prefix encoder. *Shape:* ``(vocab_size,)``
-    :param word_scores: Start and end scores of the words that begin and end a phrase; None if
-        nothing is copied. *Shape:* ``(num_begins,)`` and ``(num_ends,)``
-    :param end: Where the text stands.
-    :param decoding: The settings.
-    :param batch_phrases: Number of phrases that a training batch held.
-    :returns: The scores, before temperature.
+    Scores of words are of those that begin and that end a phrase, *shape* ``(num_begins,)`` and
+    ``(num_ends,)``; None if nothing is copied. ``batch_phrases`` is the number of phrases of a
+    training batch.
     """
     places = _Places.find(pool, end, decoding, device=token_logits.device)
     tokens, is_implausible = token_logits, None

@@ -17,13 +17,8 @@ def cite_segment(
 ) -> Segment:
     """Name the source of a copied segment, and hold the copy against it.
 
-    :param segment: The segment.
-    :param copy: Where it was copied from; None for a vocabulary segment, which is returned as it
-        is.
-    :param documents: Documents by their position in the index.
-    :param get_corpus_id: Tells the corpus of such a position.
-    :returns: The segment with its source; ``document.text[char_start:char_end] == text``.
-    :raises IndexMismatchError: If a copy is not what its document says.
+    Without a copy the segment is returned as it is. Else ``document.text[char_start:char_end]`` is
+    its text, or it is an ``IndexMismatchError``. Documents are by their position in the index.
     """
     if copy is None:
         return segment

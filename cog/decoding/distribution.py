@@ -29,21 +29,14 @@ class NextChoice:
     scores: Tensor
 
     def probability(self, choice: int) -> float:
-        """Probability of a choice.
-
-        :param choice: Position in ``weights``.
-        :returns: Between 0 and 1.
-        """
+        """Probability of a choice, a position in ``weights``."""
         return float(self.weights[choice]) / self.total
 
 
 def next_choice(token_logits: Tensor, scores: Tensor, phrases: Phrases) -> NextChoice:
     """One softmax over vocabulary tokens and phrases, summed over occurrences of the same text.
 
-    :param token_logits: Minus infinity where a token may not be chosen. *Shape:* ``(vocab_size,)``
-    :param scores: Phrase scores. *Shape:* ``(num_phrases,)``
-    :param phrases: The phrases, which say what has the same text.
-    :returns: The distribution.
+    A logit or a score of minus infinity is what may not be chosen.
     """
     vocab_size = len(token_logits)
     highest = token_logits.max()

@@ -67,16 +67,12 @@ class Kept:
 def find_draft_end(
     pool: Pool, word: int, *, max_words: int, blocked: NDArray[np.bool_] | None, is_near: bool
 ) -> int:
-    """Find how far a draft may go on at its source.
+    """Find how far a draft may go on at its source, from the word behind its last one.
 
-    :param pool: What is copied from.
-    :param word: The word with which it would go on, behind the last one.
-    :param max_words: Number of words, at most.
-    :param blocked: Words that may not be copied; None if all may. *Shape:* ``(num_words,)``
-    :param is_near: Whether the document is about the same thing, so that the draft may go on over
-        the end of a sentence.
-    :returns: One past the last word: before the end of the run, before a word that is blocked, and
-        in documents about other things before one that no phrase may hold.
+    Gives one past the last word: before the end of the run, before a word that is blocked, and
+    before one that no phrase may hold, unless the document is about the same thing (``is_near``),
+    so that the draft may go on over the end of a sentence. Blocked are words that may not be
+    copied; None if all may. *Shape:* ``(num_words,)``
     """
     if word >= pool.num_words or pool.run_starts[word] == word:
         return word  # the last word was the last of its run
@@ -101,17 +97,9 @@ def draft_copy(
     num_agreed: float = 0.0,
     is_near: bool = False,
 ) -> Draft:
-    """Draft some words of the pool, cut at the last token there is room for.
+    """Draft the words ``[first, end)`` of the pool, cut at the last token there is room for.
 
-    :param pool: What is copied from.
-    :param span: First word, and one past the last.
-    :param num_chosen_words: How many of them were chosen.
-    :param max_tokens: Number of tokens, at most.
-    :param probability: Probability of the choice.
-    :param first_probability: Probability of the first token under the prefix encoder.
-    :param num_agreed: How many tokens before the first word are what the text ends with.
-    :param is_near: Whether the document is about the same thing.
-    :returns: The draft.
+    What the other values mean is told by :class:`Draft`.
     """
     first, end = span
     tokens = pool.chunks.word_tokens
@@ -136,18 +124,11 @@ def draft_copy(
 def keep_draft(
     draft: Draft, num_accepted: int, *, pool: Pool, min_words: int, min_bits: float
 ) -> Kept:
-    """Say what is written of a draft.
+    """Say what is written of a draft of which verification accepts the first tokens, at least one.
 
     A copy is whole words, the last of which may end a phrase; unless it goes on with the last copy,
     it has ``min_words`` words and ``min_bits`` of information. What is less is no copy: its tokens
     are written all the same, as tokens of the vocabulary are.
-
-    :param draft: The draft.
-    :param num_accepted: Number of its first tokens that verification accepts, at least one.
-    :param pool: What it was drafted from.
-    :param min_words: Number of words of a copy, at least.
-    :param min_bits: Information of its words, at least.
-    :returns: What is kept, at least one token.
     """
     num_words = sum(end <= num_accepted for end in draft.word_ends) if draft.is_copy else 0
     words = slice(draft.first_word, draft.first_word + num_words)

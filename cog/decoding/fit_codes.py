@@ -38,10 +38,8 @@ def make_code_fit(
 def fit_codes(texts: Iterable[str], model: CogModel, index_model: IndexModel) -> VectorCodes:
     """Fit codes to the words of texts, and to the queries after each of their tokens.
 
-    :param texts: Of which the first chunk is taken; a few hundred, of what is to be indexed.
-    :param model: The generating side of the model, in float32.
-    :param index_model: The index side of the model.
-    :returns: The codes of start and of end vectors.
+    Of each text the first chunk is taken; a few hundred are enough, of what is to be indexed. The
+    generating side of the model is in float32.
     """
     words: tuple[list[NDArray[np.float32]], ...] = ([], [])
     queries: tuple[list[NDArray[np.float32]], ...] = ([], [])

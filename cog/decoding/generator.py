@@ -36,10 +36,7 @@ class CopyGenerator:
     are those of a :class:`~cog.decoding.queue.TextQueue`, in which texts of several generators may
     stand.
 
-    :param model: The model.
-    :param index: The open index.
-    :param allowed_chunks: Chunks that may be copied from; None for all. *Shape:*
-        ``(num_chunks,)``
+    Of ``allowed_chunks``, *shape* ``(num_chunks,)``, may be copied; None for all.
     """
 
     pool_source: ClassVar[type[PoolSource]] = PoolSource
@@ -60,27 +57,19 @@ class CopyGenerator:
     def generate(
         self, requests: Sequence[Request], *, on_segment: OnSegment | None = None
     ) -> list[Generation]:
-        """Write texts together.
+        """Write texts together; each is the same in any company, up to the encoder's rounding.
 
-        :param requests: The texts to write; each comes out the same in any company, up to rounding
-            in the prefix encoder.
-        :param on_segment: Called with the number of a text and each of its segments as soon as it
-            is final.
-        :returns: The texts, in the order asked.
-        :raises CogError: If one of them cannot be written.
+        ``on_segment`` is called with the number of a text and each of its segments as soon as it is
+        final. If one text cannot be written, a ``CogError`` says why.
         """
         return list(self.generate_each(requests, batch_size=len(requests), on_segment=on_segment))
 
     def generate_each(
         self, requests: Iterable[Request], *, batch_size: int, on_segment: OnSegment | None = None
     ) -> Iterator[Generation]:
-        """Write texts that come and go in one batch.
+        """Write texts that come and go in one batch, as :meth:`generate` does.
 
-        :param requests: The texts to write.
-        :param batch_size: Number of texts that share a pass.
-        :param on_segment: As for :meth:`generate`.
-        :yields: The texts, in the order asked, each as soon as it and those before it are there.
-        :raises CogError: If one of them cannot be written.
+        Gives them in the order asked, each as soon as it and those before it are there.
         """
         for each in write_in_order(self, requests, batch_size=batch_size, on_segment=on_segment):
             if isinstance(each, CogError):
@@ -88,42 +77,28 @@ class CopyGenerator:
             yield each
 
     def adapt(self, request: Request) -> Request:
-        """The request that is carried out in the place of another; here the same.
-
-        Gives what is done, and what the generation states.
-        """
+        """The request that is carried out in the place of another, and told; here the same."""
         return request
 
     def prefix_ids(self, request: Request) -> list[int]:
-        """The tokens the prefix encoder reads: a prefix's last ones, if it is too long.
-
-        Gives token ids, the begin token first.
-        """
+        """The tokens the prefix encoder reads, the begin token first; of a long prefix the last."""
         return encode_prefix(request, self.model)
 
     def num_unread_tokens(self, request: Request) -> int:
-        """Number of a prefix's first tokens that are beyond the model's context.
-
-        Gives the count; 0 for nearly every prefix.
-        """
+        """Number of a prefix's first tokens that are beyond the model's context; rarely any."""
         has_begin = self.model.prefix_encoder.begin_token_id is not None
         num_ids = len(self.model.splitter.encode(request.prefix)) + has_begin
         return num_ids - len(self.prefix_ids(request))
 
     def check(self, request: Request) -> None:
-        """Refuse what cannot be written.
-
-        :param request: The text to write.
-        :raises GenerationError: If its prefix or a setting cannot be used.
-        """
+        """Refuse what cannot be written with a ``GenerationError``."""
         check_request(self.adapt(request), self.model.prefix_encoder)
 
     @torch.inference_mode()
     def begin(self, request: Request) -> tuple[Row, dict[str, float]]:
         """Begin a text; all that is read from disk for its first step is read here.
 
-        :param request: What was asked.
-        :returns: The text, and the seconds of ``retrieve`` and ``gather``.
+        Second come the seconds of ``retrieve`` and ``gather``.
         """
         request = self.adapt(request)
         pool, seconds = self.pools.get_pool(request)
@@ -131,11 +106,7 @@ class CopyGenerator:
         return Row.begin(request, pool, ids, begins_word=self._begins_word), seconds
 
     def draft(self, texts: Sequence[tuple[Row, Ending]]) -> list[Draft]:
-        """Propose how some texts go on: where they were, or by a choice among everything.
-
-        :param texts: The texts, and what the prefix encoder says of each.
-        :returns: A draft of each.
-        """
+        """Propose how some texts go on: where they were, or by a choice among everything."""
         drafts = [row.go_on(logits) for row, (_, logits) in texts]
         members: dict[int, list[int]] = {}
         for k, (row, _) in enumerate(texts):
@@ -159,13 +130,7 @@ class CopyGenerator:
         return [draft for draft in drafts if draft is not None]
 
     def guess(self, row: Row, draft: Draft, *, max_tokens: int) -> Guesses:
-        """Guess what is written behind a draft.
-
-        :param row: The text.
-        :param draft: What is proposed.
-        :param max_tokens: Number of guesses, at most.
-        :returns: The guesses; the last token of a text is none, since it is never read.
-        """
+        """Guess what is written behind a draft; a text's last token, never read, is no guess."""
         max_depth = row.num_left - len(draft.token_ids) - 1
         if max_depth < 1:
             return NO_GUESSES
@@ -177,10 +142,7 @@ class CopyGenerator:
         )
 
     def look_around(self, row: Row) -> None:
-        """Add places of the index to a text's pool where stands what the text ends with.
-
-        :param row: The text.
-        """
+        """Add places of the index to a text's pool where stands what the text ends with."""
         decoding = row.request.decoding
         if decoding.top_k_documents and decoding.context_weight:
             pool, row.num_added = self.pools.add_places(
@@ -211,13 +173,9 @@ class CopyGenerator:
     def write(
         self, row: Row, draft: Draft, num_accepted: int, probabilities: Sequence[float]
     ) -> int:
-        """Write what was accepted of a draft.
+        """Write what was accepted of a draft, and give the number of tokens written.
 
-        :param row: The text.
-        :param draft: The draft.
-        :param num_accepted: Number of its first tokens that were accepted.
-        :param probabilities: Of its tokens but the first, as many as were looked at.
-        :returns: Number of tokens written.
+        Probabilities are those of its tokens but the first, as many as were looked at.
         """
         return row.write(
             draft,
@@ -228,11 +186,7 @@ class CopyGenerator:
         )
 
     def report(self, row: Row) -> tuple[Segment, ...]:
-        """The segments that nothing can change any more, each once.
-
-        :param row: The text.
-        :returns: Those that were not reported yet, with their sources.
-        """
+        """The segments that nothing can change any more, with their sources, each told once."""
         first, row.num_reported = row.num_reported, row.text.num_final
         return self._cite(row, first=first)[: row.num_reported - first]
 
@@ -247,12 +201,7 @@ class CopyGenerator:
         )
 
     def finish(self, row: Row, seconds: dict[str, float]) -> Generation:
-        """Make the record of a text that has its length.
-
-        :param row: The text.
-        :param seconds: What it took, by part.
-        :returns: The record.
-        """
+        """Make the record of a text that has its length, with the seconds that it took by part."""
         row.text.finish()
         segments = self._cite(row)
         return Generation(

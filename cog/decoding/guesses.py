@@ -26,20 +26,14 @@ SampleFollowers = Callable[[Sequence[int]], list[list[int]]]
 class Guesses:
     """Tokens that may follow a draft; several may follow the same one.
 
-    :param token_ids: The tokens.
-    :param parents: Of each, the one before it, by its number; -1 for the end of the draft.
+    :param parents: Of each, the number of the one before it; -1 for the end of the draft.
     """
 
     token_ids: list[int]
     parents: list[int]
 
     def find(self, parent: int, token_id: int) -> int:
-        """Find a token behind another one.
-
-        :param parent: Number of the other; -1 for the end of the draft.
-        :param token_id: The token.
-        :returns: Its number; -1 if it was not guessed.
-        """
+        """The number of a token behind another (-1: the draft's end); -1 if it is no guess."""
         for number, guess in enumerate(zip(self.parents, self.token_ids, strict=True)):
             if guess == (parent, token_id):
                 return number
@@ -54,12 +48,9 @@ def guess_tokens(
 ) -> Guesses:
     """Guess how a text goes on: the paths that are likeliest, the best first.
 
-    :param sample: Gives tokens that follow some last tokens in the index, as
-        :meth:`~cog.index.read.reader.PhraseIndex.sample_followers` does.
-    :param token_ids: The text's tokens.
-    :param max_tokens: Number of guesses, at most.
-    :param max_depth: Length of a path, at most.
-    :returns: The guesses; what follows a token stands behind it.
+    ``sample`` gives tokens that follow some last tokens in the index, as
+    :meth:`~cog.index.read.reader.PhraseIndex.sample_followers` does; no path is longer than
+    ``max_depth``. What follows a token stands behind it.
     """
     own = np.array(token_ids[-MAX_OWN_TOKENS:])
     guesses = Guesses([], [])
@@ -89,12 +80,8 @@ def estimate_next(
     """Estimate which token follows, by what follows ever more of the last tokens.
 
     Each number of last tokens counts by ``places / (places + doubt * different tokens)`` against
-    fewer of them (Witten and Bell 1991).
-
-    :param sampled: Tokens that follow in the index, by number of last tokens.
-    :param own: Tokens of the text. *Shape:* ``(num_tokens,)``
-    :param tail: The last tokens.
-    :returns: Shares by token; together at most 1.
+    fewer of them (Witten and Bell 1991). Sampled are tokens that follow in the index, by number of
+    last tokens; ``own`` are the tokens of the text. Gives shares by token, together at most 1.
     """
     shares: dict[int, float] = {}
     places = np.arange(1, len(own))  # of what stands behind as many of the last tokens

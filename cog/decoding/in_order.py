@@ -24,16 +24,12 @@ def write_in_order(
     on_segment: OnSegment | None = None,
     say: Say | None = None,
 ) -> Iterator[Outcome]:
-    """Write texts by a queue of their own.
+    """Write texts by a queue of their own: each comes as a text, or as what ended it alone.
 
-    :param generator: What writes them.
-    :param requests: The texts to write; as many as are begun are taken before they are needed.
-    :param batch_size: Number of texts that share a pass.
-    :param on_segment: Called with the number of a text and each of its segments as soon as it is
-        final.
-    :param say: Told once if the device has no room for as many.
-    :yields: A text, or what ended it alone.
-    :raises CogError: If ``requests`` does; texts asked for before are given first.
+    As many requests as are begun are taken before they are needed; if taking one raises a
+    ``CogError``, texts asked for before are given first. ``on_segment`` is called with the number
+    of a text and each of its segments as soon as it is final, ``say`` once if the device has no
+    room for the batch.
     """
     source, failure = enumerate(requests), None
     numbers: dict[Ticket, int] = {}

@@ -11,31 +11,21 @@ OPENING = frozenset("([{“«‘„‚")
 
 
 def extend_tail(tail: bytes, more: bytes) -> bytes:
-    """The last bytes of a text that grew.
-
-    :param tail: Its last bytes before.
-    :param more: What was appended.
-    :returns: Its last bytes.
-    """
+    """The last bytes of a text that grew, from its last bytes before and what was appended."""
     return (tail + more)[-TAIL_BYTES:]
 
 
 def needs_space(tail: bytes) -> bool:
     """Whether a word that follows must bring its own space.
 
-    :param tail: The last bytes of the text.
-    :returns: True behind a letter, a digit or a closing mark; False at the start, behind white
-        space, and behind brackets, dashes and quotes that may open.
+    It must behind a letter, a digit or a closing mark; not at the start, behind white space, and
+    behind brackets, dashes and quotes that may open.
     """
     last = tail.decode(errors="replace")[-1:]
     return last.isalnum() or last in CLOSING and last != ""
 
 
 def refuses_space(tail: bytes) -> bool:
-    """Whether a word that follows must not bring a space.
-
-    :param tail: The last bytes of the text.
-    :returns: True at the start, behind white space, and behind a mark that opens.
-    """
+    """Whether a word may bring no space: at the start, behind white space or a mark that opens."""
     last = tail.decode(errors="replace")[-1:]
     return not last or last.isspace() or last in OPENING

@@ -25,20 +25,11 @@ class CopyRule:
         return not self.allowed and not self.denied and not self.excluded
 
     def admits(self, licence: str, document_id: str) -> bool:
-        """Whether a document may be copied from.
-
-        :param licence: Its licence, an SPDX id or a name.
-        :param document_id: Its id.
-        :returns: True if it may.
-        """
+        """Whether a document may be copied from."""
         return document_id not in self.excluded and self.admits_licence(licence)
 
     def admits_licence(self, licence: str) -> bool:
-        """Whether documents of a licence may be copied from.
-
-        :param licence: An SPDX id or a name.
-        :returns: True if they may.
-        """
+        """Whether documents of a licence, an SPDX id or a name, may be copied from."""
         name = licence.casefold()
         if name in {denied.casefold() for denied in self.denied}:
             return False
@@ -46,13 +37,7 @@ class CopyRule:
 
 
 def check_rule(rule: CopyRule, licences: Iterable[str], *, corpus_id: str) -> None:
-    """Refuse a rule that names a licence the corpus does not have, or leaves nothing to copy from.
-
-    :param rule: The rule.
-    :param licences: The licences of the corpus's documents.
-    :param corpus_id: The corpus.
-    :raises GenerationError: If a name is unknown or no document is left.
-    """
+    """Refuse a rule that names a licence the corpus lacks, or leaves nothing to copy from."""
     known = sorted(set(licences))
     folded = {licence.casefold() for licence in known}
     for name in sorted(rule.allowed | rule.denied):
@@ -75,14 +60,7 @@ def check_rule(rule: CopyRule, licences: Iterable[str], *, corpus_id: str) -> No
 def check_documents(
     rule: CopyRule, document_ids: Collection[str], *, num_left: int, corpus_id: str
 ) -> None:
-    """Refuse a rule that excludes a document that is not there, or leaves nothing to copy from.
-
-    :param rule: The rule.
-    :param document_ids: The documents of the corpus.
-    :param num_left: Number of documents that the rule admits.
-    :param corpus_id: The corpus.
-    :raises GenerationError: If a document is unknown or none is left.
-    """
+    """Refuse a rule that excludes a document that is not there, or leaves nothing to copy from."""
     unknown = sorted(rule.excluded - set(document_ids))
     if unknown:
         raise GenerationError(

@@ -32,11 +32,8 @@ def find_names(
 ) -> Names:
     """Find the names, numbers and first sentences of documents about other things.
 
-    :param chunks: The gathered words.
-    :param is_far: Words of such documents. *Shape:* ``(num_words,)``
-    :param run_ends: One past the last word of each word's run. *Shape:* ``(num_words,)``
-    :param splitter: Spells tokens.
-    :returns: What they may not bring; names that another document has are none.
+    Names that a near document has, too, are none. ``is_far`` marks words of documents about other
+    things, ``run_ends`` is one past the last word of each word's run. *Shape:* ``(num_words,)``
     """
     is_name = (chunks.word_flags & SPECIFIC) != 0
     is_end = (chunks.word_flags & BARRED) != 0

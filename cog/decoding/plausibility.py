@@ -24,10 +24,7 @@ def get_floor(probabilities: Tensor, decoding: Decoding) -> Tensor:
     ``t`` (absolute), ``t p`` (relative) or ``min(t, sqrt(t) exp(-H))`` (entropy: the rule of eta
     sampling, Hewitt et al. 2022), and never above ``p``: the best token stays.
 
-    :param probabilities: *Shape:* ``(num_prefixes, vocab_size)``
-    :param decoding: Rule and threshold.
-    :returns: *Shape:* ``(num_prefixes, 1)``
-    :raises ValueError: If there is no such rule.
+    *Shape:* ``(num_prefixes, vocab_size)`` to ``(num_prefixes, 1)``
     """
     best, threshold = probabilities.amax(1, keepdim=True), decoding.verify_threshold
     if decoding.verify == ABSOLUTE:
@@ -42,12 +39,7 @@ def get_floor(probabilities: Tensor, decoding: Decoding) -> Tensor:
 
 
 def get_probabilities(token_logits: Tensor, token_ids: Sequence[int]) -> tuple[Tensor, Tensor]:
-    """Probabilities of the tokens that follow, and of all.
-
-    :param token_logits: After each prefix. *Shape:* ``(num_prefixes, vocab_size)``
-    :param token_ids: The token that follows each.
-    :returns: *Shape:* ``(num_prefixes,)`` and ``(num_prefixes, vocab_size)``
-    """
+    """Probabilities of the tokens that follow, *shape* ``(num_prefixes,)``, and of all."""
     probabilities = token_logits.softmax(1)
     following = torch.tensor(token_ids, device=token_logits.device).unsqueeze(1)
     return probabilities.gather(1, following).squeeze(1), probabilities
@@ -63,12 +55,8 @@ def verify_draft(
     ``trust`` nats for every token of unbroken agreement with the source beyond three: what agreed
     before the draft and, in a document about the same thing, what was accepted of it.
 
-    :param token_logits: Before each token but the first ones. *Shape:* ``(num_tokens - first,
-        vocab_size)``
-    :param draft: The draft.
-    :param decoding: Rule, threshold, ratio and trust.
-    :param first: The token to begin with; those before it are accepted.
-    :returns: Number of tokens accepted, and the probability of each that was looked at.
+    Those before the token ``first`` are accepted; logits are those before each from it on, *shape*
+    ``(num_tokens - first, vocab_size)``. Second comes the probability of each that was looked at.
     """
     found, probabilities = get_probabilities(token_logits, draft.token_ids[first:])
     best = probabilities.amax(1)

@@ -77,11 +77,7 @@ class Pool:
         return len(self.word_bits)
 
     def find_agreement(self, token_ids: Sequence[int]) -> Agreement:
-        """Find the words before which stands what a text ends with.
-
-        :param token_ids: The text's last tokens, as many as are compared.
-        :returns: Words in ascending order, each with at least one token that agrees.
-        """
+        """Find the words, ascending, before which stands one or more of a text's last tokens."""
         last = token_ids[-1] if token_ids else -2
         alive = np.flatnonzero(self.tokens_before == last)
         words, begins = alive, self.chunks.word_tokens[:, 0]
@@ -99,19 +95,13 @@ class Pool:
         return Agreement(words, num_tokens)
 
     def get_place(self, word: int) -> tuple[int, int]:
-        """Where a word stands.
-
-        Gives the position of its document in the index, and its first character there.
-        """
+        """The position of a word's document in the index, and its first character there."""
         chunk = int(np.searchsorted(self.chunks.word_offsets, word, side="right")) - 1
         return int(self.chunks.document_ordinals[chunk]), int(self.chunks.word_chars[word, 0])
 
     @property
     def num_bytes(self) -> int:
-        """Memory of the words' vectors and of the phrases, as stored.
-
-        Gives bytes.
-        """
+        """Bytes of memory of the words' vectors and of the phrases, as stored."""
         vectors = self.chunks.start_vectors.nbytes + self.chunks.end_vectors.nbytes
         listed = self.phrases
         return vectors + listed.first.nbytes + listed.last.nbytes + listed.repeated_bounds.nbytes

@@ -31,10 +31,7 @@ _DECIDING = ("top_k_documents", "min_bits", "guard_names", "relevance_level")
 class PoolSource:
     """Retrieves and gathers what prefixes may copy from.
 
-    :param model: The model.
-    :param index: The open index.
-    :param allowed_chunks: Chunks that may be copied from; None for all. *Shape:*
-        ``(num_chunks,)``
+    Of ``allowed_chunks``, *shape* ``(num_chunks,)``, may be copied; None for all.
     """
 
     is_summed = True  # whether occurrences of one text are one choice
@@ -53,9 +50,8 @@ class PoolSource:
     def get_pool(self, request: Request) -> tuple[Pool, dict[str, float]]:
         """Make the pool of a text; texts of one prefix and the same rules share theirs.
 
-        :param request: The text to write.
-        :returns: The pool, and the seconds of ``retrieve`` and ``gather``.
-        :raises GenerationError: If ``min_bits`` leaves no phrase in it, nor in any before.
+        Second come the seconds of ``retrieve`` and ``gather``. If ``min_bits`` leaves no phrase in
+        it, nor in any before, it is a ``GenerationError``.
         """
         decoding = request.decoding
         key = (request.prefix, *(getattr(decoding, name) for name in _DECIDING))
@@ -72,11 +68,7 @@ class PoolSource:
         return pool, {"retrieve": retrieved - began, "gather": gathered - retrieved}
 
     def search(self, request: Request) -> tuple[NDArray[np.int64], dict[int, float]]:
-        """Find the chunks nearest to a prefix.
-
-        :param request: The text to write.
-        :returns: Chunk ids, best first, and the similarity of each.
-        """
+        """Find the chunks nearest to a prefix: ids, best first, and the similarity of each."""
         neighbours = self.index.search_chunks(
             self.model.retriever.encode_texts([request.prefix]),
             top_k=request.decoding.top_k_documents,
@@ -86,12 +78,7 @@ class PoolSource:
         return rows, dict(zip(rows.tolist(), scores.tolist(), strict=True))
 
     def gather_words(self, _prefix: str, chunk_ids: NDArray[np.int64]) -> GatheredChunks:
-        """Gather the words that may be copied.
-
-        :param _prefix: The prefix, which adds nothing to them here.
-        :param chunk_ids: The chunks found for it. *Shape:* ``(num_chunks,)``
-        :returns: The gathered words.
-        """
+        """Gather the words of the chunks found for a prefix, which itself adds none here."""
         return self.index.gather_chunks(np.sort(chunk_ids))
 
     def add_places(
@@ -99,11 +86,7 @@ class PoolSource:
     ) -> tuple[Pool, int]:
         """Add the chunks of the index in which stands what a text ends with.
 
-        :param pool: The pool.
-        :param token_ids: The text's tokens.
-        :param decoding: The settings.
-        :param num_added: Number of chunks that were added before.
-        :returns: The pool with them, and how many were added in all; the same if there are none.
+        Gives the pool with them, and how many were added in all; the same if there are none.
         """
         if num_added >= MAX_FOUND_CHUNKS:
             return pool, num_added
@@ -136,12 +119,9 @@ class PoolSource:
     def make_pool(
         self, chunks: GatheredChunks, similarities: dict[int, float], decoding: Decoding
     ) -> Pool:
-        """Prepare gathered chunks for scoring.
+        """Prepare gathered chunks, in the order of the index, for scoring.
 
-        :param chunks: The gathered words, in the order of the index.
-        :param similarities: Similarity of chunks to the prefix, by id; 1 where none is told.
-        :param decoding: Says what is a phrase, and what is guarded.
-        :returns: The pool.
+        Similarities of chunks to the prefix are by id; 1 where none is told.
         """
         config, device = self.model.config, self.model.prefix_encoder.device
         word_bits = self.index.get_word_bits(chunks.word_hashes)

@@ -31,7 +31,6 @@ Say = Callable[[str], None]
 class Event:
     """What became of a text in a step.
 
-    :param ticket: The text.
     :param segments: Its new segments that nothing can change any more, if it is streamed.
     :param generation: The whole, when it is finished.
     :param error: What ended it, if something did.
@@ -100,8 +99,7 @@ class TextQueue(Closing):
     def is_using(self, generator: "CopyGenerator") -> bool:
         """Whether something here may still read from an index.
 
-        :param generator: What holds the open index.
-        :returns: False once all its texts have ended, or were cancelled and let go.
+        It may not once all texts of the generator have ended, or were cancelled and let go.
         """
         with self._changed:
             tickets = (*self._waiting, *self._begun, *self._running)
@@ -115,16 +113,12 @@ class TextQueue(Closing):
         is_streamed: bool = False,
         is_alone: bool = False,
     ) -> Ticket:
-        """Have a text written.
+        """Have a text written by a generator on the model of this queue.
 
-        :param generator: What writes it, on the model of this queue.
-        :param request: The text to write.
-        :param is_streamed: Whether its segments are told as they come.
-        :param is_alone: Whether it shares its passes with no other, so that the last bits of its
-            probabilities, and with them the text, are those of a queue that holds nothing else.
-        :returns: What it is known by.
-        :raises GenerationError: If its prefix or a setting cannot be used; nothing is queued then.
-        :raises ValueError: If the generator is on another model.
+        ``is_streamed`` says whether its segments are told as they come; ``is_alone`` whether it
+        shares its passes with no other, so that the last bits of its probabilities, and with them
+        the text, are those of a queue that holds nothing else. If its prefix or a setting cannot be
+        used, it is a ``GenerationError``, and nothing is queued.
         """
         if generator.model.prefix_encoder is not self._model.prefix_encoder:
             raise ValueError("a queue writes with one model")
@@ -136,10 +130,7 @@ class TextQueue(Closing):
         return ticket
 
     def cancel(self, ticket: Ticket) -> None:
-        """Let go of a text; one that has ended already is left as it is.
-
-        :param ticket: The text.
-        """
+        """Let go of a text; one that has ended already is left as it is."""
         with self._changed:
             ticket.is_cancelled = True
             if ticket in self._waiting:
@@ -147,11 +138,7 @@ class TextQueue(Closing):
             self._changed.notify_all()
 
     def wait(self, timeout_seconds: float | None = None) -> bool:
-        """Wait until a step has something to do.
-
-        :param timeout_seconds: How long, at most; None for ever.
-        :returns: Whether it has.
-        """
+        """Wait until a step has something to do (None: for ever), and say whether it has."""
 
         def is_ready() -> bool:
             return bool(self._running or self._begun and self._can_begin())
@@ -162,9 +149,8 @@ class TextQueue(Closing):
     def step(self) -> list[Event]:
         """Write on all texts, in one pass but for those alone, and take in those whose turn it is.
 
-        With no text in the batch, the pool of the next one is waited for.
-
-        :returns: What became of which text; nothing if there is none.
+        With no text in the batch, the pool of the next one is waited for. Gives what became of
+        which text.
         """
         events = self._admit()
         for batch in (self._shared, *self._alone.values()):

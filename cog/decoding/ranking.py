@@ -8,28 +8,19 @@ SourceKey = tuple[str | None, str | None]  # corpus id, document id
 
 
 def get_key(segment: Segment) -> SourceKey:
-    """What tells the source of a copy from others.
-
-    Gives ids of its corpus and its document.
-    """
+    """What tells the source of a copy from others: ids of its corpus and its document."""
     return segment.corpus, segment.document_id
 
 
 def weigh_copies(segments: Sequence[Segment]) -> dict[int, float]:
-    """Weigh what was copied.
-
-    Gives the position among them to information; to words where a copy lacks it.
-    """
+    """Weigh copies, by their position, in bits; in words where a copy lacks its information."""
     copies = {i: segment for i, segment in enumerate(segments) if segment.origin == CORPUS}
     bits = {i: copy.information for i, copy in copies.items() if copy.information is not None}
     return bits if len(bits) == len(copies) else {i: len(c.text.split()) for i, c in copies.items()}
 
 
 def rank_documents(segments: Sequence[Segment]) -> list[list[int]]:
-    """Rank the documents that were copied from.
-
-    Gives the positions of the copies of each; the document whose copies weigh most comes first.
-    """
+    """Rank the documents that were copied from, given by positions of their copies, by weight."""
     weights = weigh_copies(segments)
     documents: dict[SourceKey, list[int]] = {}
     for position in weights:

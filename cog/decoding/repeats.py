@@ -35,11 +35,7 @@ class Repeats:
     _next: dict[tuple[int, ...], list[int]] = field(default_factory=dict)
 
     def add(self, token_ids: Sequence[int], num_new: int) -> None:
-        """Remember the passages that end in a text's last tokens.
-
-        :param token_ids: The text's tokens.
-        :param num_new: How many of them are new.
-        """
+        """Remember the passages that end in the new ones of a text's last tokens."""
         if not self.num_tokens:
             return
         for place in range(max(self.num_tokens, len(token_ids) - num_new + 1), len(token_ids) + 1):
@@ -48,11 +44,7 @@ class Repeats:
                 self._next.setdefault(tuple(before), []).append(last)
 
     def find(self, token_ids: Sequence[int]) -> list[int]:
-        """The tokens that would write a passage again.
-
-        :param token_ids: The text's tokens, its last ones at least.
-        :returns: Token ids.
-        """
+        """The tokens that would write a passage again behind a text's last ones."""
         if len(token_ids) < self.num_tokens - 1 or not self._next:
             return []
         return self._next.get(tuple(token_ids[len(token_ids) - self.num_tokens + 1 :]), [])

@@ -11,23 +11,14 @@ from cog.records import Decoding, check_threshold
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One text to write.
-
-    :param prefix: The text to continue; may be empty.
-    :param decoding: How.
-    """
+    """One text to write: the prefix to continue, which may be empty, and how."""
 
     prefix: str
     decoding: Decoding
 
 
 def repeat_request(request: Request, num_texts: int) -> list[Request]:
-    """Ask for several texts, with seeds that count up.
-
-    :param request: The first.
-    :param num_texts: How many.
-    :returns: The requests.
-    """
+    """Ask for several texts, with seeds that count up."""
     first = request.decoding
     return [
         replace(request, decoding=replace(first, seed=first.seed + extra))
@@ -36,10 +27,7 @@ def repeat_request(request: Request, num_texts: int) -> list[Request]:
 
 
 def encode_prefix(request: Request, model: CogModel) -> list[int]:
-    """The tokens the prefix encoder reads: a prefix's last ones, if it is too long.
-
-    Gives token ids, the begin token first.
-    """
+    """The tokens the prefix encoder reads, the begin token first; of too long a prefix the last."""
     encoder = model.prefix_encoder
     begin = [] if encoder.begin_token_id is None else [encoder.begin_token_id]
     room = encoder.max_positions - request.decoding.max_new_tokens - len(begin)

@@ -32,16 +32,12 @@ LEAST_REACH = 4  # words that a draft goes on at least, where it may
 class Row:
     """One text of a batch.
 
-    :param request: What was asked.
-    :param pool: What it may copy from.
-    :param chooser: Takes its choices.
     :param token_ids: Tokens of the prefix and of what was written, as the prefix encoder reads
         them.
     :param num_read: Number of tokens of the prefix.
     :param blocks: What it may not copy any more.
     :param repeats: What it may not write again.
     :param tail: Last bytes of the prefix and what follows it.
-    :param text: What is written.
     :param num_steps: Number of drafts of which something was written.
     :param num_passes: Number of passes that read one of them.
     :param num_reported: Number of segments that were reported as final.
@@ -75,14 +71,7 @@ class Row:
         *,
         begins_word: NDArray[np.bool_],
     ) -> "Row":
-        """Begin a text.
-
-        :param request: What is asked.
-        :param pool: What it may copy from.
-        :param prefix_ids: Tokens of the prefix that are read.
-        :param begins_word: Tokens that begin a word. *Shape:* ``(vocab_size,)``
-        :returns: The row.
-        """
+        """Begin a text; tokens that begin a word are as :func:`find_word_begins` gives them."""
         row = cls(
             request=request,
             pool=pool,
@@ -126,13 +115,7 @@ class Row:
         self.blocks.enter(pool)
 
     def choose(self, choices: Choices, distribution: NextChoice, token_logits: Tensor) -> Draft:
-        """Take one choice.
-
-        :param choices: What may come next.
-        :param distribution: Its distribution.
-        :param token_logits: Of the prefix encoder alone. *Shape:* ``(vocab_size,)``
-        :returns: What is proposed.
-        """
+        """Take one choice; logits are those of the prefix encoder alone."""
         choice, vocab_size = self.chooser.choose(distribution), len(choices.token_logits)
         probability = distribution.probability(choice)
         if choice < vocab_size:
@@ -153,8 +136,7 @@ class Row:
     def go_on(self, token_logits: Tensor) -> Draft | None:
         """Go on where a draft that was accepted whole ended, without a choice.
 
-        :param token_logits: Of the prefix encoder. *Shape:* ``(vocab_size,)``
-        :returns: What is proposed; None if there is nothing, or its first token is not accepted.
+        None if there is nothing, or its first token is not accepted.
         """
         first = self.next_word
         if first < 0:
@@ -218,15 +200,10 @@ class Row:
         splitter: WordSplitter,
         min_words: int,
     ) -> int:
-        """Write what was accepted of a draft.
+        """Write what was accepted of a draft, and give the number of tokens written.
 
-        :param draft: The draft.
-        :param num_accepted: Number of its first tokens that were accepted.
-        :param probabilities: Of its tokens but the first, under the prefix encoder; as many as were
-            looked at.
-        :param splitter: Spells tokens.
-        :param min_words: Number of words of a phrase, at least.
-        :returns: Number of tokens written.
+        Probabilities are those of its tokens but the first, under the prefix encoder; as many as
+        were looked at.
         """
         kept = keep_draft(
             draft,

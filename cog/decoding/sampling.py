@@ -16,9 +16,6 @@ class Chooser:
     """Takes one choice per step from a text's own random stream.
 
     The stream depends on the seed and the prefix alone, so a text does not depend on its batch.
-
-    :param decoding: The settings.
-    :param prefix: The text that is continued.
     """
 
     def __init__(self, decoding: Decoding, prefix: str) -> None:
@@ -40,12 +37,8 @@ def choose_nucleus(distribution: NextChoice, *, top_p: float, draw: float) -> in
     """Draw from the smallest set of choices that holds a mass of ``top_p`` (Holtzman et al. 2020).
 
     No choice below ``(1 - top_p) / num_choices`` can be in that set, since all of those together
-    hold less than what is left out; so a few thousand are sorted instead of all.
-
-    :param distribution: The distribution.
-    :param top_p: Mass of the nucleus.
-    :param draw: Uniform in [0, 1).
-    :returns: Position in the weights.
+    hold less than what is left out; so a few thousand are sorted instead of all. The draw is
+    uniform in [0, 1).
     """
     weights, total = distribution.weights, distribution.total
     if top_p >= 1.0:

@@ -34,12 +34,8 @@ class WordScorer(Protocol):
 class FloatScorer:
     """Scores with vectors restored to float32; runs on any device.
 
-    On a CPU they stay as they are stored, in a quarter of the memory, and a block of them
-    is restored at a time; elsewhere all are restored once.
-
-    :param start: Start vectors.
-    :param end: End vectors.
-    :param device: Where to score.
+    On a CPU they stay as they are stored, in a quarter of the memory, and a block of them is
+    restored at a time; elsewhere all are restored once.
     """
 
     def __init__(self, start: StoredVectors, end: StoredVectors, *, device: torch.device) -> None:
@@ -47,13 +43,7 @@ class FloatScorer:
         self._end = _prepare(end, device)
 
     def score_words(self, start_queries: Tensor, end_queries: Tensor) -> tuple[Tensor, Tensor]:
-        """Multiply queries with all start vectors and all end vectors.
-
-        :param start_queries: *Shape:* ``(num_queries, dim)`` float32
-        :param end_queries: *Shape:* ``(num_queries, dim)`` float32
-        :returns: Start and end scores, of *Shape:* ``(num_queries, num_begins)`` and
-            ``(num_queries, num_ends)``, float32
-        """
+        """Multiply queries with all start vectors and all end vectors."""
         return (
             _multiply_blocks(start_queries, *self._start),
             _multiply_blocks(end_queries, *self._end),
@@ -65,9 +55,6 @@ class IntegerScorer:
 
     A query is written as a sum of three int8 vectors with falling scales, which together hold it to
     float32's precision; products of int8 vectors are exact in int32.
-
-    :param start: Start vectors, stored as int8.
-    :param end: End vectors, stored as int8.
     """
 
     def __init__(self, start: StoredVectors, end: StoredVectors) -> None:
@@ -77,13 +64,7 @@ class IntegerScorer:
         self._end_scales = _tensor(end.scales)
 
     def score_words(self, start_queries: Tensor, end_queries: Tensor) -> tuple[Tensor, Tensor]:
-        """Multiply queries with all start vectors and all end vectors.
-
-        :param start_queries: *Shape:* ``(num_queries, dim)`` float32
-        :param end_queries: *Shape:* ``(num_queries, dim)`` float32
-        :returns: Start and end scores, of *Shape:* ``(num_queries, num_begins)`` and
-            ``(num_queries, num_ends)``, float32
-        """
+        """Multiply queries with all start vectors and all end vectors."""
         return (
             multiply_rows(start_queries, self._start, self._start_scales),
             multiply_rows(end_queries, self._end, self._end_scales),
@@ -91,12 +72,7 @@ class IntegerScorer:
 
 
 class CodedScorer:
-    """Scores the integers of a code: a query is folded into their steps, once for all words.
-
-    :param codes: What the integers stand for.
-    :param integers: Scores integers as if they were vectors.
-    :param device: Where to score.
-    """
+    """Scores the integers of a code: a query is folded into their steps, once for all words."""
 
     def __init__(self, codes: VectorCodes, integers: WordScorer, *, device: torch.device) -> None:
         self._integers = integers
@@ -122,14 +98,10 @@ def make_scorer(
     begin_words: NDArray[np.int64] | None = None,
     end_words: NDArray[np.int64] | None = None,
 ) -> WordScorer:
-    """Choose how gathered words are scored.
+    """Choose how words are scored: integers on a CPU with int8 products, float32 elsewhere.
 
-    :param chunks: The gathered words.
-    :param device: Where the prefix encoder runs.
-    :param begin_words: Words whose start vectors are scored; None for all. *Shape:*
-        ``(num_begins,)``
-    :param end_words: Words whose end vectors are scored; None for all. *Shape:* ``(num_ends,)``
-    :returns: Integers on a CPU with int8 dot products, float32 elsewhere.
+    ``begin_words`` are those whose start vectors are scored, ``end_words`` those whose end vectors
+    are; None for all.
     """
     begins = slice(None) if begin_words is None else begin_words
     ends = slice(None) if end_words is None else end_words

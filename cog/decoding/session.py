@@ -35,14 +35,7 @@ class MakeGenerator(Protocol):
         *,
         allowed_chunks: NDArray[np.bool_] | None = None,
     ) -> CopyGenerator:
-        """Make it.
-
-        :param model: The model.
-        :param index: The open index.
-        :param allowed_chunks: Chunks that may be copied from; None for all. *Shape:*
-            ``(num_chunks,)``
-        :returns: The generator.
-        """
+        """Make it."""
 
 
 @contextmanager
@@ -58,15 +51,8 @@ def open_generator(
     """Load the model and open an index for as long as the block runs.
 
     What is active is opened at the version that was switched on, also if it was rebuilt since, and
-    with the model that was switched on, also if params.yaml names another one since.
-
-    :param paths: The project.
-    :param params: Its parameters.
-    :param corpus_id: A corpus id, or several joined with ``+``; None for what is active.
-    :param device: ``cpu``, ``cuda`` or ``auto``.
-    :param rule: Which documents may be copied from.
-    :param make: What kind of generator is wanted.
-    :yields: The generator.
+    with the model that was switched on, also if params.yaml names another one since. A corpus id
+    may be several joined with ``+``, or None for what is active.
     """
     chosen, active = choose_corpus(paths, corpus_id)
     if active is None:
@@ -89,14 +75,7 @@ def open_generator(
 def find_allowed_chunks(
     index: PhraseIndex, rule: CopyRule, *, corpus_id: str
 ) -> NDArray[np.bool_] | None:
-    """Find the chunks that a rule admits.
-
-    :param index: The open index.
-    :param rule: Which documents may be copied from.
-    :param corpus_id: The corpus, for messages.
-    :returns: Which may be copied from; None for all. *Shape:* ``(num_chunks,)``
-    :raises GenerationError: If the rule names what is not there, or leaves nothing.
-    """
+    """Find the chunks that a rule admits; None for all. *Shape:* ``(num_chunks,)``."""
     if rule.is_open:
         return None
     licences, document_ids = index.document_licences(), index.document_ids()

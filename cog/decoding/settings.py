@@ -58,13 +58,9 @@ def choose_settings(
 ) -> tuple[Decoding, str]:
     """The settings of a text: what is given, else what was tuned for the index, else params.yaml.
 
-    :param settings: Section ``generate`` of params.yaml.
-    :param corpus_paths: The corpus that is copied from.
-    :param given: Values by name, as in :class:`Settings`.
-    :param is_untuned: Whether what ``cog tune`` chose is left out.
-    :param active: What is copied from; None for the index in place.
-    :returns: The settings, and a line on what was tuned; empty if nothing was.
-    :raises FieldError: If a name is unknown, or a value cannot be used.
+    What is given is by name, as in :class:`Settings`; ``active`` is what is copied from, None for
+    the index in place. Second comes a line on what was tuned. An unknown name, or a value that
+    cannot be used, is a ``FieldError``.
     """
     word = ""
     if not is_untuned:
@@ -76,10 +72,8 @@ def choose_settings(
 def override_settings(settings: Decoding, given: Mapping[str, Any]) -> Decoding:
     """Put what is given in the place of other settings; a rule brings its usual threshold.
 
-    :param settings: The others.
-    :param given: Values by name, as in :class:`Settings`.
-    :returns: The settings.
-    :raises FieldError: If a name is unknown, a value cannot be used, or two contradict each other.
+    An unknown name, a value that cannot be used, or two that contradict each other are a
+    ``FieldError``.
     """
     changes: dict[str, Any] = {}
     for name, value in given.items():
@@ -101,13 +95,7 @@ def override_settings(settings: Decoding, given: Mapping[str, Any]) -> Decoding:
 
 
 def set_precision(params: Params, precision: str | None) -> Params:
-    """Put another precision in the place of that of params.yaml.
-
-    :param params: The project's parameters.
-    :param precision: One of ``PRECISIONS``; None leaves it.
-    :returns: The parameters.
-    :raises FieldError: If there is no such precision.
-    """
+    """Put another precision in the place of that of params.yaml; None leaves it."""
     if precision is None:
         return params
     chosen = read_field(type(params.generate), "precision", precision)

@@ -26,10 +26,7 @@ def describe_changes(source: Source) -> str:
 
 
 def format_markdown(sources: Sequence[Source]) -> str:
-    """Write the list as Markdown.
-
-    Gives the text; a numbered list.
-    """
+    """Write the list as Markdown, numbered."""
     lines = ["## Sources", ""]
     for number, source in enumerate(sources, start=1):
         title = _link_markdown(source.title, source.url)
@@ -38,10 +35,7 @@ def format_markdown(sources: Sequence[Source]) -> str:
 
 
 def format_html(sources: Sequence[Source]) -> str:
-    """Write the list as a piece of HTML.
-
-    Gives a section with an ordered list.
-    """
+    """Write the list as a piece of HTML: a section with an ordered list."""
     items = [
         f"    <li>{_join(source, link_html(source.title, source.url), link_html, html.escape)}</li>"
         for source in sources
@@ -51,10 +45,7 @@ def format_html(sources: Sequence[Source]) -> str:
 
 
 def format_bibtex(sources: Sequence[Source]) -> str:
-    """Write the list as BibTeX entries.
-
-    Gives one ``@misc`` per source.
-    """
+    """Write the list as BibTeX, one ``@misc`` per source."""
     entries: list[str] = []
     keys: set[str] = set()
     for source in sources:
@@ -108,12 +99,7 @@ def _escape_markdown(text: str) -> str:
 
 
 def link_html(text: str, url: str) -> str:
-    """Write a text as a link, where its address is one of the web.
-
-    :param text: The text.
-    :param url: Its address; may be empty.
-    :returns: HTML.
-    """
+    """Write a text as a link, where its address, which may be empty, is one of the web."""
     shown = html.escape(text)
     is_safe = _WEB.fullmatch(url) is not None
     return f'<a href="{html.escape(url)}">{shown}</a>' if is_safe else shown

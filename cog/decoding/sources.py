@@ -19,14 +19,8 @@ CardOf = Callable[[str], Card | None]
 class Source:
     """One document that was copied from, with what its licence asks to be said.
 
-    :param corpus: Corpus id.
-    :param document_id: Id of the document.
     :param title: Its title; the id where it has none.
-    :param url: Where it can be read; may be empty.
-    :param attribution: Whom to name; may be empty.
-    :param licence: SPDX id or name of its licence; may be empty.
-    :param licence_url: Where the terms can be read; may be empty.
-    :param num_copies: Number of copies taken.
+    :param attribution: Whom to name.
     :param num_words: Number of white-space separated words copied.
     """
 
@@ -44,12 +38,9 @@ class Source:
 def collect_sources(lines: Iterable[str], *, card_of: CardOf, where: str) -> list[Source]:
     """Collect the sources of generations, each once, in the order they are first copied from.
 
-    :param lines: JSON lines as ``cog generate --json`` writes them; lines of single segments (of
-        ``--stream``) are passed over, since the whole follows them.
-    :param card_of: Gives the card of a corpus; None if it has none any more.
-    :param where: Name of the file, for messages.
-    :returns: The sources.
-    :raises GenerationError: If a line is no generation, or there is none.
+    Lines are JSON as ``cog generate --json`` writes them; those of single segments (of
+    ``--stream``) are passed over, since the whole follows them. If one is no generation, or there
+    is none, it is a ``GenerationError``.
     """
     found: dict[tuple[str, str], Source] = {}
     num_generations = 0
@@ -126,11 +117,9 @@ def _add(
 
 
 def get_licence_url(licence: str, card: Card | None) -> str:
-    """Where the terms of a licence can be read.
+    """Where the terms of a licence can be read; empty if that is not known.
 
-    :param licence: SPDX id or name.
-    :param card: The card of the document's corpus, whose address is taken if it is its licence.
-    :returns: The address; empty if none is known.
+    The address of the corpus's card is taken if the licence is the card's.
     """
     if card is not None and card.licence.url and licence.casefold() == card.licence.id.casefold():
         return card.licence.url

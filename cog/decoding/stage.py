@@ -14,13 +14,8 @@ from cog.progress import Progress
 def generate_corpus(paths: ProjectPaths, corpus_id: str, params: Params, progress: Progress) -> int:
     """Continue the first held-out prompts of a corpus and write them as JSON lines.
 
-    Every line is a generation with the prompt's id and its reference.
-
-    :param paths: The project.
-    :param corpus_id: The corpus.
-    :param params: The project's parameters; section ``generate`` says how.
-    :param progress: Told of every finished text.
-    :returns: Number of texts written; 0, and an empty file, if the corpus holds out no prompt.
+    Every line is a generation with the prompt's id and its reference. Gives their number; of a
+    corpus that holds out no prompt it is 0, and the file is empty.
     """
     settings = params.generate
     prompts = load_prompts(paths.corpus(corpus_id).prompts)[: settings.num_prompts]

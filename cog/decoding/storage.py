@@ -28,14 +28,9 @@ CHUNKS_PER_PREFIX = 4  # the chunks nearest to each prefix; all prefixes choose 
 def make_storage_measure(
     corpus_paths: CorpusPaths, *, model_folder: Path, params: IndexParams, device: str
 ) -> Callable[[PhraseIndex], StorageCost | None]:
-    """Prepare the measurement that a build makes at its end.
+    """Prepare the measurement that a build makes at its end, on the corpus's held-out prompts.
 
-    :param corpus_paths: The corpus, whose held-out prompts are the prefixes.
-    :param model_folder: The model.
-    :param params: Section ``index`` of params.yaml.
-    :param device: ``cpu``, ``cuda`` or ``auto``.
-    :returns: A function from the finished index to what its storage costs; None if there is no
-        held-out prompt or none is asked for.
+    What it makes of the finished index is None if there is no prompt or none is asked for.
     """
     prompts = load_prompts(corpus_paths.prompts)  # now, not after an hour of building
     step = max(1, len(prompts) // max(1, params.num_probe_prefixes))
@@ -55,14 +50,7 @@ def make_storage_measure(
 def measure_storage(
     index: PhraseIndex, prefixes: list[str], model: CogModel, index_model: IndexModel
 ) -> StorageCost:
-    """Compare next-segment distributions under exact and stored vectors.
-
-    :param index: The index.
-    :param prefixes: Held-out prefixes, at least one.
-    :param model: The generating side of the model.
-    :param index_model: The index side of the model.
-    :returns: Total variation over the prefixes, between 0 and 1.
-    """
+    """Compare next-segment distributions after held-out prefixes under exact and stored vectors."""
     vectors = model.retriever.encode_texts(prefixes)
     chunk_ids = np.unique(index.search_chunks(vectors, top_k=CHUNKS_PER_PREFIX).rows)
     chunks = index.gather_chunks(chunk_ids)

@@ -36,12 +36,7 @@ class GrowingText:
         self.copies: list[Copy | None] = []
 
     def append_token(self, token_bytes: bytes, *, probability: float) -> str:
-        """Append a vocabulary token.
-
-        :param token_bytes: Its bytes.
-        :param probability: Probability of the choice.
-        :returns: What it added to the text.
-        """
+        """Append the bytes of a vocabulary token, and give what it added to the text."""
         text = self._decoder.decode(token_bytes)
         self.segments.append(Segment(text, VOCABULARY, probability))
         self.copies.append(None)
@@ -52,10 +47,7 @@ class GrowingText:
     ) -> None:
         """Append copied words; where they go on from the last copy, the two become one.
 
-        :param text: The words.
-        :param copy: Where they stand.
-        :param probability: Probability of the choice; of two, their product.
-        :param information: Bits of the words.
+        The probability is that of the choice; of two, their product. Information is in bits.
         """
         self._flush()
         end = copy.char_start + len(text)

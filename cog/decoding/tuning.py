@@ -28,12 +28,10 @@ class Tuning:
 
     :param values: The settings that were tuned, by name; fields of :class:`Decoding`.
     :param index: Digest of what is copied from or searched; empty for nothing.
-    :param model: Fingerprint of the model.
     :param method: ``greedy`` or ``nucleus``: how choices were taken.
     :param created_at: When, ISO 8601 in UTC.
     :param record: How they were chosen, as plain values: prompts, trials and their limit.
     :param options: Settings beyond those of decoding, such as those of kNN-LM.
-    :param system: The system.
     """
 
     values: Annotated[dict[str, Any], Via(dict[str, Any], _read_values)]
@@ -50,12 +48,7 @@ class Tuning:
     ) -> tuple[Decoding, dict[str, Any], str]:
         """Put what was chosen in the place of other settings, if it is of what is run now.
 
-        :param settings: The others.
-        :param corpus_id: The corpus, for the message.
-        :param index: What is copied from or searched now.
-        :param model: What writes now.
-        :param method: How choices are taken now.
-        :returns: Settings, options, and one line on what was done.
+        Gives settings, options, and one line on what was done.
         """
         misfit = self.find_misfit(index=index, model=model, method=method)
         if misfit:
@@ -110,10 +103,7 @@ class TuningState:
 
 
 def describe_values(values: dict[str, Any]) -> str:
-    """Name tuned settings.
-
-    Gives such as ``phrase_bias 2, verify absolute 0.0003``; rule and threshold are one.
-    """
+    """Name tuned settings, such as ``phrase_bias 2, verify absolute 0.0003``."""
     shown = dict(values)
     if "verify" in shown:
         threshold = shown.pop("verify_threshold", 0.0)
@@ -154,10 +144,7 @@ def _shorten(model: str) -> str:
 
 
 def load_tuning_state(corpus_paths: CorpusPaths, *, index: str, model: str) -> TuningState | None:
-    """Say what was chosen for a corpus, and whether it is for an index.
-
-    Gives what was chosen; None if nothing was.
-    """
+    """Say what was chosen for a corpus, and whether it is for an index; None if nothing was."""
     try:
         tuning = load_tuning(corpus_paths)
     except CogError as error:
@@ -175,13 +162,9 @@ def apply_tuning(
     method: str,
     active: Active | None = None,
 ) -> tuple[Decoding, str]:
-    """Put what was chosen for an index in the place of params.yaml.
+    """Put what was chosen for an index (None: the one in place) in the place of params.yaml.
 
-    :param settings: Section ``generate`` of params.yaml.
-    :param corpus_paths: The corpus.
-    :param method: How choices are taken.
-    :param active: What is copied from; None for the index in place.
-    :returns: The settings, and one line on what was done; empty if nothing was ever chosen.
+    Second comes one line on what was done; empty if nothing was ever chosen.
     """
     tuning = load_tuning(corpus_paths)
     if tuning is None:

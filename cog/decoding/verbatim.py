@@ -31,14 +31,7 @@ def count_run_words(
 
 
 def count_room(pool: Pool, word: int, *, token_ids: Sequence[int], max_words: int) -> int:
-    """Count the words that may be copied from a word on before a run is too long.
-
-    :param pool: What may be copied.
-    :param word: The word.
-    :param token_ids: The tokens that were written.
-    :param max_words: Number of words that a run may have, wherever it stands.
-    :returns: The count.
-    """
+    """Count the words that may be copied from a word on before a run is too long."""
     hashes = pool.chunks.word_hashes
     words, num_words = count_run_words(pool, token_ids)
     for count in range(min(max_words, pool.num_words - word)):
@@ -52,14 +45,7 @@ def count_room(pool: Pool, word: int, *, token_ids: Sequence[int], max_words: in
 
 
 def limit_runs(pool: Pool, scores: Tensor, *, token_ids: Sequence[int], max_words: int) -> Tensor:
-    """Leave out phrases that would make a run of more words than allowed, wherever it stands.
-
-    :param pool: What may be copied.
-    :param scores: Phrase scores. *Shape:* ``(num_phrases,)``
-    :param token_ids: The tokens that were written.
-    :param max_words: Number of words that a run may have.
-    :returns: The scores, with minus infinity where a phrase is left out.
-    """
+    """Give minus infinity to phrases that would make too long a run, wherever it stands."""
     phrases = pool.phrases
     num_left = np.full(pool.num_words, max_words, dtype=np.int64)
     words, num_words = count_run_words(pool, token_ids)

@@ -12,9 +12,7 @@ class Workers:
     """Runs jobs on as many threads as torch may use, one thread each.
 
     A job of a few milliseconds gains little from being cut up among threads, and on a busy machine
-    waits at every cut; whole jobs side by side gain all of it.
-
-    :param device: Where the tensors of the jobs lie; on a GPU jobs run one after another.
+    waits at every cut; whole jobs side by side gain all of it. On a GPU jobs run one after another.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -22,10 +20,7 @@ class Workers:
         self._pool: ThreadPoolExecutor | None = None
 
     def run(self, jobs: Sequence[Job]) -> None:
-        """Run jobs and wait for all of them.
-
-        :param jobs: The jobs; none may depend on another.
-        """
+        """Run jobs, of which none depends on another, and wait for all of them."""
         num_threads = torch.get_num_threads()
         if len(jobs) == 1 or num_threads == 1 or not self._is_cpu:
             for job in jobs:

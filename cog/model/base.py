@@ -20,11 +20,9 @@ _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
 def get_base_folder(base: Base, *, model_folder: Path) -> Path:
-    """Fetch and, if need be, convert a base model.
+    """Fetch and, if need be, convert a base model; relative paths count from the model's folder.
 
-    :param base: The base as the model's config names it.
-    :param model_folder: Folder that relative paths count from.
-    :returns: A folder with ``config.json``, ``model.safetensors`` and ``tokenizer.json``.
+    Gives a folder with ``config.json``, ``model.safetensors`` and ``tokenizer.json``.
     """
     if isinstance(base, HubBase):
         local = model_folder / base.name
@@ -34,12 +32,7 @@ def get_base_folder(base: Base, *, model_folder: Path) -> Path:
 
 
 def pin_base(base: Base, *, model_folder: Path) -> Base:
-    """The same base, a hub's branch or tag replaced by the commit that it stands for.
-
-    :param base: The base as the model's config names it.
-    :param model_folder: Folder that relative paths count from.
-    :returns: The base; itself unless it lies on a hub.
-    """
+    """The same base, a hub's branch or tag replaced by the commit that it stands for."""
     if not isinstance(base, HubBase) or _COMMIT.fullmatch(base.revision):
         return base
     if (model_folder / base.name).is_dir():

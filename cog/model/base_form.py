@@ -20,12 +20,7 @@ SHARDS_FILE = "model.safetensors.index.json"
 
 @dataclass(frozen=True, slots=True)
 class BaseForm:
-    """A base model that nothing was made of yet.
-
-    :param folder: Where it lies.
-    :param config: Its config.
-    :param tensors: Its numbers by name, mapped into memory, as they are stored.
-    """
+    """A base model that nothing was made of yet; its tensors are mapped into memory as stored."""
 
     folder: Path
     config: Mapping[str, Any]
@@ -33,10 +28,9 @@ class BaseForm:
 
 
 def read_form(folder: Path) -> BaseForm | None:
-    """Read a base model's folder.
+    """Read a base model's folder as ``save_pretrained`` of transformers writes it.
 
-    :param folder: A folder as ``save_pretrained`` of transformers writes it.
-    :returns: The base model; None if something is missing or damaged, which transformers will tell.
+    None if something is missing or damaged, which transformers will tell.
     """
     try:
         config = json.loads((folder / CONFIG_FILE).read_bytes())

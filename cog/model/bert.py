@@ -31,10 +31,9 @@ class _Block:
 
 
 class BertNetwork:
-    """A bidirectional encoder of BERT's kind.
+    """A bidirectional encoder of BERT's kind, which :func:`is_bert` knows.
 
-    :param form: The base model; :func:`is_bert` says whether it is one.
-    :param tensors: Its tensors as trained, where they shall lie.
+    Tensors are as trained, where they shall lie.
     """
 
     def __init__(self, form: BaseForm, tensors: TrainedTensors) -> None:
@@ -76,11 +75,9 @@ class BertNetwork:
         return self._words.device
 
     def __call__(self, ids: Tensor, mask: Tensor) -> Tensor:
-        """Read texts.
+        """Read texts, with a mask of 1 where there is a piece.
 
-        :param ids: *Shape:* ``(batch, num_pieces)``
-        :param mask: 1 where there is a piece. *Shape:* ``(batch, num_pieces)``
-        :returns: Hidden states. *Shape:* ``(batch, num_pieces, dim)``
+        *Shape:* twice ``(batch, num_pieces)`` to ``(batch, num_pieces, dim)``
         """
         states = functional.embedding(ids, self._words) + self._kind
         states = self._normalise(states + self._positions[: ids.shape[1]], self._norm)

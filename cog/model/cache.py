@@ -66,11 +66,7 @@ class PrefixCache:
     """Keys and values of prefixes that come and go; each can be appended to and cut on its own.
 
     A prefix that comes takes the place behind the others, and when one goes the last takes its
-    place: nothing else is copied.
-
-    :param batch: Number of prefixes to begin with, all empty.
-    :param capacity: Number of positions to begin with; grows by doubling.
-    :param device: Where the tensors lie.
+    place: nothing else is copied. The capacity, in positions, grows by doubling.
     """
 
     def __init__(self, *, batch: int, capacity: int, device: torch.device) -> None:
@@ -83,10 +79,8 @@ class PrefixCache:
     def plan(self, counts: Sequence[int], branches: Branches = NO_BRANCHES) -> Layout:
         """Lay out the next pass and make room for it.
 
-        :param counts: Number of tokens that each prefix gets; 0 for prefixes that sit this pass
-            out.
-        :param branches: Of prefixes whose new tokens are no chain, what each of these follows.
-        :returns: The layout.
+        Counts are of the tokens that each prefix gets, 0 for those that sit this pass out. Of
+        prefixes whose new tokens are no chain, branches say what each of these follows.
         """
         rows = [row for row, count in enumerate(counts) for _ in range(count)]
         chains = [range(length, length + n) for length, n in zip(self.lengths, counts, strict=True)]
@@ -131,9 +125,7 @@ class PrefixCache:
     def keep(self, row: int, length: int, slots: Sequence[int]) -> None:
         """Forget the end of a prefix, but for some tokens of a branch, which become its end.
 
-        :param row: The prefix.
-        :param length: Number of its first tokens that are kept.
-        :param slots: Places of those that follow, in ascending order.
+        Their places are ascending.
         """
         for slot in slots:
             if slot != length:
@@ -149,10 +141,7 @@ class PrefixCache:
 
     @torch.inference_mode()
     def drop(self, row: int) -> None:
-        """Drop a prefix; the last one takes its place.
-
-        :param row: The prefix.
-        """
+        """Drop a prefix; the last one takes its place."""
         last, length = len(self.lengths) - 1, self.lengths[-1]
         if row != last:
             for tensors in self._layers:
@@ -171,13 +160,8 @@ class PrefixCache:
     ) -> tuple[Tensor, Tensor]:
         """Store one layer's new keys and values; transformers calls this from inside attention.
 
-        :param key_states: *Shape:* ``(1, num_heads, num_tokens, head_dim)``
-        :param value_states: *Shape:* ``(1, num_heads, num_tokens, head_dim)``
-        :param layer_idx: The layer.
-        :param *_args: What else transformers passes; not used.
-        :param **_kwargs: What else transformers passes; not used.
-        :returns: All keys and values there is memory for. *Shape:* ``(room, num_heads, capacity,
-            head_dim)``
+        Gives all keys and values there is memory for. *Shape:* twice ``(1, num_heads, num_tokens,
+        head_dim)`` to twice ``(room, num_heads, capacity, head_dim)``
         """
         layout = self._layout
         assert layout is not None
@@ -195,11 +179,7 @@ class PrefixCache:
         return keys, values
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
-        """Length of the longest prefix; part of what transformers asks of a cache.
-
-        :param layer_idx: The layer; all are equal.
-        :returns: Number of tokens.
-        """
+        """Length of the longest prefix; part of what transformers asks of a cache."""
         return max(self.lengths)
 
     def _grow(self, num_positions: int) -> None:

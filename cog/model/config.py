@@ -23,18 +23,12 @@ class ModelConfig:
     """What a trained model is made of.
 
     :param format_version: Version of this file's form.
-    :param name: Name of the model.
     :param weights: Safetensors files below the model folder.
-    :param prefix_base: Base of the prefix encoder.
     :param begin_token_id: Token put before every prefix; None for none.
     :param lora_scale: Factor of ``B A`` where the weights hold LoRA pairs.
-    :param phrase_base: Base of the phrase encoder.
     :param max_pieces: Number of WordPieces of a chunk the phrase encoder reads, special ones aside.
-    :param retriever_base: Base of the document retriever.
     :param max_chunk_tokens: Number of prefix-encoder tokens of a chunk, at most.
     :param min_chunk_tokens: Number of tokens of a chunk, at least, where its document has as many.
-    :param min_phrase_words: Number of words of a phrase, at least.
-    :param max_phrase_words: Number of words of a phrase, at most.
     :param batch_phrases: Number of phrases that a training batch held, at which ``phrase_bias``
         says what it says.
     """

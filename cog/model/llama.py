@@ -35,11 +35,10 @@ class _Block:
 
 
 class LlamaNetwork:
-    """A causal language model of Llama's kind.
+    """A causal language model of Llama's kind, which :func:`is_llama` knows.
 
-    :param form: The base model; :func:`is_llama` says whether it is one.
-    :param tensors: Its tensors as trained, where they shall lie.
-    :param precision: Of the matrices of its blocks: ``float32``, ``bfloat16`` or ``int8``.
+    Tensors are as trained, where they shall lie; the precision is that of the matrices of its
+    blocks.
     """
 
     def __init__(self, form: BaseForm, tensors: TrainedTensors, precision: str) -> None:
@@ -91,12 +90,9 @@ class LlamaNetwork:
         return len(self._embeddings)
 
     def read(self, token_ids: Tensor, layout: Layout, cache: PrefixCache) -> Tensor:
-        """Read packed tokens.
+        """Read packed tokens, by which their prefixes in the cache grow.
 
-        :param token_ids: *Shape:* ``(num_tokens,)``
-        :param layout: Where the tokens belong.
-        :param cache: Their prefixes, which grow.
-        :returns: Hidden states. *Shape:* ``(num_tokens, dim)``
+        *Shape:* ``(num_tokens,)`` to ``(num_tokens, dim)``
         """
         states = functional.embedding(token_ids, self._embeddings)  # (num_tokens, dim)
         turns = layout.positions.unsqueeze(1).float() * self._frequencies
@@ -111,11 +107,7 @@ class LlamaNetwork:
         return self._normalise(states, self._norm)
 
     def score(self, states: Tensor) -> Tensor:
-        """Scores of the vocabulary.
-
-        :param states: Hidden states. *Shape:* ``(batch, dim)``
-        :returns: *Shape:* ``(batch, vocab_size)``, float32
-        """
+        """Scores of the vocabulary. *Shape:* ``(batch, dim)`` to ``(batch, vocab_size)``."""
         logits: Tensor = self._head(states)
         return logits
 

@@ -29,11 +29,7 @@ from cog.records import FLOAT32
 class IndexModel:
     """What an index is built with.
 
-    :param fingerprint: Digest of the model.
-    :param config: Its config, with the limits of chunks and phrases.
-    :param splitter: Splits texts into words.
-    :param phrase_encoder: Encodes the words of chunks.
-    :param retriever: Encodes chunks and prefixes for retrieval.
+    :param config: Has the limits of chunks and phrases.
     """
 
     fingerprint: str
@@ -44,10 +40,7 @@ class IndexModel:
 
     @property
     def numerics(self) -> str:
-        """What decides the last bits of a vector, besides the model and the text.
-
-        Gives device, instruction set or card, and torch's version.
-        """
+        """What decides the last bits of a vector, besides the model and the text."""
         return describe_numerics(self.phrase_encoder.device)
 
     @property
@@ -58,7 +51,8 @@ class IndexModel:
     def pin_threads(self) -> AbstractContextManager[int]:
         """Let every operation run on one thread, so that batches do not change vectors.
 
-        Gives a context manager that gives the number of threads that may encode at once.
+        As :func:`~cog.model.threads.pin_threads`, it gives the number of threads that may encode at
+        once.
         """
         return pin_threads(self.phrase_encoder.device)
 
@@ -67,11 +61,7 @@ class IndexModel:
 class CogModel:
     """What text is generated with.
 
-    :param fingerprint: Digest of the model.
-    :param config: Its config, with the limits of chunks and phrases.
-    :param splitter: Splits texts into words.
-    :param retriever: Encodes prefixes for retrieval.
-    :param prefix_encoder: Encodes prefixes for the next choice.
+    :param config: Has the limits of chunks and phrases.
     """
 
     fingerprint: str
@@ -88,12 +78,7 @@ def load_splitter(folder: Path) -> WordSplitter:
 
 
 def load_index_model(folder: Path, *, device: str = "cpu") -> IndexModel:
-    """Load what building an index needs.
-
-    :param folder: The model folder.
-    :param device: ``cpu``, ``cuda`` or ``auto``.
-    :returns: The model's index side.
-    """
+    """Load what building an index needs."""
     config = load_config(folder)
     target = resolve_device(device)
     weights = load_weights(folder, config, parts=("bert.", "start.", "end."))
@@ -123,12 +108,8 @@ def load_model(
 ) -> CogModel:
     """Load what generating text needs.
 
-    :param folder: The model folder.
-    :param device: ``cpu``, ``cuda`` or ``auto``.
-    :param precision: Of the prefix encoder: ``float32``, ``bfloat16``, ``int8`` or ``auto``.
-    :param keeps_modules: Whether the prefix encoder runs the modules of its base, for what is
-        hooked to them; slower.
-    :returns: The model's generating side.
+    ``keeps_modules`` says whether the prefix encoder runs the modules of its base, for what is
+    hooked to them; slower.
     """
     config = load_config(folder)
     target = resolve_device(device)
@@ -157,12 +138,7 @@ def load_model(
 
 
 def resolve_device(device: str) -> torch.device:
-    """Turn a device name into a device.
-
-    :param device: ``cpu``, ``cuda`` or ``auto`` (a GPU if there is one).
-    :returns: The device.
-    :raises CheckpointError: If a GPU is asked for and there is none.
-    """
+    """Turn ``cpu``, ``cuda`` or ``auto`` (a GPU if there is one) into a device."""
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if device.startswith("cuda") and not torch.cuda.is_available():
@@ -175,13 +151,9 @@ def resolve_device(device: str) -> torch.device:
 def load_text_network(
     base: Path, weights: Weights, *, scale: float, device: torch.device
 ) -> TextNetwork:
-    """Load a bidirectional encoder.
+    """Load a bidirectional encoder, and what was trained of it by the base model's names.
 
-    :param base: Its base model's folder.
-    :param weights: What was trained of it, by the base model's names; empty for nothing.
-    :param scale: Factor of low-rank updates.
-    :param device: Where it runs.
-    :returns: The encoder.
+    Low-rank updates have the factor ``scale``.
     """
     form = read_form(base)
     if form is not None and is_bert(form):

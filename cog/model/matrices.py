@@ -40,13 +40,7 @@ class Matrix(nn.Module):
 
     @classmethod
     def read(cls, weight: Tensor, bias: Tensor | None, precision: str = FLOAT32) -> "Matrix":
-        """Make one of a weight.
-
-        :param weight: In float32. *Shape:* ``(num_out, num_in)``
-        :param bias: *Shape:* ``(num_out,)`` float32
-        :param precision: ``float32``, which shares the weight, ``bfloat16`` or ``int8``.
-        :returns: The matrix.
-        """
+        """Make one of a float32 weight, which only the precision ``float32`` shares."""
         if precision == FLOAT32:
             return cls(weight, bias, None)
         if precision == BFLOAT16:
@@ -56,10 +50,9 @@ class Matrix(nn.Module):
 
     @classmethod
     def join(cls, matrices: "Sequence[Matrix]") -> "Matrix":
-        """Make one layer of several with the same input, none of them packed.
+        """Make one layer of several with the same input and precision, none of them packed.
 
-        :param matrices: Layers of one precision.
-        :returns: The layer whose output is theirs side by side.
+        Its output is theirs side by side.
         """
         if len(matrices) == 1:
             return matrices[0]
@@ -75,9 +68,7 @@ class Matrix(nn.Module):
         """Lay the weight out in blocks, as the CPU's products read it, where they can.
 
         A pass over a few tokens then takes a third to two thirds of the time: the library lays a
-        plain weight out at every product. The plain weight is dropped.
-
-        :returns: This layer.
+        plain weight out at every product. The plain weight is dropped. Gives this layer.
         """
         if can_pack(self.weight):
             reorder = torch.ops.mkldnn._reorder_linear_weight
@@ -86,11 +77,7 @@ class Matrix(nn.Module):
         return self
 
     def forward(self, states: Tensor) -> Tensor:
-        """Multiply.
-
-        :param states: *Shape:* ``(..., num_in)`` float32
-        :returns: *Shape:* ``(..., num_out)`` float32
-        """
+        """Multiply: ``(..., num_in)`` to ``(..., num_out)``."""
         output: Tensor
         if self._packed is not None:
             multiply = torch.ops.mkldnn._linear_pointwise
@@ -109,11 +96,7 @@ class Matrix(nn.Module):
 
 
 def can_pack(weight: Tensor) -> bool:
-    """Whether products with a weight are faster once it is laid out in blocks.
-
-    :param weight: The weight.
-    :returns: Whether it is a float one, on a CPU whose library has products for it.
-    """
+    """Whether a CPU's products with a weight are faster once it is laid out in blocks."""
     if weight.device.type != "cpu" or platform.machine().lower() not in ("x86_64", "amd64"):
         return False
     is_fast = weight.dtype == torch.float32 or (
@@ -127,12 +110,8 @@ def choose_precision(wanted: str, device: torch.device) -> str:
 
     ``auto`` is bfloat16 where the device multiplies it fast, and float32 elsewhere; never int8,
     which is no faster than bfloat16 where both are fast, and moves the distribution of the next
-    token by more than the hundredth that would be nothing.
-
-    :param wanted: ``auto``, ``float32``, ``bfloat16`` or ``int8``.
-    :param device: Where it will run.
-    :returns: One of the last three.
-    :raises CheckpointError: If the device cannot do what is wanted.
+    token by more than the hundredth that would be nothing. If the device cannot do what is wanted,
+    it is a ``CheckpointError``.
     """
     is_gpu = device.type == "cuda"
     if wanted == AUTO:

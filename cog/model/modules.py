@@ -24,13 +24,10 @@ from cog.records import FLOAT32
 
 
 class CausalModules:
-    """Any causal language model; its attention is replaced by the packed one.
+    """Any causal language model in float32, changed in place: its attention becomes the packed one.
 
-    :param model: The model in float32; changed in place.
-    :param precision: Of its linear layers: ``float32``, ``bfloat16`` or ``int8``.
-    :param device: Where it runs.
-    :param keeps_modules: Whether its own modules run, for what is hooked to them or learns through
-        them; slower.
+    ``keeps_modules`` says whether its own modules run, for what is hooked to them or learns through
+    them; slower. The precision is that of its linear layers.
     """
 
     def __init__(
@@ -89,11 +86,7 @@ class CausalModules:
 
 
 class TextModules:
-    """Any bidirectional encoder.
-
-    :param model: The model in float32; changed in place.
-    :param device: Where it runs.
-    """
+    """Any bidirectional encoder, in float32; changed in place."""
 
     def __init__(self, model: PreTrainedModel, *, device: torch.device = CPU) -> None:
         model.requires_grad_(False).train(mode=False)
@@ -115,11 +108,7 @@ class TextModules:
 
 
 def load_network(folder: Path) -> PreTrainedModel:
-    """Load the prefix encoder's network, as trained.
-
-    :param folder: The model folder.
-    :returns: The causal model, in float32.
-    """
+    """Load the prefix encoder's network, as trained, in float32."""
     config = load_config(folder)
     base = get_base_folder(config.prefix_base, model_folder=folder)
     weights = load_weights(folder, config, parts=("lm.",))

@@ -31,11 +31,7 @@ class Head(nn.Module):
         self.l2 = nn.Linear(hidden, dim)
 
     def forward(self, hidden_states: Tensor) -> Tensor:
-        """Project hidden states.
-
-        :param hidden_states: *Shape:* ``(num_words, width)``
-        :returns: Vectors. *Shape:* ``(num_words, dim)``
-        """
+        """Project hidden states: ``(num_words, width)`` to ``(num_words, dim)``."""
         vectors: Tensor = self.l2(nn.functional.gelu(self.l1(hidden_states)))
         return vectors
 
@@ -44,13 +40,8 @@ class PhraseEncoder:
     """A bidirectional encoder with a start and an end head (CoG, section 3.1, eq. 2).
 
     The start vector of a word is read at the first WordPiece that overlaps it, its end vector at
-    the last.
-
-    :param network: The bidirectional encoder, as trained.
-    :param tokenizer: Its tokenizer.
-    :param weights: Tensors ``start.*`` and ``end.*``.
-    :param max_pieces: Number of WordPieces of a chunk that are read, special ones aside.
-    :raises CheckpointError: If the model has no phrase heads, or a tensor does not fit.
+    the last. The heads are the tensors ``start.*`` and ``end.*``; if there are none, or one does
+    not fit, it is a ``CheckpointError``.
     """
 
     def __init__(
@@ -86,10 +77,7 @@ class PhraseEncoder:
         return self._network.device
 
     def count_pieces(self, texts: Sequence[str]) -> NDArray[np.int64]:
-        """Number of WordPieces that are read of each text, special ones included.
-
-        *Shape:* ``(num_texts,)``.
-        """
+        """Number of WordPieces that are read of each text, special ones included."""
         batch = encode_pieces(self._tokenizer, texts, max_pieces=self._max_pieces)
         counts: NDArray[np.int64] = batch.mask.sum(1).numpy()
         return counts
@@ -98,14 +86,7 @@ class PhraseEncoder:
     def encode_chunks(
         self, texts: Sequence[str], word_spans: Sequence[NDArray[np.int32]]
     ) -> list[WordVectors]:
-        """Encode chunks together.
-
-        :param texts: Text of each chunk.
-        :param word_spans: Per chunk, the characters of each word relative to the chunk's text,
-            leading space
-            excluded. *Shape:* ``(num_words, 2)``
-        :returns: Vectors per chunk.
-        """
+        """Encode chunks together."""
         if not texts:
             return []
         batch = encode_pieces(self._tokenizer, texts, max_pieces=self._max_pieces)
@@ -128,10 +109,7 @@ class PhraseEncoder:
         ]
 
     def hidden_states(self, batch: PieceBatch) -> Tensor:
-        """Run the bidirectional encoder alone.
-
-        Gives last hidden states. *Shape:* ``(batch, num_pieces, width)``.
-        """
+        """Run the bidirectional encoder alone. *Shape:* ``(batch, num_pieces, width)``."""
         device = self.device
         return self._network(batch.ids.to(device), batch.mask.to(device))
 
@@ -147,13 +125,10 @@ def untrained_names(names: Iterable[str]) -> tuple[str, ...]:
 def locate_words(
     batch: PieceBatch, row: int, spans: NDArray[np.int32]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
-    """Find the WordPieces of each word of a text.
+    """Find the WordPieces of each word of a text, whose characters have no leading space.
 
-    :param batch: Texts as WordPieces.
-    :param row: The text.
-    :param spans: Characters of its words, leading space excluded. *Shape:* ``(num_words, 2)``
-    :returns: Columns of the first and of the last piece that overlap each word, and whether the
-        word was seen whole. *Shape:* ``(num_words,)`` each
+    Gives columns of the first and of the last piece that overlap each word, and whether it was seen
+    whole. *Shape:* ``(num_words, 2)`` to ``(num_words,)`` each
     """
     pieces = batch.offsets[row]  # (num_pieces, 2)
     first = np.searchsorted(pieces[:, 1], spans[:, 0], side="right")

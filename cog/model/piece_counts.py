@@ -13,10 +13,8 @@ from cog.model.words import WordSplitter, load_tokenizer
 
 @dataclass(frozen=True, slots=True)
 class TextPieces:
-    """How the tokenizers of a model cut a text.
+    """How a text is cut: by the prefix encoder into tokens, by the phrase encoder into pieces.
 
-    :param num_tokens: Number of prefix-encoder tokens.
-    :param num_pieces: Number of phrase-encoder pieces.
     :param num_unknown: Number of pieces that stand for what the phrase encoder does not know.
     """
 
@@ -27,10 +25,8 @@ class TextPieces:
 
 @dataclass(frozen=True, slots=True)
 class TextCutter:
-    """The tokenizers of a model.
+    """The tokenizers of a model: the prefix encoder's splits, the phrase encoder's has WordPieces.
 
-    :param splitter: The prefix encoder's.
-    :param tokenizer: The phrase encoder's.
     :param unknown_id: Its piece for what it does not know; None if it knows every byte.
     """
 

@@ -34,11 +34,8 @@ def encode_pieces(
 ) -> PieceBatch:
     """Tokenise texts for a bidirectional encoder.
 
-    :param tokenizer: The encoder's tokenizer.
-    :param texts: The texts.
-    :param max_pieces: Number of pieces kept per text, special ones aside.
-    :param keep_last: Keep the last pieces of a long text instead of the first.
-    :returns: The batch.
+    Of a long text the first ``max_pieces``, special ones aside, are kept, or the last
+    (``keep_last``).
     """
     encodings = tokenizer.encode_batch(list(texts), add_special_tokens=False)
     special = tokenizer.encode("", add_special_tokens=True).ids  # [CLS], [SEP]

@@ -23,12 +23,8 @@ PREFILL_TOKENS = 512  # tokens of one prefix encoded in one pass; bounds the mem
 class PrefixEncoder:
     """A causal language model read at its last token (CoG, section 3.1).
 
-    Differs from the paper where the weights hold ``qproj``: the query of phrases is then ``W_q h``
-    instead of ``h``.
-
-    :param network: The causal model.
-    :param query_projection: ``W_q`` of *Shape:* ``(dim, dim)``; None for the identity.
-    :param begin_token_id: Token put before every prefix; None for none.
+    Differs from the paper where there is a query projection ``W_q``, *shape* ``(dim, dim)``: the
+    query of phrases is then ``W_q h`` instead of ``h``.
     """
 
     def __init__(
@@ -77,12 +73,7 @@ class PrefixEncoder:
         return self.network.model
 
     def new_cache(self, *, batch: int, capacity: int) -> PrefixCache:
-        """An empty cache.
-
-        :param batch: Number of prefixes.
-        :param capacity: Number of positions to begin with.
-        :returns: The cache.
-        """
+        """An empty cache for a number of prefixes, with room for some positions; it grows."""
         return PrefixCache(batch=batch, capacity=capacity, device=self.device)
 
     @torch.inference_mode()
@@ -92,13 +83,10 @@ class PrefixEncoder:
         token_ids: Sequence[Sequence[int]],
         branches: Branches = NO_BRANCHES,
     ) -> Tensor:
-        """Append tokens to the prefixes of a cache in one pass.
+        """Append tokens to the prefixes of a cache in one pass; some may get none, not all.
 
-        :param cache: The cache; its prefixes grow.
-        :param token_ids: New tokens per prefix; may be empty for some, not for all.
-        :param branches: Of prefixes whose new tokens are no chain, what each of these follows.
-        :returns: Hidden states of the new tokens, packed prefix by prefix. *Shape:* ``(num_tokens,
-            dim)``
+        Of prefixes whose new tokens are no chain, branches say what each of these follows. Gives
+        hidden states of the new tokens, packed prefix by prefix. *Shape:* ``(num_tokens, dim)``
         """
         layout = cache.plan([len(ids) for ids in token_ids], branches)
         packed = torch.tensor([i for ids in token_ids for i in ids], device=self.device)
@@ -107,14 +95,9 @@ class PrefixEncoder:
         return states
 
     def append_last(self, cache: PrefixCache, token_ids: Sequence[Sequence[int]]) -> Tensor:
-        """Append tokens and return the hidden state at the last token of each prefix.
+        """Append tokens and return the hidden state at the last token of each prefix that got some.
 
-        Long prefixes are read block by block.
-
-        :param cache: The cache; its prefixes grow.
-        :param token_ids: New tokens per prefix; may be empty for some, not for all.
-        :returns: Hidden states of the prefixes that got tokens, in order. *Shape:* ``(num_rows,
-            dim)``
+        Long prefixes are read block by block. *Shape:* ``(num_rows, dim)``
         """
         longest = max(len(ids) for ids in token_ids)
         last: dict[int, Tensor] = {}
@@ -132,8 +115,7 @@ class PrefixEncoder:
     def token_logits(self, hidden_states: Tensor) -> Tensor:
         """Scores of the vocabulary: ``h · E_v`` (CoG, section 2).
 
-        :param hidden_states: *Shape:* ``(batch, dim)``
-        :returns: *Shape:* ``(batch, vocab_size)``, float32
+        *Shape:* ``(batch, dim)`` to ``(batch, vocab_size)``, float32
         """
         return self.network.score(hidden_states)
 
@@ -141,8 +123,7 @@ class PrefixEncoder:
     def phrase_queries(self, hidden_states: Tensor) -> tuple[Tensor, Tensor]:
         """The halves of the prefix vector that meet start and end vectors (CoG, eq. 1 and 2).
 
-        :param hidden_states: *Shape:* ``(batch, dim)``
-        :returns: Start and end query, each of *Shape:* ``(batch, dim / 2)``, float32
+        *Shape:* ``(batch, dim)`` to twice ``(batch, dim / 2)``, float32
         """
         queries = hidden_states
         if self._projection is not None:

@@ -18,14 +18,7 @@ SPECIAL_PIECES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
 
 
 def make_random_base(base: RandomBase, folder: Path, *, texts: Iterable[str], seed: int) -> None:
-    """Write a base folder: config, random weights and a tokenizer.
-
-    :param base: Its sizes.
-    :param folder: Where to; made if need be.
-    :param texts: What the tokenizer is learnt from.
-    :param seed: Seed of the weights.
-    :raises ParamsError: If the architecture is unknown.
-    """
+    """Write a base folder: config, random weights by a seed, and a tokenizer learnt from texts."""
     import torch
 
     if base.architecture not in ARCHITECTURES:
@@ -83,9 +76,7 @@ def _build(base: RandomBase, vocab_size: int) -> Any:  # noqa: ANN401
 def learn_byte_tokenizer(texts: Iterable[str], *, vocab_size: int) -> Tokenizer:
     """Learn a byte-level vocabulary by merging the most frequent pairs; token 0 begins a prefix.
 
-    :param texts: What it is learnt from.
-    :param vocab_size: Number of tokens, at most; never fewer than the 257 of bytes and begin.
-    :returns: The tokenizer.
+    It never has fewer tokens than the 257 of bytes and begin.
     """
     splitter = pre_tokenizers.ByteLevel(add_prefix_space=False)
     words = Counter(word for text in texts for word, _ in splitter.pre_tokenize_str(text))
@@ -100,12 +91,7 @@ def learn_byte_tokenizer(texts: Iterable[str], *, vocab_size: int) -> Tokenizer:
 
 
 def learn_piece_tokenizer(texts: Iterable[str], *, vocab_size: int) -> Tokenizer:
-    """Make an uncased WordPiece vocabulary: characters, and the most frequent words.
-
-    :param texts: What it is learnt from.
-    :param vocab_size: Number of pieces, at most; the characters are always all in it.
-    :returns: The tokenizer.
-    """
+    """Make an uncased WordPiece vocabulary of all characters, and the most frequent words."""
     normaliser = normalizers.BertNormalizer(lowercase=True)
     words: Counter[str] = Counter()
     for text in texts:

@@ -15,11 +15,8 @@ from cog.model.protocols import TextNetwork
 class MeanRetriever:
     """A bidirectional encoder whose last hidden states are averaged over the mask and normalised.
 
-    Differs from the paper, which uses DPR's context encoder.
-
-    :param network: The encoder, unchanged.
-    :param tokenizer: Its tokenizer.
-    :param max_pieces: Number of WordPieces read of a text, special ones aside.
+    Differs from the paper, which uses DPR's context encoder. Pieces are counted without special
+    ones.
     """
 
     def __init__(self, network: TextNetwork, tokenizer: Tokenizer, *, max_pieces: int) -> None:
@@ -33,22 +30,14 @@ class MeanRetriever:
         return self._network.dim
 
     def count_pieces(self, texts: Sequence[str]) -> NDArray[np.int64]:
-        """Number of WordPieces that are read of each text, special ones included.
-
-        :param texts: Prefixes or chunks.
-        :returns: *Shape:* ``(num_texts,)``
-        """
+        """Number of WordPieces that are read of each text, special ones included."""
         batch = encode_pieces(self._tokenizer, texts, max_pieces=self._max_pieces, keep_last=True)
         counts: NDArray[np.int64] = batch.mask.sum(1).numpy()
         return counts
 
     @torch.inference_mode()
     def encode_texts(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Encode texts together; of a text that is too long the end is read.
-
-        :param texts: Prefixes or chunks.
-        :returns: Vectors of unit length. *Shape:* ``(num_texts, dim)``
-        """
+        """Encode texts together, to unit length; of a text that is too long the end is read."""
         if not texts:
             return np.zeros((0, self.dim), dtype=np.float32)
         batch = encode_pieces(self._tokenizer, texts, max_pieces=self._max_pieces, keep_last=True)

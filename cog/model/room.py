@@ -12,10 +12,7 @@ _logger = logging.getLogger(__name__)
 
 
 class HalvingNetwork:
-    """A bidirectional encoder that reads half as many texts at once where memory runs out.
-
-    :param network: The encoder.
-    """
+    """A bidirectional encoder that reads half as many texts at once where memory runs out."""
 
     def __init__(self, network: TextNetwork) -> None:
         self._network = network
@@ -25,13 +22,7 @@ class HalvingNetwork:
         self.max_positions = network.max_positions
 
     def __call__(self, ids: Tensor, mask: Tensor) -> Tensor:
-        """Read texts; as the encoder itself.
-
-        :param ids: *Shape:* ``(batch, num_pieces)``
-        :param mask: 1 where there is a piece. *Shape:* ``(batch, num_pieces)``
-        :returns: Hidden states. *Shape:* ``(batch, num_pieces, dim)``
-        :raises CheckpointError: If there is no room for a single text.
-        """
+        """Read texts as the encoder; without room for a single one it is a ``CheckpointError``."""
         parts: list[Tensor] = []
         first = 0
         while first < len(ids):

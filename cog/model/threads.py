@@ -12,11 +12,9 @@ GPU_TOLERANCE = 1e-4
 def pin_threads(device: torch.device) -> Iterator[int]:
     """Let every operation run on one thread while the block runs; texts are encoded side by side.
 
-    A product of matrices that is shared out among threads is summed in an order that depends on
-    the size of the batch, so the last bits of a vector would depend on what it is encoded with.
-
-    :param device: Where the encoders run.
-    :yields: Number of threads that may encode at once.
+    A product of matrices that is shared out among threads is summed in an order that depends on the
+    size of the batch, so the last bits of a vector would depend on what it is encoded with. Gives
+    the number of threads that may encode at once.
     """
     num_threads = torch.get_num_threads()
     if device.type != "cpu":
@@ -42,11 +40,7 @@ def get_batch_tolerance(device: torch.device) -> float:
 
 
 def describe_numerics(device: torch.device) -> str:
-    """Name what decides the last bits of a vector, besides the model and the text.
-
-    :param device: Where the encoders run.
-    :returns: Device, instruction set or card, and torch's version.
-    """
+    """Name what decides a vector's last bits: device, instruction set or card, torch's version."""
     version = torch.__version__.split("+")[0]
     if device.type == "cuda":
         return f"cuda {torch.cuda.get_device_name(device)} torch {version}"

@@ -20,10 +20,7 @@ _CUT = re.compile(r"(?<=\S)(?= )")
 
 
 class TokenEncoder:
-    """Tokenises texts without special tokens, and remembers pieces of them.
-
-    :param tokenizer: A tokenizer.
-    """
+    """Tokenises texts without special tokens, and remembers pieces of them."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
@@ -31,11 +28,7 @@ class TokenEncoder:
         self.is_cutting = may_cut(tokenizer)
 
     def encode(self, text: str) -> NDArray[np.int32]:
-        """Tokenise a text.
-
-        :param text: Any text without lone surrogates.
-        :returns: Token ids. *Shape:* ``(num_tokens,)``
-        """
+        """Tokenise a text without lone surrogates. *Shape:* ``(num_tokens,)``."""
         if not self.is_cutting:
             ids = self._tokenizer.encode(text, add_special_tokens=False).ids
             return np.array(ids, dtype=np.int32)
@@ -67,10 +60,8 @@ def may_cut(tokenizer: Tokenizer) -> bool:
     """Say whether a tokenizer surely gives a text the tokens of its pieces.
 
     It does if nothing but the byte-level rule (Radford et al. 2019), or that rule after one for
-    digits, decides where tokens may not reach, and no token is looked for in the whole text.
-
-    :param tokenizer: The tokenizer; its special tokens must be encoded as text.
-    :returns: True if so; False also for tokenizers that are not known.
+    digits, decides where tokens may not reach, and no token is looked for in the whole text. Its
+    special tokens must be encoded as text. One that is not known surely does not.
     """
     added = tokenizer.get_added_tokens_decoder().values()
     if not tokenizer.encode_special_tokens or not all(token.special for token in added):

@@ -64,11 +64,9 @@ class VectorCode:
         return middle
 
     def quantise(self, vectors: NDArray[np.float32]) -> NDArray[np.int8]:
-        """Round vectors to integers.
+        """Round vectors to integers; one that is not finite is a ``ValueError``.
 
-        :param vectors: *Shape:* ``(num_vectors, dim)``
-        :returns: *Shape:* ``(num_vectors, num_axes)``
-        :raises ValueError: If a value is not finite.
+        *Shape:* ``(num_vectors, dim)`` to ``(num_vectors, num_axes)``
         """
         if not np.isfinite(vectors).all():
             raise ValueError("vectors must be finite")
@@ -85,10 +83,8 @@ class VectorCode:
         """Lay integers out as bits: the highest bit of every axis, then the next of those with two.
 
         Axes are in the order of their bits, so each plane is a run of leading axes, and unpacking
-        needs no loop over axes.
-
-        :param integers: *Shape:* ``(num_vectors, num_axes)``
-        :returns: *Shape:* ``(num_vectors, num_bytes)``
+        needs no loop over axes. *Shape:* ``(num_vectors, num_axes)`` to ``(num_vectors,
+        num_bytes)``
         """
         shifted = (integers + self._halves()).astype(np.uint8)
         planes = [
@@ -98,11 +94,7 @@ class VectorCode:
         return np.packbits(np.concatenate(planes, axis=1), axis=1)
 
     def unpack(self, packed: NDArray[np.uint8]) -> NDArray[np.int8]:
-        """Read integers back from their bits.
-
-        :param packed: *Shape:* ``(num_vectors, num_bytes)``
-        :returns: *Shape:* ``(num_vectors, num_axes)``
-        """
+        """Read integers back from their bits. *Shape:* ``(num_vectors, num_axes)``."""
         bits = np.unpackbits(packed, axis=1)
         shifted = np.zeros((len(packed), self.num_axes), dtype=np.uint8)
         first = 0
@@ -176,10 +168,8 @@ def fit_code(
 ) -> VectorCode:
     """Fit a code to a sample of vectors, and of the queries that they will be scored with.
 
-    :param vectors: *Shape:* ``(num_vectors, dim)``
-    :param queries: *Shape:* ``(num_queries, dim)``
-    :param num_bytes: Bytes of a packed vector.
-    :returns: The code; fewer bytes where more bits than ``MAX_BITS`` an axis would be needed.
+    It has fewer bytes where more bits than ``MAX_BITS`` an axis would be needed. *Shape:*
+    ``(num_vectors, dim)`` and ``(num_queries, dim)``
     """
     dim = vectors.shape[1]
     seen = queries.T.astype(np.float64) @ queries / len(queries)  # (dim, dim)

@@ -17,13 +17,10 @@ Weights = dict[str, Tensor]
 
 
 def load_weights(folder: Path, config: ModelConfig, *, parts: tuple[str, ...] = ("",)) -> Weights:
-    """Read the tensors of a model folder.
+    """Read the tensors of a model folder, as float32.
 
-    :param folder: The model folder.
-    :param config: Its config, which names the files.
-    :param parts: How the names begin of those that are read.
-    :returns: Tensors by name, as float32.
-    :raises CheckpointError: If a file is missing or is no safetensors file.
+    Parts are how the names begin of those that are read. A file that is missing or no safetensors
+    file is a ``CheckpointError``.
     """
     weights: Weights = {}
     for name in config.weights:
@@ -43,12 +40,7 @@ def load_weights(folder: Path, config: ModelConfig, *, parts: tuple[str, ...] = 
 
 
 def select_weights(weights: Weights, prefix: str) -> Weights:
-    """Take the tensors of one part.
-
-    :param weights: Tensors by name.
-    :param prefix: The part's name with its dot, such as ``bert.``.
-    :returns: Its tensors, without the prefix in their names.
-    """
+    """Take the tensors of one part, such as ``bert.``, without it in their names."""
     return {
         name.removeprefix(prefix): tensor
         for name, tensor in weights.items()
@@ -112,11 +104,7 @@ class TrainedTensors:
 
     @torch.no_grad()
     def get(self, name: str) -> Tensor:
-        """Give a tensor as trained, in float32.
-
-        :param name: A name of the base model.
-        :returns: The tensor; the base model's own where nothing changes it.
-        """
+        """Give a tensor as trained, in float32; the base model's own where nothing changes it."""
         tensor = self._place(self._whole.get(name, self._base[name]))
         layer = name.removesuffix(".weight")
         if f"{layer}.A" not in self._pairs:
@@ -164,14 +152,7 @@ def apply_weights(
     may_lack: Collection[str] = (),
     transposed: Collection[str] = (),
 ) -> None:
-    """Put one part's trained weights into its base model.
-
-    :param module: The base model, changed in place.
-    :param weights: As of :class:`TrainedTensors`, and so are the others.
-    :param scale: Factor of the low-rank updates.
-    :param may_lack: Names of tensors that may keep the values they have.
-    :param transposed: Names of matrices that are stored as *Shape:* ``(in, out)``.
-    """
+    """Put one part's trained weights, as of :class:`TrainedTensors`, into its base model."""
     own = module.state_dict()
     trained = TrainedTensors(own, weights, scale=scale, may_lack=may_lack, transposed=transposed)
     for name in trained.list_changed():
@@ -179,13 +160,7 @@ def apply_weights(
 
 
 def load_part(module: nn.Module, weights: Weights, *, may_lack: tuple[str, ...] = ()) -> None:
-    """Load one part's tensors into its module.
-
-    :param module: The part.
-    :param weights: Its tensors.
-    :param may_lack: Names of parameters that may keep the values they have.
-    :raises CheckpointError: If a name or a shape does not fit.
-    """
+    """Load one part's tensors into its module, whose parameters may lack some of them."""
     try:
         result = module.load_state_dict(weights, strict=False)
     except RuntimeError as error:

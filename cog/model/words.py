@@ -88,36 +88,21 @@ class WordSplitter:
 
     @classmethod
     def from_folder(cls, folder: Path) -> "WordSplitter":
-        """Read ``tokenizer.json`` of a model folder.
-
-        :param folder: A folder as ``save_pretrained`` writes it.
-        :returns: The splitter.
-        :raises CheckpointError: If there is no such file.
-        """
+        """Read ``tokenizer.json`` of a folder as ``save_pretrained`` writes it."""
         return cls(load_tokenizer(folder))
 
     def encode(self, text: str) -> NDArray[np.int32]:
-        """Tokenise a text without special tokens.
-
-        :param text: Any text without lone surrogates.
-        :returns: Token ids. *Shape:* ``(num_tokens,)``
-        """
+        """Tokenise a text without lone surrogates. *Shape:* ``(num_tokens,)``."""
         return self._encoder.encode(text)
 
     def decode(self, token_ids: NDArray[np.int32]) -> bytes:
-        """The exact bytes of some tokens; they need not be whole characters.
-
-        :param token_ids: Token ids. *Shape:* ``(num_tokens,)``
-        :returns: Their bytes, joined.
-        """
+        """The exact bytes of some tokens; they need not be whole characters."""
         return b"".join(self.token_bytes[int(i)] for i in token_ids)
 
     def split(self, text: str) -> Words:
-        """Split a text into words.
+        """Split a text without lone surrogates into words.
 
-        :param text: Any text without lone surrogates.
-        :returns: Its tokens and words.
-        :raises CheckpointError: If the tokens do not spell the text byte for byte.
+        If the tokens do not spell it byte for byte, it is a ``CheckpointError``.
         """
         token_ids = self.encode(text)
         token_bytes = self._token_offsets(text, token_ids)
@@ -128,11 +113,7 @@ class WordSplitter:
         return Words(token_ids, word_tokens, _chars_before(text, token_bytes[word_tokens]))
 
     def token_chars(self, text: str) -> list[tuple[int, int]]:
-        """Where each token of a text begins and ends.
-
-        :param text: Any text without lone surrogates.
-        :returns: Half-open character ranges; tokens inside one character share it.
-        """
+        """Half-open character ranges of a text's tokens; those in one character share it."""
         offsets = self._token_offsets(text, self.encode(text))
         starts = _chars_before(text, offsets, whole=True)
         ends = _chars_before(text, offsets)
@@ -151,12 +132,7 @@ class WordSplitter:
 
 
 def load_tokenizer(folder: Path) -> Tokenizer:
-    """Read a tokenizer without padding and truncation.
-
-    :param folder: A folder that holds ``tokenizer.json``.
-    :returns: The tokenizer.
-    :raises CheckpointError: If there is no such file.
-    """
+    """Read a folder's tokenizer, without padding and truncation."""
     path = folder / "tokenizer.json"
     if not path.is_file():
         raise CheckpointError(
@@ -174,11 +150,8 @@ def flag_words(text: str, word_chars: NDArray[np.int32]) -> NDArray[np.uint8]:
     """Say what each word may do in a phrase, and whether it is a name or a number.
 
     No word of a phrase is ``.``, ``!``, ``?``, ``;``, ``:``, holds a line feed or lies in
-    ``<unk>``; its first character (after the space) and its last one are letters or digits.
-
-    :param text: The text the words tile.
-    :param word_chars: As in :class:`Words`. *Shape:* ``(num_words + 1,)``
-    :returns: Bits ``BARRED``, ``CAN_START``, ``CAN_END``, ``SPECIFIC``. *Shape:* ``(num_words,)``
+    ``<unk>``; its first character (after the space) and its last one are letters or digits. Gives
+    bits ``BARRED``, ``CAN_START``, ``CAN_END``, ``SPECIFIC``. *Shape:* ``(num_words,)``
     """
     bounds = word_chars.tolist()
     flags = np.array(
