@@ -7,8 +7,9 @@ minutes. ``--short`` tries them in two, and measures nothing.
 
 load
     32 clients for two minutes, two corpora and a switch every second. Every citation of every text
-    is checked against the version that the text names. ``ratio`` is tokens per second over those of
-    ``cog generate --input`` with the same batch, on the same prompts, in the same run.
+    is checked against the version that the text names. ``ratio`` is the seconds that
+    ``cog generate --input`` needs for as many tokens of each corpus, with the same batch and in the
+    same run, over the seconds that they took here.
 first
     The first segment at 8 clients.
 broken, malformed
@@ -19,7 +20,6 @@ import argparse
 import json
 import os
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -154,17 +154,17 @@ def run_warm(paths: ProjectPaths, prefixes: Sequence[str], options: Options) -> 
 def measure_load(paths: ProjectPaths, prefixes: list[str], options: Options) -> dict[str, Any]:
     """Many clients while corpora are switched, beside the command."""
     size = {"batch_size": options.batch_size, "tokens": options.tokens}
-    speeds = []
+    speeds = {}
     for corpus_id in options.corpora:
         say(f"cog generate --corpus {corpus_id} --input …")
         compared = prefixes[: options.batch_size * (2 if options.short else 4)]
-        speeds.append(time_command(paths, compared, corpus=corpus_id, **size))
-        say(f"{speeds[-1][0]:.1f} tokens a second")
+        speeds[corpus_id] = time_command(paths, compared, corpus=corpus_id, **size)
+        say(f"{speeds[corpus_id][0]:.1f} tokens a second")
     with (
         run_warm(paths, prefixes, options) as server,
         switching(paths, options.corpora, every=1.0) as switched,
     ):
-        before = server.processor_seconds()
+        before, others_before = server.processor_seconds(), time.process_time()
         tally, seconds = load(
             server,
             prefixes,
@@ -174,19 +174,27 @@ def measure_load(paths: ProjectPaths, prefixes: list[str], options: Options) -> 
             tokens=options.tokens,
         )
         spent = server.processor_seconds() - before
-    num_tokens = sum(text["num_tokens"] for text in tally.texts)
-    speed = num_tokens / seconds
-    command, command_processor = map(statistics.mean, zip(*speeds, strict=True))
-    say(f"{speed:.1f} tokens a second; citations are checked …")
+        others = time.process_time() - others_before
+    num_tokens = dict.fromkeys(options.corpora, 0)
+    for text in tally.texts:
+        num_tokens[text["corpus"]] += text["num_tokens"]
+    # a corpus that repeats itself is written several times as fast, so seconds are compared
+    by_command, by_processor = (
+        sum(num_tokens[corpus_id] / found[kind] for corpus_id, found in speeds.items())
+        for kind in (0, 1)
+    )
+    say(f"{sum(num_tokens.values()) / seconds:.1f} tokens a second; citations are checked …")
     num_citations, problems = check_citations(paths, tally.texts)
     for each in [*problems, *tally.errors][:5]:
         say(each)
     return {
         "clients": options.clients,
-        "command_tokens_per_second": command,
-        "tokens_per_second": speed,
-        "ratio": speed / command,
-        "ratio_processor": num_tokens / spent / command_processor,
+        "command_tokens_per_second": {name: found[0] for name, found in speeds.items()},
+        "tokens": num_tokens,
+        "seconds": seconds,
+        "client_processor_seconds": others,
+        "ratio": by_command / seconds,
+        "ratio_processor": by_processor / spent,
         "texts": len(tally.texts),
         "switches": len(switched) - 1,
         "citations": num_citations,

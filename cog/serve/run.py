@@ -7,6 +7,7 @@ second signal ends it at once.
 import asyncio
 import contextlib
 import errno
+import logging
 import signal
 import socket
 import threading
@@ -24,7 +25,9 @@ from cog.serve.settings import ServeSettings
 
 KEEP_ALIVE_SECONDS = 5
 BACKLOG = 2048
+POLL_SECONDS = 0.1
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+logger = logging.getLogger("cog.serve")
 
 
 def serve(
@@ -44,17 +47,7 @@ def serve(
         host, port = listener.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         say(f"serving {paths.root.name} at http://{shown}:{port}/ (Ctrl-C ends)")
-        config = uvicorn.Config(
-            make_app(engine, settings),
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-            timeout_keep_alive=KEEP_ALIVE_SECONDS,
-            backlog=BACKLOG,
-            lifespan="on",
-            ws="none",
-        )
-        asyncio.run(_Server(config, engine).serve(sockets=[listener]))
+        asyncio.run(Server(engine, settings).serve(sockets=[listener]))
         warming.join()
         say("ended")
 
@@ -84,20 +77,53 @@ def bind(settings: ServeSettings) -> socket.socket:
     return listener
 
 
-class _Server(uvicorn.Server):
-    # tells the engine when it is about to end, and ends without a signal of its own
-    def __init__(self, config: uvicorn.Config, engine: Engine) -> None:
+class Server(uvicorn.Server):
+    """Tells the engine when it is about to end, and ends without a signal of its own."""
+
+    def __init__(self, engine: Engine, settings: ServeSettings) -> None:
+        config = uvicorn.Config(
+            make_app(engine, settings),
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            timeout_keep_alive=KEEP_ALIVE_SECONDS,
+            backlog=BACKLOG,
+            lifespan="on",
+            ws="none",
+        )
         super().__init__(config)
         self._engine = engine
+        self._answer_seconds = settings.body_seconds
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
+        """Listen to signals while the block runs; nothing is done in a thread, which gets none."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
         before = {each: signal.signal(each, self._end) for each in SIGNALS}
         try:
             yield
         finally:
             for each, handler in before.items():
                 signal.signal(each, handler)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Finish what runs; who has not read an answer some seconds later is cut off."""
+        cutting = asyncio.create_task(self._cut_off())
+        await super().shutdown(sockets)
+        cutting.cancel()
+
+    async def _cut_off(self) -> None:
+        # uvicorn waits for every connection, and one that nobody reads from stays for ever
+        while self._engine.num_running or self._engine.num_waiting:
+            await asyncio.sleep(POLL_SECONDS)
+        await asyncio.sleep(self._answer_seconds)
+        for connection in list(self.server_state.connections):
+            if connection.transport is not None:
+                name = connection.transport.get_extra_info("peername")
+                logger.warning("%s was cut off: it does not read its answer", name)
+                connection.transport.abort()
 
     def _end(self, _number: int, _frame: FrameType | None) -> None:
         self._engine.is_stopping = True

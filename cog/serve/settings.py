@@ -26,7 +26,8 @@ class ServeSettings:
     max_texts: Count = 64  # number of texts that one request may ask for
     max_tokens: Count = 2048  # number of tokens of one text
     max_seconds: float = 600.0  # seconds after which a request is given up
-    body_seconds: float = 15.0  # seconds in which a body must have arrived
+    # seconds in which a body must have arrived, and an answer been read when the server ends
+    body_seconds: float = 15.0
     has_prompts_in_log: bool = False  # whether the log holds what was asked and written
 
     def check(self) -> None:

@@ -2,20 +2,23 @@
 
 import asyncio
 import http.client
+import io
 import json
+import sys
 import threading
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
 import uvicorn
 
 from cog.params import load_params
 from cog.paths import ProjectPaths
-from cog.serve.app import make_app
 from cog.serve.engine import Engine
-from cog.serve.run import bind
+from cog.serve.run import Server, bind
 from cog.serve.settings import ServeSettings
 
 WAIT = 90  # seconds after which a test is given up; only here, since machines are loaded
@@ -111,9 +114,7 @@ def run_server(paths: ProjectPaths, **settings: Any) -> Iterator[RunningServer]:
     chosen = ServeSettings(port=0, **settings)
     listener = bind(chosen)
     engine = Engine(paths, load_params(paths.params), settings=chosen, device="cpu")
-    app = make_app(engine, chosen)
-    config = uvicorn.Config(app, log_level="warning", access_log=False, lifespan="on", ws="none")
-    server = uvicorn.Server(config)
+    server = Server(engine, chosen)
     thread = threading.Thread(target=lambda: asyncio.run(server.serve([listener])))
     thread.start()
     try:
@@ -121,4 +122,22 @@ def run_server(paths: ProjectPaths, **settings: Any) -> Iterator[RunningServer]:
     finally:
         server.should_exit = True
         thread.join(WAIT)
-        assert not thread.is_alive(), "the server did not end"
+        if thread.is_alive():
+            pytest.fail(f"the server did not end\n{describe_pending(server)}")
+
+
+def describe_pending(server: uvicorn.Server) -> str:
+    """What a server waits for: connections, requests, and where every thread stands."""
+    lines = []
+    for each in server.server_state.connections:
+        cycle = getattr(each, "cycle", None)
+        state = cycle and (cycle.scope["path"], cycle.response_started, cycle.response_complete)
+        lines.append(f"connection from {each.client}: {state}, {each.transport!r}")
+    for task in server.server_state.tasks:
+        stack = io.StringIO()
+        task.print_stack(file=stack)
+        lines.append(stack.getvalue())
+    names = {each.ident: each.name for each in threading.enumerate()}
+    for ident, frame in sys._current_frames().items():
+        lines.append(f"thread {names.get(ident)}:\n{''.join(traceback.format_stack(frame))}")
+    return "\n".join(lines)

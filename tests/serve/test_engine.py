@@ -154,6 +154,19 @@ def test_an_engine_that_breaks_tells_everybody_and_takes_no_more(
     assert "the engine is broken" in caplog.text
 
 
+def test_who_does_not_read_its_answer_does_not_keep_the_server(
+    two_corpora: ProjectPaths, caplog: pytest.LogCaptureFixture
+) -> None:
+    with run_server(two_corpora, body_seconds=0.2) as server:
+        client = socket.socket()
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.connect(("127.0.0.1", server.port))
+        client.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * 1000)
+        wait_for(lambda: server.get("/healthz").status == 200)
+    with client:
+        assert "was cut off: it does not read its answer" in caplog.text
+
+
 def test_a_port_in_use_is_told_in_one_line() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
