@@ -3,19 +3,11 @@
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import click
 
-from cog.cards import (
-    DEDUPLICATE,
-    DEFAULT_NEAR_THRESHOLD,
-    DOCUMENT_RULES,
-    KINDS,
-    ON_ERROR,
-    Card,
-    format_card,
-)
+from cog.cards import Card, format_card
+from cog.cli.corpus_add import add_corpus
 from cog.cli.corpus_documents import list_documents
 from cog.cli.corpus_duplicates import show_duplicates
 from cog.cli.corpus_stats import echo_nested, show_stats
@@ -35,6 +27,7 @@ def command() -> None:
     """Cards and documents of the corpora."""
 
 
+command.add_command(add_corpus)
 command.add_command(versions)
 command.add_command(diff)
 command.add_command(list_documents)
@@ -104,89 +97,6 @@ def _show_document(paths: ProjectPaths, card: Card, document_id: str, *, as_json
     for name in ("document_id", "title", "url", "licence", "source"):
         click.echo(f"{name}: {getattr(document, name)}", err=True)
     click.echo(document.text)
-
-
-@command.command("add")
-@click.argument("corpus_id", metavar="ID")
-@click.argument("place", metavar="[PATH_OR_HUB_NAME_OR_URL]", required=False)
-@click.option("--title", help="What a person calls it.  [default: the id]")
-@click.option("--description", help="One or two sentences.")
-@click.option("--language", default="en", show_default=True, help="BCP 47 tag.")
-@click.option("--licence", default="unknown", show_default=True, help="SPDX id or a name.")
-@click.option("--licence-url", help="Where the terms can be read.")
-@click.option("--attribution", help="Whom to name.")
-@click.option("--format", "kind", type=click.Choice(KINDS), help="Told by the files' endings.")
-@click.option(
-    "--encoding", multiple=True, default=["utf-8"], help="Tried in order, or detect; repeatable."
-)
-@click.option("--documents", type=click.Choice(DOCUMENT_RULES), help="How lines become documents.")
-@click.option("--heading", help="'wikitext', or a regular expression with groups title and id.")
-@click.option("--query", help="SQL whose columns the fields name (sqlite).")
-@click.option("--url-template", "url", help="Address with {id} or {title}.")
-@click.option("--on-error", type=click.Choice(ON_ERROR), default="fail", show_default=True)
-@click.option("--id-field", multiple=True, help="Column or key of the id; repeatable.")
-@click.option("--title-field", multiple=True, help="Column or key of the title; repeatable.")
-@click.option("--text-field", multiple=True, help="Column or key of the text; repeatable.")
-@click.option("--url-field", multiple=True, help="Column or key of the address.")
-@click.option("--licence-field", multiple=True, help="Column or key of the licence.")
-@click.option(
-    "--members", multiple=True, metavar="GLOB", help="Files of the folder to take; repeatable."
-)
-@click.option("--config", help="Configuration of a hub data set.")
-@click.option("--split", multiple=True, default=["train"], help="Splits of a hub data set.")
-@click.option("--revision", help="Commit or tag of a hub data set.")
-@click.option("--normaliser", default="plain-v1", show_default=True)
-@click.option("--min-words", type=int, default=1, show_default=True)
-@click.option("--max-words", type=int)
-@click.option("--deduplicate", type=click.Choice(DEDUPLICATE), default="exact", show_default=True)
-@click.option("--near-threshold", type=float, default=DEFAULT_NEAR_THRESHOLD, show_default=True)
-@click.option("--schema", multiple=True, metavar="NAME=TYPE", help="Type of a field; repeatable.")
-@click.option("--held-out", type=float, default=0.0, show_default=True, help="For prompts.")
-@click.option("--seed", type=int, default=0, show_default=True)
-@click.option("--index-uri", metavar="s3://BUCKET/FOLDER", help="Object store of the index.")
-@as_json_option
-@click.pass_context
-def add_corpus(ctx: click.Context, /, as_json: bool, **options: Any) -> None:  # noqa: ANN401
-    """Write a card for local files, a hub data set or an address; the pipeline builds it.
-
-    ID alone adds a corpus whose card comes with cog (`cog corpus list --shipped`).
-    """
-    from cog.corpus import manage
-    from cog.corpus.new_card import NewCorpus, build_card
-    from cog.corpus.next_step import name_build
-
-    names = ("id", "title", "text", "url", "licence")
-    fields = {name: list(options.pop(f"{name}_field")) for name in names}
-    options["fields"] = {name: columns for name, columns in fields.items() if columns}
-    paths = get_project(ctx)
-    if options["place"] is None:
-        _add_shipped(paths, options["corpus_id"])
-        return
-    card = build_card(NewCorpus(**options), project=paths.root, folder=Path.cwd())
-    trial = manage.add_corpus(paths, card)
-    if as_json:
-        found = asdict(trial) if trial else {"first": None, "files": None}
-        content = {"first_document": found["first"], "files": found["files"]}
-        echo_json({"card": format_card(card), **content}, indent=2)
-        return
-    assert card.format is not None
-    if card.source is not None and card.source.type == "hub":
-        click.echo(f"no such path: taken as the hub data set {card.source.dataset}", err=True)
-    click.echo(f"added {card.id}: {card.format.kind}, one document per {card.format.documents}")
-    if trial is not None:
-        first = trial.first
-        click.echo(f"first document: {first.document_id}: {first.text[:60]!r}", err=True)
-        click.echo(trial.files.describe())
-    click.echo(f"next: {name_build(paths.corpus(card.id))}", err=True)
-
-
-def _add_shipped(paths: ProjectPaths, corpus_id: str) -> None:
-    from cog.corpus.next_step import name_build
-    from cog.template import add_shipped
-
-    is_new = add_shipped(paths, corpus_id)
-    click.echo(f"{'added' if is_new else 'the pipeline builds'} {corpus_id}")
-    click.echo(f"next: {name_build(paths.corpus(corpus_id))}", err=True)
 
 
 @command.command("remove")

@@ -1,6 +1,7 @@
 """``cog evaluate``: a corpus and a protocol go in, scores come out and are logged to MLflow."""
 
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -123,10 +124,9 @@ def command(
         measure,
         corpus_id=corpus_id,
         prompt_corpus_id=prompt_corpus_id,
-        system=system,
         settings=collect_settings(decoding),
-        is_untuned=decoding.untuned,
     )
+    wanted = replace(wanted, system=system, is_untuned=decoding.untuned)
     from cog.evaluation.planning import evaluate_wanted
     from cog.progress import show_progress
 
@@ -153,12 +153,28 @@ def _run_stage(ctx: click.Context) -> None:
         evaluate_corpus(paths, corpus_id, params, progress)
 
 
-def make_wanted(measure: MeasureOptions, **system: Any) -> "Wanted":  # noqa: ANN401
-    """What is to be evaluated: what the command line gives, with corpora, system and settings."""
+def make_wanted(
+    measure: MeasureOptions,
+    *,
+    corpus_id: str,
+    prompt_corpus_id: str | None,
+    settings: Mapping[str, Any],
+) -> "Wanted":
+    """What is to be evaluated: what the command line gives, on these corpora."""
     from cog.evaluation.planning import Wanted
 
-    given = {each.name: getattr(measure, each.name) for each in fields(MeasureOptions)}
-    return Wanted(**given | {"groups": measure.groups or GROUPS}, **system)
+    return Wanted(
+        corpus_id=corpus_id,
+        prompt_corpus_id=prompt_corpus_id,
+        settings=settings,
+        protocol=measure.protocol,
+        num_prompts=measure.num_prompts,
+        seeds=measure.seeds,
+        groups=measure.groups or GROUPS,
+        allow_few_texts=measure.allow_few_texts,
+        allow_contamination=measure.allow_contamination,
+        device=measure.device,
+    )
 
 
 def _write(result: "EvaluationResult", run: "Run | None", *, as_json: bool) -> None:

@@ -1,7 +1,7 @@
 """Options that several commands share, each declared once."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, field, fields
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -48,15 +48,22 @@ stage_option = click.option(
 )
 
 
+Flag = tuple[tuple[str, ...], dict[str, Any]]  # names of an option, and what click is told of it
+
+
+def flag(*names: str, **settings: Any) -> Flag:  # noqa: ANN401
+    """An option of a table, as ``click.option`` is told; without names it has its field's."""
+    return names, settings
+
+
 def option(*names: str, **settings: Any) -> Any:  # noqa: ANN401
     """A field of a record that the command line fills in, as ``click.option`` is told."""
-    return field(metadata={"option": (names, settings)})
+    return field(metadata={"option": flag(*names, **settings)})
 
 
 def setting(record: type[Any], name: str, help: str, **more: Any) -> Any:  # noqa: A002, ANN401
     """A field for the setting of a record, with the range or the choices that it has there."""
-    flag = f"--{name.replace('_', '-')}"
-    return option(flag, type=make_type(record, name), help=help, **more)
+    return option(type=make_type(record, name), help=help, **more)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +84,34 @@ class LoopOptions:
     )
 
 
+def with_record(
+    parameter: str, record: type[Any], flags: Mapping[str, Flag]
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Give a command options by field of a record, and the record filled in as a parameter.
+
+    Where nothing else is said, the default is the field's own. Fields without an option keep it.
+    """
+    known = {each.name: each.default for each in fields(record)}
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(function)
+        def call(*words: Any, **given: Any) -> Any:  # noqa: ANN401
+            values = {name: given.pop(name) for name in flags}
+            return function(*words, **given | {parameter: record(**values)})
+
+        for name in reversed(list(flags)):  # as decorators that are stacked
+            names, settings = flags[name]
+            names = names or (f"--{name.replace('_', '-')}",)
+            default = known[name]
+            if default is not MISSING:
+                is_told = not isinstance(default, bool) and default not in (None, "", ())
+                settings = {"default": default, "show_default": is_told} | settings
+            call = click.option(*names, name, **settings)(call)
+        return call
+
+    return decorate
+
+
 def with_options(**records: type[Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Give a command the options of records, by the parameter that takes a record filled in.
 
@@ -84,17 +119,9 @@ def with_options(**records: type[Any]) -> Callable[[Callable[..., Any]], Callabl
     """
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        @wraps(function)
-        def call(*words: Any, **given: Any) -> Any:  # noqa: ANN401
-            for parameter, record in records.items():
-                values = {each.name: given.pop(each.name) for each in fields(record)}
-                given[parameter] = record(**values)
-            return function(*words, **given)
-
-        found = [each for record in records.values() for each in fields(record)]
-        for each in reversed(found):  # as decorators that are stacked
-            names, settings = each.metadata["option"]
-            call = click.option(*names, each.name, **settings)(call)
-        return call
+        for parameter, record in reversed(records.items()):
+            flags = {each.name: each.metadata["option"] for each in fields(record)}
+            function = with_record(parameter, record, flags)(function)
+        return function
 
     return decorate

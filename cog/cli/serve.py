@@ -1,67 +1,54 @@
 """``cog serve``: a project goes in, a page and an API on it are served until Ctrl-C."""
 
 import logging
-from collections.abc import Callable
-from typing import Any
 
 import click
 
 from cog.cli.main import open_project
-from cog.cli.numbers import make_type
-from cog.cli.options import device_option
+from cog.cli.numbers import FiniteRange, make_type
+from cog.cli.options import Flag, device_option, flag, with_record
 from cog.cli.output import tell
 from cog.records import PRECISIONS
 from cog.serve.settings import ServeSettings
 
 
-def _limit(name: str, words: str) -> Callable[[Any], Any]:
-    # an option for a number among the settings, with its range and default
-    default = ServeSettings.__dataclass_fields__[name].default
-    kind = make_type(ServeSettings, name)
-    flag = f"--{name.replace('_', '-')}"
-    return click.option(flag, type=kind, default=default, show_default=True, help=words)
+def _limit(name: str, help: str) -> Flag:  # noqa: A002
+    return flag(type=make_type(ServeSettings, name), help=help)
+
+
+OPTIONS = {
+    "host": flag(help="Address to listen on."),
+    "port": flag(type=click.IntRange(0, 65535), help="Port to listen on; 0 for any that is free."),
+    "api_key": flag(help="Key that every request must bring."),
+    "is_open": flag("--no-auth", is_flag=True, help="Serve everybody who reaches --host."),
+    "allowed_hosts": flag(
+        "--allow-host", multiple=True, metavar="NAME", help="Name the server may be called by, too."
+    ),
+    "batch_size": _limit("batch_size", "Texts written together."),
+    "max_waiting": _limit("max_waiting", "Texts that may wait for a place."),
+    "max_indexes": _limit("max_indexes", "Indexes that stay open."),
+    "max_texts": _limit("max_texts", "Texts of one request."),
+    "max_tokens": _limit("max_tokens", "Tokens of one text."),
+    "max_seconds": flag(
+        type=FiniteRange(0, min_open=True), help="Seconds after which a request is given up."
+    ),
+    "has_prompts_in_log": flag(
+        "--log-prompts", is_flag=True, help="Write what is asked for to the log."
+    ),
+}
 
 
 @click.command("serve")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=8000,
-    show_default=True,
-    help="Port to listen on; 0 for any that is free.",
-)
-@click.option("--api-key", default="", help="Key that every request must bring.")
-@click.option("--no-auth", "is_open", is_flag=True, help="Serve everybody who reaches --host.")
-@click.option(
-    "--allow-host", multiple=True, metavar="NAME", help="Name the server may be called by, too."
-)
-@_limit("batch_size", "Texts written together.")
-@_limit("max_waiting", "Texts that may wait for a place.")
-@_limit("max_indexes", "Indexes that stay open.")
-@_limit("max_texts", "Texts of one request.")
-@_limit("max_tokens", "Tokens of one text.")
-@click.option(
-    "--max-seconds",
-    type=click.FloatRange(0, min_open=True),
-    default=600.0,
-    show_default=True,
-    help="Seconds after which a request is given up.",
-)
+@with_record("settings", ServeSettings, OPTIONS)
 @click.option(
     "--precision",
     type=click.Choice(PRECISIONS),
     help="Of the prefix encoder's matrices [default: auto, what is fast here].",
 )
 @device_option
-@click.option("--log-prompts", is_flag=True, help="Write what is asked for to the log.")
 @click.pass_context
 def command(
-    ctx: click.Context,
-    /,
-    allow_host: tuple[str, ...],
-    log_prompts: bool,
-    **given: Any,  # noqa: ANN401
+    ctx: click.Context, /, *, settings: ServeSettings, precision: str | None, device: str
 ) -> None:
     """Serve a page and an API: OpenAI's completions, with the source of every copied phrase.
 
@@ -70,9 +57,7 @@ def command(
     from cog.decoding.settings import set_precision
 
     paths, params = open_project(ctx)
-    params = set_precision(params, given.pop("precision"))
-    device = given.pop("device")
-    settings = ServeSettings(allowed_hosts=allow_host, has_prompts_in_log=log_prompts, **given)
+    params = set_precision(params, precision)
     settings.check()
     if settings.is_open and not settings.api_key:
         tell(f"everybody who reaches {settings.host} is served, without a key")

@@ -9,7 +9,7 @@ from typing import Any
 
 from cog.archives import is_archive
 from cog.card_source import is_address
-from cog.cards import Card, check_corpus_id, parse_card
+from cog.cards import DEFAULT_NEAR_THRESHOLD, Card, check_corpus_id, parse_card
 from cog.corpus.local_files import iter_file_names, tell_kind
 from cog.corpus.sources import SUFFIXES, find_kind, is_html
 from cog.download import name_file
@@ -21,71 +21,75 @@ HUB_PREFIX = "hub:"
 _HUB_NAME = re.compile(r"[\w][\w.-]*/[\w][\w.-]*")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NewCorpus:
     """What is known of a new corpus; None where the usual value fits.
 
-    Fields are those of a card by their last name.
+    Fields are those of a card by their last name; for those of rows, names of columns.
     """
 
-    corpus_id: str
-    place: str  # path of a file or folder, or name of a hub data set
-    title: str | None
-    description: str | None
-    language: str
-    licence: str
-    licence_url: str | None
-    attribution: str | None
-    kind: str | None
-    encoding: tuple[str, ...]
-    documents: str | None
-    heading: str | None
-    query: str | None
-    url: str | None
-    on_error: str
-    fields: dict[str, list[str]]  # those that are not null
-    members: tuple[str, ...]  # empty for the usual endings
-    config: str | None
-    split: tuple[str, ...]
-    revision: str | None
-    normaliser: str
-    min_words: int
-    max_words: int | None
-    deduplicate: str
-    near_threshold: float
-    schema: tuple[str, ...]  # one `NAME=TYPE` each
-    held_out: float
-    seed: int
-    index_uri: str | None
+    title: str | None = None
+    description: str | None = None
+    language: str = "en"
+    licence: str = "unknown"
+    licence_url: str | None = None
+    attribution: str | None = None
+    kind: str | None = None
+    encoding: tuple[str, ...] = ("utf-8",)
+    documents: str | None = None
+    heading: str | None = None
+    query: str | None = None
+    url: str | None = None
+    on_error: str = "fail"
+    id_field: tuple[str, ...] = ()
+    title_field: tuple[str, ...] = ()
+    text_field: tuple[str, ...] = ()
+    url_field: tuple[str, ...] = ()
+    licence_field: tuple[str, ...] = ()
+    members: tuple[str, ...] = ()  # empty for the usual endings
+    config: str | None = None
+    split: tuple[str, ...] = ("train",)
+    revision: str | None = None
+    normaliser: str = "plain-v1"
+    min_words: int = 1
+    max_words: int | None = None
+    deduplicate: str = "exact"
+    near_threshold: float = DEFAULT_NEAR_THRESHOLD
+    schema: tuple[str, ...] = ()  # one `NAME=TYPE` each
+    held_out: float = 0.0
+    seed: int = 0
+    index_uri: str | None = None
 
 
-def build_card(new: NewCorpus, *, project: Path, folder: Path) -> Card:
-    """Build a card with the usual values where nothing is said.
+def build_card(corpus_id: str, place: str, new: NewCorpus, *, project: Path, folder: Path) -> Card:
+    """Build a card of a file, a folder, a hub data set or an address.
 
     Relative paths begin at ``folder``; those inside the project are written relative to it. Raises
     ``CorpusError`` if the place is neither a path nor a hub name, or its kind is unclear.
     """
-    check_corpus_id(new.corpus_id)
-    path = folder / new.place
+    check_corpus_id(corpus_id)
+    path = folder / place
     if path.exists():
         members = list(new.members)
         source = {"type": "files", "path": _write_path(path, project), "members": members}
         kind = new.kind or _guess_kind(path, members)
-    elif is_address(new.place):
-        path = Path(name_file(new.place))
-        source = {"type": "url", "urls": new.place, "members": list(new.members)}
-        kind = new.kind or _guess_kind_of_address(new)
+    elif is_address(place):
+        path = Path(name_file(place))
+        source = {"type": "url", "urls": place, "members": list(new.members)}
+        kind = new.kind or _guess_kind_of_address(place, new)
     else:
-        source = _read_hub_name(new)
+        source = _read_hub_name(place, new)
         kind = new.kind or "parquet"
-    fields: dict[str, Any] = dict.fromkeys(("id", "title", "text", "url", "licence"))
-    if kind != "text":
+    fields: dict[str, Any] = {
+        name: list(getattr(new, f"{name}_field")) or None
+        for name in ("id", "title", "text", "url", "licence")
+    }
+    if kind != "text" and fields["text"] is None:
         fields["text"] = "text"
-    fields.update(new.fields)
     content = {
-        "id": new.corpus_id,
-        "title": new.title or new.corpus_id,
-        "description": new.description or f"Made from {new.place}.",
+        "id": corpus_id,
+        "title": new.title or corpus_id,
+        "description": new.description or f"Made from {place}.",
         "language": new.language,
         "licence": {"id": new.licence, "url": new.licence_url, "attribution": new.attribution},
         "source": source,
@@ -113,7 +117,7 @@ def build_card(new: NewCorpus, *, project: Path, folder: Path) -> Card:
         "subset": None,
         "index": {"uri": new.index_uri} if new.index_uri is not None else None,
     }
-    return parse_card(content, f"{new.corpus_id}.yaml")
+    return parse_card(content, f"{corpus_id}.yaml")
 
 
 def _read_type(text: str) -> tuple[str, str]:
@@ -131,18 +135,18 @@ def _write_path(path: Path, project: Path) -> str:
     return absolute.relative_to(project.resolve()).as_posix() if inside else str(absolute)
 
 
-def _read_hub_name(new: NewCorpus) -> dict[str, Any]:
-    name = new.place.removeprefix(HUB_PREFIX)
-    is_marked = new.place.startswith(HUB_PREFIX)
-    first = Path(new.place).parts[0] if new.place else ""
-    has_ending = find_kind(new.place) is not None
+def _read_hub_name(place: str, new: NewCorpus) -> dict[str, Any]:
+    name = place.removeprefix(HUB_PREFIX)
+    is_marked = place.startswith(HUB_PREFIX)
+    first = Path(place).parts[0] if place else ""
+    has_ending = find_kind(place) is not None
     is_name = _HUB_NAME.fullmatch(name) and not has_ending and not Path(first).exists()
     if not is_marked and not is_name:
         raise CorpusError(
             "a corpus is made from a file, a folder, a hub data set OWNER/NAME or an address",
-            found=f"no such path: {new.place}",
+            found=f"no such path: {place}",
             run="mend the path, or write hub:NAME for a data set",
-            about=new.place,
+            about=place,
         )
     return {
         "type": "hub",
@@ -166,12 +170,12 @@ def _guess_kind(path: Path, members: Sequence[str]) -> str:
     raise _unclear(f"{found or 'none'} in {path}", str(path), "or name the files that are meant")
 
 
-def _guess_kind_of_address(new: NewCorpus) -> str:
-    names = new.members or (name_file(new.place),)
+def _guess_kind_of_address(place: str, new: NewCorpus) -> str:
+    names = new.members or (name_file(place),)
     kinds = {find_kind(name) for name in names}
     kind = kinds.pop() if len(kinds) == 1 else None
     if kind is None:
-        raise _unclear(", ".join(names), new.place, "and name the files of an archive")
+        raise _unclear(", ".join(names), place, "and name the files of an archive")
     return kind
 
 

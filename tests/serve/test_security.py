@@ -165,6 +165,13 @@ def test_others_are_served_only_with_a_key_or_if_it_is_said(two_corpora: Project
     assert "pass --api-key KEY, or --no-auth" in str(result.exception)
 
 
+@pytest.mark.parametrize("seconds", ["nan", "inf", "0"])
+def test_seconds_that_never_end_are_wrong_usage(seconds: str) -> None:
+    result = CliRunner().invoke(cli, ["serve", "--max-seconds", seconds])
+    assert result.exit_code == 2
+    assert "--max-seconds" in result.output
+
+
 def test_the_log_holds_no_prompt_unless_asked(
     two_corpora: ProjectPaths, caplog: pytest.LogCaptureFixture
 ) -> None:
