@@ -69,6 +69,7 @@ class RunningServer:
     paths: ProjectPaths
     engine: Engine
     port: int
+    server: Server | None = None  # what runs, if it does so in this process
 
     @property
     def url(self) -> str:
@@ -118,7 +119,7 @@ def run_server(paths: ProjectPaths, **settings: Any) -> Iterator[RunningServer]:
     thread = threading.Thread(target=lambda: asyncio.run(server.serve([listener])))
     thread.start()
     try:
-        yield RunningServer(paths, engine, listener.getsockname()[1])
+        yield RunningServer(paths, engine, listener.getsockname()[1], server)
     finally:
         server.should_exit = True
         thread.join(WAIT)

@@ -158,11 +158,13 @@ def test_who_does_not_read_its_answer_does_not_keep_the_server(
     two_corpora: ProjectPaths, caplog: pytest.LogCaptureFixture
 ) -> None:
     with run_server(two_corpora, body_seconds=0.2) as server:
+        assert server.server is not None
         client = socket.socket()
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         client.connect(("127.0.0.1", server.port))
         client.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * 1000)
-        wait_for(lambda: server.get("/healthz").status == 200)
+        connections = server.server.server_state.connections
+        wait_for(lambda: any(each.flow and each.flow.write_paused for each in connections))
     with client:
         assert "was cut off: it does not read its answer" in caplog.text
 
