@@ -31,9 +31,8 @@ from cog.model.words import BARRED, CAN_END, CAN_START, WordSplitter
 from cog.params import load_params
 from cog.paths import find_project
 from cog.progress import SilentProgress
-from cog.training.segmentation.corpus_words import CorpusWords, WordCollector, collect_texts
+from cog.training.segmentation.corpus_words import CorpusWords, collect_texts
 from cog.training.segmentation.matches import find_in_corpus, walk_words
-from cog.training.segmentation.retrieved import find_in_neighbours
 
 VECTOR_DIM = 256
 MADE_DOCUMENTS = 1000
@@ -93,17 +92,25 @@ def cut_texts(texts: Sequence[str], *, splitter: WordSplitter, config: ModelConf
     :param config: How long chunks are.
     :returns: The chunks.
     """
-    collector = WordCollector()
-    chunk_texts, strings = [], []
+    known: dict[str, int] = {}
+    chunk_texts, strings, flags, documents = [], [], [], []
     for number, text in enumerate(texts):
-        collector.add_document()
         blocks = chunk_document(text, document_ordinal=number, splitter=splitter, limits=config)
         for chunk in itertools.chain.from_iterable(block.chunks for block in blocks):
-            collector.add_run(text, bounds=chunk.word_chars, flags=chunk.word_flags)
-            chunk_texts.append(chunk.text)
             bounds = chunk.word_chars.tolist()
             strings.append([text[a:b] for a, b in itertools.pairwise(bounds)])
-    return Chunked(collector.finish(), chunk_texts, strings)
+            chunk_texts.append(chunk.text)
+            flags.append(chunk.word_flags)
+            documents.append(number)
+    numbers = [known.setdefault(word, len(known)) for each in strings for word in each]
+    words = CorpusWords(
+        num_documents=len(texts),
+        numbers=np.array(numbers, dtype=np.int32),
+        flags=np.concatenate(flags),
+        run_offsets=np.append(0, np.cumsum([len(each) for each in strings])),
+        run_documents=np.array(documents, dtype=np.int32),
+    )
+    return Chunked(words, chunk_texts, strings)
 
 
 def find_nearest(words: CorpusWords, *, top_k: int) -> Iterator[NDArray[np.int64]]:
@@ -225,30 +232,6 @@ def run_exact(
     }
 
 
-def run_retrieved(
-    chunked: Chunked, nearest: Sequence[NDArray[np.int64]], *, config: ModelConfig
-) -> dict[str, Any]:
-    """Time ``cog paper segment --source retrieved``, the search for the nearest chunks aside.
-
-    :param chunked: The chunks.
-    :param nearest: Per chunk, its nearest chunks: those that the peer searches.
-    :param config: How long phrases are.
-    :returns: Words per second and the share of words it copies.
-    """
-    words = chunked.words
-    began = time.perf_counter()
-    lengths = find_in_neighbours(
-        words, nearest, min_words=config.min_phrase_words, max_words=config.max_phrase_words
-    )
-    copied = int(lengths[walk_words(lengths)].sum())
-    seconds = time.perf_counter() - began
-    return {
-        "words_per_second": words.num_words / seconds,
-        "copied_share": copied / words.num_words,
-        "num_words": words.num_words,
-    }
-
-
 def load_texts(options: argparse.Namespace) -> tuple[str, list[str]]:
     """Find the text to segment.
 
@@ -286,7 +269,6 @@ def main() -> None:
     nearest = list(find_nearest(chunked.words, top_k=options.top_k_documents))
 
     peer = run_peer(chunked, nearest, targets=targets, max_words=config.max_phrase_words)
-    retrieved = run_retrieved(chunked, nearest, config=config)
     fresh = load_splitter(model_folder)  # the other one remembers these texts
     exact = run_exact(texts, splitter=fresh, config=config)
     speed = peer["words_per_second"]
@@ -295,9 +277,7 @@ def main() -> None:
             "benchmark": "segment",
             "ratio": exact["words_per_second"] / speed,
             "ratio_with_splitting": exact["words_per_second_with_splitting"] / speed,
-            "ratio_retrieved": retrieved["words_per_second"] / speed,
             "exact": exact,
-            "retrieved": retrieved,
             "peer": peer,
             "text": name,
             "num_chunks_searched": int(np.mean([len(rows) for rows in nearest])),

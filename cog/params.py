@@ -250,13 +250,11 @@ class RetroParams:
 class SegmentParams:
     """Stage ``segment``, and the defaults of ``cog paper segment``.
 
-    :param source: Where a phrase may come from: ``corpus`` (every other document, exactly) or
-        ``retrieved`` (the nearest chunks of other documents).
-    :param top_k_documents: Number of chunks that are near, for ``retrieved``.
+    :param source: Where a phrase may come from: ``corpus``, every other document; there was another
+        place once.
     """
 
-    source: Annotated[str, OneOf(("corpus", "retrieved"))] = "corpus"
-    top_k_documents: Count = 1024
+    source: Annotated[str, OneOf(("corpus",))] = "corpus"
 
 
 @dataclass(frozen=True, slots=True)

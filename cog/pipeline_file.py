@@ -28,7 +28,7 @@ VERSIONS = {
     "evaluate": 2,
     "datastore": 1,
     "retro": 2,
-    "segment": 1,
+    "segment": 2,
     "train": 1,
 }
 HEADER = """\

@@ -106,7 +106,7 @@ def test_what_is_missing_has_its_default(content: dict[str, Any]) -> None:
         ("distance_scale: 0.00785", "distance_scale: 0", "must be a number above 0; found: 0"),
         ("weight: 0.118", "weight: -.inf", "datastore.weight must be a number from 0 to 1"),
         ("top_k: 1024", "top_k: 0", "datastore.top_k must be a whole number from 1; found: 0"),
-        ("source: corpus", "source: near", "segment.source must be one of corpus, retrieved"),
+        ("source: corpus", "source: near", "segment.source must be one of corpus"),
         ("precision: auto", "precision: half", "must be one of auto, float32, bfloat16"),
         ("model: cog-v0", "model: 2024", "must be a text; found: 2024; next: put it in q"),
         ("profile: smollm2", "profiel: smollm2", "train.profiel is no known key; .* profile?"),

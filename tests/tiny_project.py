@@ -85,7 +85,7 @@ TINY_PARAMS: dict[str, Any] = {
         "precision": "float32",
         "seed": 0,
     },
-    "segment": {"source": "corpus", "top_k_documents": 4},
+    "segment": {"source": "corpus"},
     "train": {"profile": "tiny", "profiles": {}},
 }
 VILLAGE_CARD: dict[str, Any] = {

@@ -1,6 +1,6 @@
 """``cog paper segment``: a corpus goes in; its documents are cut into phrases of others."""
 
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
@@ -15,26 +15,9 @@ if TYPE_CHECKING:
 
 @click.command("segment")
 @click.option("--corpus", "corpus_id", metavar="ID", required=True, help="The corpus.")
-@click.option(
-    "--source",
-    type=click.Choice(["corpus", "retrieved"]),
-    help="Where phrases come from: every other document, exactly, or the nearest chunks.",
-)
-@click.option(
-    "--top-k-documents",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Number of nearest chunks; implies --source retrieved.",
-)
 @click.option("--json", "as_json", is_flag=True, help="Print the report as one JSON object.")
 @click.pass_context
-def command(
-    ctx: click.Context,
-    corpus_id: str,
-    source: str | None,
-    top_k_documents: int | None,
-    as_json: bool,
-) -> None:
+def command(ctx: click.Context, corpus_id: str, as_json: bool) -> None:
     """Count the phrases of each document that other documents hold: what a corpus can give.
 
     Forward maximum matching on words: the longest phrase that can be copied from another document,
@@ -43,19 +26,10 @@ def command(
     from cog.corpus.documents import DocumentStore
     from cog.training.segmentation.job import segment_corpus
 
-    if top_k_documents is not None and source == "corpus":
-        raise click.UsageError("--top-k-documents goes with --source retrieved")
     paths, params = open_project(ctx, corpus_id)
-    section = params.segment
-    if top_k_documents is not None:
-        section = replace(section, source="retrieved", top_k_documents=top_k_documents)
-    if source is not None:
-        section = replace(section, source=source)
     total = DocumentStore(paths.corpus(corpus_id).documents).num_documents
     with show_progress(f"segment {corpus_id}", total=total, unit="documents") as progress:
-        done = segment_corpus(
-            paths, corpus_id, params=replace(params, segment=section), progress=progress
-        )
+        done = segment_corpus(paths, corpus_id, params=params, progress=progress)
     if as_json:
         echo_json(_to_json(done))
     else:
@@ -72,12 +46,8 @@ def _to_json(done: "Segmentation") -> dict[str, object]:
 
 def _format(done: "Segmentation") -> str:
     report = done.report
-    where = "every other document"
-    if report.top_k_documents:
-        where = f"the {report.top_k_documents} nearest chunks of other documents"
     lines = {
         "corpus": report.corpus,
-        "from": where,
         "documents": str(report.num_documents),
         "words": f"{report.num_words}, {report.copied_share:.1%} copied",
         "phrases": str(report.num_phrases),

@@ -3,42 +3,31 @@
 import json
 import time
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 import numpy as np
 
 from cog.atomic import write_text_atomically
 from cog.corpus.documents import DocumentStore, documents_digest
 from cog.errors import CorpusError
-from cog.index.read.reader import PhraseIndex, open_index
 from cog.model.config import load_config
 from cog.model.fingerprint import fingerprint_model
 from cog.params import Params
 from cog.paths import ProjectPaths
 from cog.progress import Progress
-from cog.training.segmentation.corpus_words import CorpusWords, collect_index, collect_texts
+from cog.training.segmentation.corpus_words import collect_texts
 from cog.training.segmentation.matches import find_in_corpus, walk_words
-from cog.training.segmentation.retrieved import find_in_neighbours, iter_neighbours
-
-RETRIEVED = "retrieved"
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentReport:
     """What segmenting a corpus found.
 
-    :param source: ``corpus`` (every other document) or ``retrieved`` (the nearest chunks).
-    :param top_k_documents: Number of chunks each chunk was matched with; 0 for all.
-    :param index_digest: Digest of the index whose vectors were searched; empty if none was.
     :param lengths: Number of phrases by their number of words, as text.
     """
 
     corpus: str
-    source: str
-    top_k_documents: int
     model: str
     documents_digest: str
-    index_digest: str
     min_phrase_words: int
     max_phrase_words: int
     num_documents: int
@@ -71,14 +60,11 @@ def segment_corpus(
 ) -> Segmentation:
     """Cut a corpus into phrases of other documents and words (CoG, appendix B), and count them.
 
-    ``params.segment`` says where phrases may come from; the report lies in ``segments.json``, too.
-    Without documents it is a ``CorpusError``, without the index that ``retrieved`` needs an
-    ``IndexNotBuiltError``.
+    The report lies in ``segments.json``, too. Without documents it is a ``CorpusError``.
     """
     began = time.perf_counter()
-    folder, section = paths.model(params.model), params.segment
+    folder = paths.model(params.model)
     config = load_config(folder)
-    limits = {"min_words": config.min_phrase_words, "max_words": config.max_phrase_words}
     store = DocumentStore(paths.corpus(corpus_id).documents)
     if not store.num_documents:
         raise CorpusError(
@@ -87,28 +73,21 @@ def segment_corpus(
             run=f"cog corpus prepare {corpus_id}",
             about=corpus_id,
         )
-    if section.source == RETRIEVED:
-        with _open_index(paths, corpus_id, params=params) as index:
-            words = collect_index(index, progress=progress)
-            read = time.perf_counter()
-            nearest = iter_neighbours(index, words.run_documents, top_k=section.top_k_documents)
-            lengths = find_in_neighbours(words, nearest, **limits)
-            index_digest = index.digest
-    else:
-        words = _collect_documents(store, folder, progress=progress)
-        read = time.perf_counter()
-        lengths = find_in_corpus(words, **limits)
-        index_digest = ""
+    from cog.model.load import load_splitter  # torch, which what is refused above does not need
+
+    texts = (document.text for document in store.iter_documents())
+    words = collect_texts(texts, splitter=load_splitter(folder), progress=progress)
+    read = time.perf_counter()
+    lengths = find_in_corpus(
+        words, min_words=config.min_phrase_words, max_words=config.max_phrase_words
+    )
     matched = time.perf_counter()
     phrase_lengths = lengths[walk_words(lengths)]
     counts = np.bincount(phrase_lengths, minlength=config.max_phrase_words + 1).tolist()
     report = SegmentReport(
         corpus=corpus_id,
-        source=section.source,
-        top_k_documents=section.top_k_documents if index_digest else 0,
         model=fingerprint_model(folder),
         documents_digest=documents_digest(store.path),
-        index_digest=index_digest,
         min_phrase_words=config.min_phrase_words,
         max_phrase_words=config.max_phrase_words,
         num_documents=words.num_documents,
@@ -122,20 +101,3 @@ def segment_corpus(
     ended = time.perf_counter()
     seconds = {"read": read - began, "match": matched - read, "total": ended - began}
     return Segmentation(report, seconds)
-
-
-def _collect_documents(store: DocumentStore, model: Path, *, progress: Progress) -> CorpusWords:
-    from cog.model.load import load_splitter  # torch, which an index does not need
-
-    texts = (document.text for document in store.iter_documents())
-    return collect_texts(texts, splitter=load_splitter(model), progress=progress)
-
-
-def _open_index(paths: ProjectPaths, corpus_id: str, *, params: Params) -> PhraseIndex:
-    # of the project's model and of the corpus's documents, or refused
-    return open_index(
-        paths.corpus(corpus_id),
-        locks=paths.locks,
-        model_fingerprint=fingerprint_model(paths.model(params.model)),
-        documents_digest_of=lambda place: documents_digest(place.documents),
-    )

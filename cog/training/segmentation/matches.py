@@ -1,6 +1,6 @@
 """Matches: the words of a corpus go in, the length of the longest phrase to copy at each comes out.
 
-Here against every other document, exactly. At each number of words the runs of equal text lie side
+Of every other document, exactly. At each number of words the runs of equal text lie side
 by side (``iter_levels``), so a level costs one sort of what is left, and no hash is relied on. A
 suffix array (pydivsufsort) took as long and held more memory, since it cannot drop runs that no
 phrase may begin or that only one document holds.

@@ -2,13 +2,12 @@
 
 import json
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from cog.errors import CorpusError, IndexMismatchError, IndexNotBuiltError
-from cog.params import Params, load_params
+from cog.errors import CorpusError
+from cog.params import load_params
 from cog.paths import ProjectPaths
 from cog.progress import SilentProgress
 from cog.training.segmentation.job import Segmentation, SegmentReport, segment_corpus
@@ -20,20 +19,14 @@ def built(village: ProjectPaths, tmp_path: Path) -> ProjectPaths:
     return ProjectPaths(shutil.copytree(village.root, tmp_path / "copy"))
 
 
-def get_params(paths: ProjectPaths, *, source: str = "corpus", top_k: int = 4) -> Params:
-    params = load_params(paths.params)
-    section = replace(params.segment, source=source, top_k_documents=top_k)
-    return replace(params, segment=section)
+def segment(paths: ProjectPaths) -> Segmentation:
+    return segment_corpus(
+        paths, "village", params=load_params(paths.params), progress=SilentProgress()
+    )
 
 
-def segment(paths: ProjectPaths, *, source: str = "corpus", top_k: int = 4) -> Segmentation:
-    params = get_params(paths, source=source, top_k=top_k)
-    return segment_corpus(paths, "village", params=params, progress=SilentProgress())
-
-
-@pytest.mark.parametrize("source", ["corpus", "retrieved"])
-def test_counts_agree_and_are_kept(built: ProjectPaths, source: str) -> None:
-    done = segment(built, source=source)
+def test_counts_agree_and_are_kept(built: ProjectPaths) -> None:
+    done = segment(built)
     report = done.report
     assert report.num_phrases == sum(report.lengths.values()) > 0
     assert report.copied_words == sum(int(words) * n for words, n in report.lengths.items())
@@ -42,17 +35,7 @@ def test_counts_agree_and_are_kept(built: ProjectPaths, source: str) -> None:
     assert done.words_per_second > 0
     content = built.corpus("village").segments.read_text(encoding="utf-8")
     assert SegmentReport(**json.loads(content)) == report
-    assert segment(built, source=source).report == report
-
-
-def test_all_chunks_near_copy_no_more_than_every_document(built: ProjectPaths) -> None:
-    exact = segment(built).report
-    everything = segment(built, source="retrieved", top_k=10_000).report
-    few = segment(built, source="retrieved", top_k=1).report
-    assert few.copied_words < everything.copied_words <= exact.copied_words
-    assert (exact.index_digest, exact.top_k_documents) == ("", 0)
-    assert everything.top_k_documents == 10_000
-    assert everything.num_words == exact.num_words
+    assert segment(built).report == report
 
 
 def test_one_document_copies_nothing(built: ProjectPaths) -> None:
@@ -63,12 +46,6 @@ def test_one_document_copies_nothing(built: ProjectPaths) -> None:
 
 def test_what_is_missing_is_named(built: ProjectPaths) -> None:
     paths = built.corpus("village")
-    write_corpus(paths, make_documents(3), prefixes=[])
-    with pytest.raises(IndexMismatchError, match="cog index build village"):
-        segment(built, source="retrieved")
-    paths.manifest.unlink()
-    with pytest.raises(IndexNotBuiltError, match="cog index build village"):
-        segment(built, source="retrieved")
     write_corpus(paths, [], prefixes=[])
     with pytest.raises(CorpusError, match="must hold documents to segment"):
         segment(built)

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from cog.model.words import flag_words
 from cog.progress import SilentProgress
-from cog.training.segmentation.corpus_words import CorpusWords, WordCollector, collect_texts
+from cog.training.segmentation.corpus_words import CorpusWords, collect_texts
 from cog.training.segmentation.matches import find_in_corpus, walk_words
-from cog.training.segmentation.retrieved import find_in_neighbours
 from tests.index.hash_model import PieceSplitter
 from tests.training.segmentation.making import VOCABULARY, random_words, spans_of
 
@@ -37,25 +36,23 @@ def split(text: str) -> list[str]:
     return [text[a:b] for a, b in itertools.pairwise(bounds)]
 
 
-def find_plainly(
-    runs: Sequence[tuple[int, str]], *, near: Sequence[Sequence[int]], max_words: int
-) -> list[list[int]]:
-    """The longest phrase at each word of each run that a run near it holds, by trying them all."""
-    words = [split(text) for _, text in runs]
+def find_plainly(texts: Sequence[str], *, max_words: int) -> list[list[int]]:
+    """The longest phrase at each word of each text that another holds, by trying them all."""
+    words = [split(text) for text in texts]
     flags = [
         flag_words(text, np.cumsum([0, *map(len, each)]).astype(np.int32))
-        for (_, text), each in zip(runs, words, strict=True)
+        for text, each in zip(texts, words, strict=True)
     ]
     found = []
-    for run, own in enumerate(words):
+    for number, own in enumerate(words):
         lengths = []
         for first in range(len(own)):
             sizes = [
                 size
                 for size in range(2, max_words + 1)
-                if spans_of(flags[run], first, size, len(own))
-                for other in near[run]
-                if runs[other][0] != runs[run][0]
+                if spans_of(flags[number], first, size, len(own))
+                for other in range(len(texts))
+                if other != number
                 for start in range(len(words[other]) - size + 1)
                 if words[other][start : start + size] == own[first : first + size]
                 and spans_of(flags[other], start, size, len(words[other]))
@@ -74,41 +71,7 @@ TEXTS = st.lists(st.lists(WORD, max_size=20).map("".join), min_size=1, max_size=
 def test_matches_equal_a_plain_loop(texts: list[str], max_words: int) -> None:
     words = collect(texts)
     lengths = find_in_corpus(words, min_words=2, max_words=max_words)
-    runs = list(enumerate(texts))
-    plain = find_plainly(runs, near=[range(len(texts))] * len(texts), max_words=max_words)
-    assert lengths.tolist() == [length for row in plain for length in row]
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_matches_in_near_chunks_equal_a_plain_loop(seed: int) -> None:
-    random = np.random.default_rng(seed)
-    documents = np.sort(random.integers(0, 4, size=9)).tolist()
-    texts = [
-        "".join(
-            random_words(random, num_words=int(random.integers(0, 20)), vocab_size=5 + seed % 6)
-        )
-        for _ in documents
-    ]
-    near = [
-        np.array([i for i in random.permutation(9)[:5].tolist() if documents[i] != document])
-        for document in documents
-    ]
-    collector = WordCollector()
-    for document in range(4):
-        own = [text for text, number in zip(texts, documents, strict=True) if number == document]
-        joined = "".join(own)
-        collector.add_document()
-        start = 0
-        for text in own:
-            bounds = np.cumsum([start, *map(len, split(text))]).astype(np.int32)
-            collector.add_run(joined, bounds=bounds, flags=None)
-            start += len(text)
-    words = collector.finish()
-    lengths = find_in_neighbours(
-        words, [rows.astype(np.int64) for rows in near], min_words=2, max_words=6
-    )
-    runs = list(zip(documents, texts, strict=True))
-    plain = find_plainly(runs, near=[rows.tolist() for rows in near], max_words=6)
+    plain = find_plainly(texts, max_words=max_words)
     assert lengths.tolist() == [length for row in plain for length in row]
 
 
