@@ -188,7 +188,8 @@ def test_sigterm_finishes_what_runs_and_ends(own_project: ProjectPaths, tmp_path
     try:
         wait_for(lambda: b"serving" in log.read_bytes() or process.poll() is not None)
         port = int(log.read_text().split("http://127.0.0.1:")[1].split("/")[0])
-        body = {"prefix": ["A"] * 32, "decoding": {"max_new_tokens": 32}}
+        # enough to be seen running on any machine
+        body = {"prefix": ["A"] * 32, "decoding": {"max_new_tokens": 128}}
         server = RunningServer(own_project, None, port)  # type: ignore[arg-type]
         client = begin(server, body)
         wait_for(lambda: server.get("/healthz").json["queue"]["running"] > 0)
