@@ -13,6 +13,7 @@ REGISTRY_FOLDER = "registry"
 CARDS_FOLDER = "cards"
 MODELS_FOLDER = "models"
 WORKFLOWS_FOLDER = "workflows"
+PACKAGE_DATA = "_data"  # in the package where it is installed: what it ships beside code
 
 
 def is_below(name: str) -> bool:
@@ -161,7 +162,7 @@ def reader_lock(locks: Path, corpus_id: str, folder: str) -> Path:
 def get_shipped(*names: str) -> Path:
     """Find what the package ships beside code: cards, models, templates."""
     package = Path(__file__).parent
-    installed = package / "_data"
+    installed = package / PACKAGE_DATA
     return (installed if installed.is_dir() else package.parent).joinpath(*names)
 
 

@@ -136,14 +136,23 @@ def _plan_removal(paths: ProjectPaths, corpus_id: str) -> RemovalPlan:
 
 
 def _find_addresses(paths: ProjectPaths, corpus_id: str) -> list[str]:
-    own: set[str] = set()
-    others: set[str] = set()
-    for each in iter_corpus_ids(paths):
-        with contextlib.suppress(CogError):  # a broken card names no address
-            source = load_card(paths, each).source
-            urls = source.urls if source is not None else ()
-            (own if each == corpus_id else others).update(url.partition("#")[0] for url in urls)
-    return sorted((own - others) & load_fetched(paths).keys()) if own else []
+    # of its card, be it the project's or one that the package ships, and of no other's
+    others = {
+        address
+        for each in iter_corpus_ids(paths)
+        if each != corpus_id
+        for address in _list_addresses(paths, each)
+    }
+    own = set(_list_addresses(paths, corpus_id)) - others
+    return sorted(own & load_fetched(paths).keys()) if own else []
+
+
+def _list_addresses(paths: ProjectPaths, corpus_id: str) -> list[str]:
+    try:
+        source = load_card(paths, corpus_id).source
+    except CogError:  # a card that is missing or broken names none
+        return []
+    return [url.partition("#")[0] for url in source.urls] if source is not None else []
 
 
 def _iter_paths(paths: ProjectPaths, corpus_id: str) -> Iterator[Path]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from cog.index.records import Manifest
 from cog.index.search.searcher import FLAT, IVF
 from cog.index.tables.quantise import COMPACT, get_layout, get_vector_type, make_layout
-from cog.model.vector_code import BYTES_PER_VECTOR
+from cog.model.vector_code import count_bytes
 from cog.params import IndexParams
 
 FLOAT_BYTES = 4
@@ -58,13 +58,13 @@ def plan_index(
     scale = num_words / max(1, reference_words)
     num_units, num_chunks = round(reference.num_words * scale), round(reference.num_chunks * scale)
     dtype, stored = params.vector_dtype, reference.vectors
-    is_compact = dtype == COMPACT
-    wanted = 2.0 * BYTES_PER_VECTOR if is_compact else make_layout(dtype, stored.dim).bytes_per_word
+    before = get_layout(stored).bytes_per_word
+    wanted = before if dtype == stored.dtype else _count_bytes_per_word(dtype, stored.dim)
     parts = {
         name: reference.sizes[name] * scale
         for name in ("documents", "chunks", "words", "contexts", "word_counts")
     }
-    parts["words"] += (wanted - get_layout(stored).bytes_per_word) * num_units
+    parts["words"] += (wanted - before) * num_units
     item_bytes = [get_vector_type(each).itemsize for each in (dtype, stored.dtype)]
     parts["chunks"] += (item_bytes[0] - item_bytes[1]) * num_chunks * reference.search.dim
     vectors = num_chunks * reference.search.dim * FLOAT_BYTES  # as search keeps them
@@ -88,3 +88,10 @@ def plan_index(
         prompt_bytes=round(min(top_k_chunks, num_chunks) * sizes["words"] / max(1, num_chunks)),
         measured_on=reference.corpus,
     )
+
+
+def _count_bytes_per_word(dtype: str, dim: int) -> float:
+    # of its start and end vector, as they are not stored yet
+    if dtype == COMPACT:
+        return 2.0 * count_bytes(dim)
+    return make_layout(dtype, dim).bytes_per_word

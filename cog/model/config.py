@@ -3,12 +3,14 @@
 ``config.yaml`` of a model folder goes in, a checked record comes out (no torch).
 """
 
+import shlex
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import yaml
 
 from cog.errors import CheckpointError
+from cog.paths import PACKAGE_DATA, get_shipped
 from cog.profiles import Base
 from cog.reading import Count, Natural, read_record
 from cog.yaml_file import open_yaml
@@ -47,6 +49,14 @@ class ModelConfig:
     min_phrase_words: Count
     max_phrase_words: Count
     batch_phrases: Count = BATCH_PHRASES
+
+
+def advise_on_damage(path: Path) -> str:
+    """Name what brings a file of a model's folder back: git, or the package it came with."""
+    installed = get_shipped()
+    if installed.name == PACKAGE_DATA and path.resolve().is_relative_to(installed.resolve()):
+        return "pip install --force-reinstall --no-deps copy-generator"
+    return shlex.join(("git", "-C", str(path.parent), "checkout", "HEAD", "--", path.name))
 
 
 def load_config(folder: Path) -> ModelConfig:

@@ -11,7 +11,7 @@ from pathlib import Path
 from cog.errors import CheckpointError
 from cog.hashing import hash_file
 from cog.model.base import pin_base
-from cog.model.config import load_config
+from cog.model.config import advise_on_damage, load_config
 from cog.profiles import HubBase
 
 BASE_FILES = ("*.safetensors", "config.json", "tokenizer.json")
@@ -46,6 +46,6 @@ def _digest_file(path: Path) -> str:
         raise CheckpointError(
             f"the model needs {path.name}",
             found="no such file",
-            run="git checkout HEAD MODEL_FOLDER, or set `model:` in params.yaml",
+            run=f"{advise_on_damage(path)}, or set `model:` in params.yaml",
             about=str(path),
         ) from None

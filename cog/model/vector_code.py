@@ -22,6 +22,7 @@ from safetensors.numpy import load_file, save_file
 
 from cog.atomic import replacing
 from cog.errors import CheckpointError
+from cog.model.config import CONFIG_FILE, advise_on_damage
 
 VECTOR_CODES = "vector_codes.safetensors"  # in a model's folder, and in an index's
 BYTES_PER_VECTOR = 75
@@ -151,13 +152,21 @@ def load_codes(folder: Path) -> VectorCodes:
             for side in ("start", "end")
         )
     except (OSError, SafetensorError, KeyError) as error:
+        is_model = (folder / CONFIG_FILE).is_file()
         raise CheckpointError(
-            f"{path.name} must hold the codes of vectors",
+            f"{folder.name}/{path.name} must hold the codes of vectors",
             found=str(error),
-            run="cog index build --force of the corpus",
+            run=f"{advise_on_damage(path)}, or rm {path}: a build fits others"
+            if is_model
+            else "cog index build --force of the corpus",
             about=str(path),
         ) from error
     return VectorCodes(start, end)
+
+
+def count_bytes(dim: int) -> int:
+    """Bytes of a packed vector, as a code is fitted for vectors of some width."""
+    return min(BYTES_PER_VECTOR, -(-MAX_BITS * dim // 8))
 
 
 def fit_code(

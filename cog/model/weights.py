@@ -11,7 +11,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from cog.errors import CheckpointError
-from cog.model.config import ModelConfig
+from cog.model.config import ModelConfig, advise_on_damage
 
 Weights = dict[str, Tensor]
 
@@ -33,7 +33,7 @@ def load_weights(folder: Path, config: ModelConfig, *, parts: tuple[str, ...] = 
             raise CheckpointError(
                 f"{name} must be a safetensors file",
                 found=str(error),
-                run=f"git checkout HEAD {folder.name}",
+                run=advise_on_damage(folder / name),
                 about=name,
             ) from error
     return weights

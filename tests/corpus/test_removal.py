@@ -158,6 +158,16 @@ def test_checksums_of_files_that_only_the_corpus_has_are_forgotten(full: Project
     assert list(load_fetched(full)) == sorted(addresses[1:])
 
 
+def test_checksums_of_a_corpus_whose_card_is_shipped_are_forgotten(full: ProjectPaths) -> None:
+    card = load_card(full, "law-mt")
+    assert card.source is not None
+    assert not full.card("law-mt").exists()
+    record_fetched(full, {url.partition("#")[0]: "0" * 64 for url in card.source.urls})
+    remove_corpus(full, "law-mt", is_trial=False)
+    assert load_fetched(full) == {}
+    assert not full.fetched.exists()
+
+
 def keep_by_dvc_file(paths: ProjectPaths, md5: str) -> None:
     write_yaml(paths.root / "copy.bin.dvc", {"outs": [out("copy.bin", md5)]})
 

@@ -3,10 +3,12 @@
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from cog.index.plan import IndexPlan, plan_index
 from cog.index.records import Manifest
+from cog.model.vector_code import count_bytes, fit_code
 from cog.paths import CorpusPaths
 from tests.index.hash_model import PARAMS, build
 
@@ -57,6 +59,16 @@ def test_vectors_are_those_of_the_settings(manifest: Manifest) -> None:
     few = plan(manifest, params=replace(PARAMS, vector_dtype="compact"))
     saved = 2 * 12 * exact.num_chunks  # two bytes an item less, of chunks' vectors
     assert exact.bytes_by_part["chunks"] - few.bytes_by_part["chunks"] == saved
+    # a code has a byte an axis at most, as int8 has, but no scale
+    scales = 2 * 4 * exact.num_units
+    assert exact.bytes_by_part["words"] - few.bytes_by_part["words"] == scales
+
+
+@pytest.mark.parametrize("dim", [12, 75, 76, 288])
+def test_compact_vectors_take_what_a_code_of_their_width_takes(dim: int) -> None:
+    random = np.random.default_rng(0)
+    vectors = random.standard_normal((400, dim)).astype(np.float32)
+    assert count_bytes(dim) == fit_code(vectors, vectors).num_bytes
 
 
 def test_above_the_threshold_search_has_lists_and_needs_no_memory(manifest: Manifest) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from cog.errors import CheckpointError
+from cog.model.config import CONFIG_FILE, advise_on_damage
 from cog.model.vector_code import (
     VECTOR_CODES,
     VectorCode,
@@ -125,3 +126,20 @@ def test_missing_and_damaged_codes_are_refused(tmp_path: Path) -> None:
     (tmp_path / VECTOR_CODES).write_bytes(b"\0" * 20)
     with pytest.raises(CheckpointError, match="codes of vectors"):
         load_codes(tmp_path)
+
+
+def test_damaged_codes_of_a_model_are_its_own_to_bring_back(tmp_path: Path) -> None:
+    (tmp_path / VECTOR_CODES).write_bytes(b"\0" * 20)
+    with pytest.raises(CheckpointError, match="next: cog index build --force"):
+        load_codes(tmp_path)
+    (tmp_path / CONFIG_FILE).touch()
+    with pytest.raises(CheckpointError, match=f"next: git -C {tmp_path} checkout HEAD -- vector_c"):
+        load_codes(tmp_path)
+
+
+def test_what_comes_with_the_package_is_installed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cog.model.config.get_shipped", lambda: tmp_path / "_data")
+    assert advise_on_damage(tmp_path / "_data" / "models" / "m" / "a.bin").startswith("pip install")
+    assert advise_on_damage(tmp_path / "models" / "m" / "a.bin").startswith("git -C ")
