@@ -10,7 +10,14 @@ import yaml
 
 from cog.atomic import write_text_atomically
 from cog.card_source import PIN_FORMS
-from cog.cards import Card, check_corpus_id, format_card, parse_card, resolve_card
+from cog.cards import (
+    Card,
+    check_corpus_id,
+    format_card,
+    is_corpus_id,
+    parse_card,
+    resolve_card,
+)
 from cog.errors import CorpusNotFoundError, InvalidCardError, NothingActiveError, RegistryError
 from cog.locks import hold_lock
 from cog.paths import ProjectPaths
@@ -35,6 +42,13 @@ def load_card(paths: ProjectPaths, corpus_id: str) -> Card:
 
     Raises ``CorpusNotFoundError`` if there is none, ``InvalidCardError`` if it breaks the schema.
     """
+    if "+" in corpus_id and all(map(is_corpus_id, corpus_id.split("+"))):
+        raise RegistryError(
+            "one corpus is wanted here",
+            found=f"the union {corpus_id}",
+            run=f"the same with {' or '.join(corpus_id.split('+'))}",
+            about=corpus_id,
+        )
     path = paths.card(check_corpus_id(corpus_id))
     if not path.is_file():
         path = paths.shipped_card(corpus_id)

@@ -60,6 +60,8 @@ def test_extends_goes_one_level_only(project: ProjectPaths) -> None:
 def test_a_missing_card_is_named(project: ProjectPaths) -> None:
     with pytest.raises(CorpusNotFoundError, match="no registry/cards/none.yaml"):
         load_card(project, "none")
+    with pytest.raises(RegistryError, match=r"the union village\+hamlet; next: the same"):
+        load_card(project, "village+hamlet")
     project.card("village").unlink()
     with pytest.raises(RegistryError, match="card hamlet extends 'village', which needs a card"):
         load_resolved_card(project, "hamlet")

@@ -106,7 +106,7 @@ def test_interrupted_evaluation_resumes(
 def test_mauve_alone_on_few_texts_is_refused_before_anything_is_written(
     own_village: ProjectPaths, params: Params, plan: Plan
 ) -> None:
-    with pytest.raises(EvaluationError, match="too few texts for MAUVE: . documents"):
+    with pytest.raises(EvaluationError, match="too few texts for MAUVE: ., one of each"):
         evaluate(own_village, params, replace(plan, groups=("quality",)), SilentProgress())
     assert not list(own_village.corpus("village").evaluations.glob("*/seed-*"))
 

@@ -104,8 +104,8 @@ def find_reason_against(run: Evaluation) -> str:
     if num_texts >= MIN_TEXTS or run.plan.allow_few_texts:
         return ""
     return (
-        f"has too few texts for MAUVE: {num_texts} documents, one text each, and at least "
-        f"{MIN_TEXTS} ({FEW_TEXTS} to rank near systems)"
+        f"has too few texts for MAUVE: {num_texts}, one of each document, of the {MIN_TEXTS} that "
+        f"it needs ({FEW_TEXTS} to rank near systems)"
     )
 
 
