@@ -111,7 +111,19 @@ def _write(found: "Tuned") -> None:
         f"{len(found.trials)} trials of {record['budget']} that every system has, on "
         f"{record['num_prompts']} prompts for tuning"
     )
+    click.echo(_describe_gain(found))
     if found.is_useless:
         tell("no setting predicts better than the model alone")
     what = "this index" if tuning.index else "this model"
     click.echo(f"kept for {what}: {describe_values(tuning.values | tuning.options)}")
+
+
+def _describe_gain(found: "Tuned") -> str:
+    gain, kind = found.gain, "texts" if found.trials[-1].is_by_texts else "references"
+    if gain.mean <= 0:
+        return f"by {kind} nothing is rated better than what the search began with"
+    told = f"by {kind} rated better than what the search began with by {gain.mean:.3f}"
+    if gain.low == gain.high:
+        return f"{told}; too few documents to tell whether by chance"
+    told += f" ({gain.low:.3f} to {gain.high:.3f}, 95 % for all trials at once)"
+    return told + ("" if gain.low > 0 else ": chance may do as much, more --prompts tell more")

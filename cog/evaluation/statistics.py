@@ -9,7 +9,7 @@ few documents gives intervals that are too narrow.
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from math import comb, sqrt
+from math import comb, hypot, sqrt
 from typing import Any
 
 import numpy as np
@@ -90,13 +90,28 @@ def find_interval(
     if len(sums) < MIN_CLUSTERS:
         return Interval(mean, mean, mean)
     scale, back = (np.log, np.exp) if is_log and mean > 0 else (_same, _same)
-    if find_error is None:
-        error = _find_error(scale(_leave_out(sums, combine)))
-    else:
-        error = find_error(sums)
+    error = find_error(sums) if find_error else _find_error(scale(leave_out(sums, combine)))
     half = error * _quantile(len(sums))
     middle = scale(mean)
     return Interval(mean, float(back(middle - half)), float(back(middle + half)))
+
+
+def find_interval_of(
+    mean: float, left_out: Values, *, more_error: float = 0.0, num_tests: int = 1
+) -> Interval:
+    """The interval of a number that is made of several scores of the same documents.
+
+    :param mean: The number of all documents.
+    :param left_out: The same of all documents but one, for each. *Shape:* ``(num_documents,)``
+    :param more_error: Standard error of a part that these do not move.
+    :param num_tests: Of how many such numbers at once the interval holds (Bonferroni).
+    :returns: The interval; none below five documents.
+    """
+    if len(left_out) < MIN_CLUSTERS:
+        return Interval(mean, mean, mean)
+    error = hypot(_find_error(left_out), more_error)
+    half = error * _quantile(len(left_out), num_tests)
+    return Interval(mean, mean - half, mean + half)
 
 
 def compare(
@@ -125,13 +140,13 @@ def compare(
     scale = np.log if is_log else _same
     wholes, parts, judged, judged_parts = [], [], [], []
     for each in (first, second):
-        whole, part = _score(each.sums, combine), _leave_out(each.sums, combine)
+        whole, part = _score(each.sums, combine), leave_out(each.sums, combine)
         wholes.append(whole)
         parts.append(part)
         distance, distances = scale(whole), scale(part)
         if each.reference is not None:  # of the same documents
             distance = abs(distance - scale(_score(each.reference, combine)))
-            distances = np.abs(distances - scale(_leave_out(each.reference, combine)))
+            distances = np.abs(distances - scale(leave_out(each.reference, combine)))
         judged.append(float(distance))
         judged_parts.append(distances)
     mean, distance = wholes[0] - wholes[1], judged[0] - judged[1]
@@ -206,8 +221,13 @@ def _score(sums: Values, combine: Combine) -> float:
     return float(combine(sums.sum(axis=0)[None])[0])
 
 
-def _leave_out(sums: Values, combine: Combine) -> Values:
-    # the score of all documents but one, for each
+def leave_out(sums: Values, combine: Combine) -> Values:
+    """The score of all documents but one, for each.
+
+    :param sums: Sums of the columns by document. *Shape:* ``(num_documents, num_columns)``
+    :param combine: Makes the score of sums.
+    :returns: *Shape:* ``(num_documents,)``
+    """
     total = sums.sum(axis=0)
     block = max(1, VALUES_PER_BLOCK // sums.shape[1])
     parts = [combine(total - sums[i : i + block]) for i in range(0, len(sums), block)]
@@ -227,10 +247,10 @@ def _find_joint_error(parts: Sequence[Values], *, is_paired: bool) -> float:
     return sqrt(sum(_find_error(part) ** 2 for part in parts))
 
 
-def _quantile(num: int) -> float:
+def _quantile(num: int, num_tests: int = 1) -> float:
     from scipy.special import stdtrit
 
-    return float(stdtrit(num - 1, (1 + LEVEL) / 2))
+    return float(stdtrit(num - 1, 1 - (1 - LEVEL) / 2 / num_tests))
 
 
 def _same(values: Any) -> Any:  # noqa: ANN401 - numbers and arrays of them

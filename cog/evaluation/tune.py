@@ -5,24 +5,35 @@ takes.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
-from math import log, log2
 from operator import attrgetter
 from typing import Any
 
 from cog.baselines.system import COG, KNN_LM, NEAREST_LAST
 from cog.corpus.documents import load_prompts
 from cog.decoding.settings import METHOD
-from cog.decoding.tuning import Tuning, describe_values, get_command, save_tuning
+from cog.decoding.tuning import Tuning, get_command, save_tuning
 from cog.errors import EvaluationError
 from cog.evaluation.choose import get_usual_decoding
-from cog.evaluation.metrics.perplexity import GENERATED
-from cog.evaluation.metrics.repetition import combine_diversity, score_texts
+from cog.evaluation.metrics.catalogue import METRICS
+from cog.evaluation.metrics.repetition import score_texts
 from cog.evaluation.planning import Wanted, make_plan
 from cog.evaluation.protocol import COPIES, DEFAULT, LIKELIHOOD, QUALITY
 from cog.evaluation.runner import choose_groups, score_seeds, write_seeds
 from cog.evaluation.session import Evaluation, Plan, identify, prepare
+from cog.evaluation.statistics import Interval
+from cog.evaluation.tune_rating import (
+    SCORES,
+    Parts,
+    Scores,
+    Trial,
+    find_gain,
+    find_mauve_error,
+    leave_out_each,
+    rate,
+    take_parts,
+)
 from cog.evaluation.tune_settings import BUDGET, Phase, Values, list_phases
 from cog.evaluation.tune_split import TUNING, check_tuning_prompts
 from cog.params import Params
@@ -30,62 +41,20 @@ from cog.paths import ProjectPaths
 from cog.progress import Progress
 from cog.records import Decoding
 
-PERPLEXITY_WEIGHT = 1.0  # per unit of the logarithm
-DIVERSITY_WEIGHT = 2.0  # per 100 points
-STEP_WEIGHT = 0.1  # per doubling
-SCORES = {  # of a trial's texts: what they are called here and in an evaluation
-    "mauve": "quality/mauve",
-    "diversity": "repetition/diversity",
-    "perplexity": "perplexity/generated",
-    "tokens_per_step": "copies/tokens-per-step",
-    "copied": "copies/tokens",
-}
 RATING = attrgetter("rating")
 _DECODING = {each.name for each in fields(Decoding)}
-Scores = dict[str, float]
-
-
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """One try.
-
-    :param scores: What was measured: of texts by the names of ``SCORES``, or ``per_word``, the
-        perplexity of the references per word.
-    :param rating: How good that is; larger is better.
-    """
-
-    values: Values
-    scores: Scores
-    rating: float
-
-    @property
-    def is_by_texts(self) -> bool:
-        """Whether texts were rated."""
-        return "diversity" in self.scores
-
-    def to_json(self) -> dict[str, Any]:
-        """The trial as plain values."""
-        return {**self.values, **self.scores, "rating": self.rating}
-
-    def __str__(self) -> str:
-        told = {
-            "mauve": "MAUVE {:.3f}",
-            "diversity": "diversity {:.1f}",
-            "perplexity": "perplexity {:.1f}",
-            "tokens_per_step": "{:.2f} tokens a step",
-            "copied": "{:.0%} copied",
-            "per_word": "references {:.2f} per word",
-        }
-        measured = [told[name].format(value) for name, value in self.scores.items()]
-        return f"{self.rating:7.3f}  {describe_values(dict(self.values))}: {', '.join(measured)}"
 
 
 @dataclass(frozen=True, slots=True)
 class Tuned:
-    """A finished search."""
+    """A finished search.
+
+    :param gain: How much better what was chosen is rated than the first trial of its kind.
+    """
 
     tuning: Tuning
     trials: tuple[Trial, ...]
+    gain: Interval
 
     @property
     def is_useless(self) -> bool:
@@ -131,6 +100,7 @@ def tune(
             later = sum(1 + sum(map(len, each.steps)) for each in phases[number + 1 :])
             later = min(later, budget // 2)
             values = search.run(phase, values, num_left=later)
+    gain = search.find_gain()
     tuning = Tuning(
         values={name: value for name, value in values.items() if name in _DECODING},
         options={name: value for name, value in values.items() if name not in _DECODING},
@@ -145,11 +115,12 @@ def tune(
             "protocol": run.plan.protocol.to_json(),
             "system": system_now.to_json(),
             "reference": search.reference,
+            "gain": asdict(gain),
             "trials": [trial.to_json() for trial in search.trials],
         },
     )
     save_tuning(paths.corpus(corpus_id), tuning)
-    return Tuned(tuning, tuple(search.trials))
+    return Tuned(tuning, tuple(search.trials), gain)
 
 
 def _plan(
@@ -179,6 +150,8 @@ class _Search:
         self._groups: tuple[str, ...] = ()
         is_knn = run.system.name == KNN_LM
         self._most_entries = run.system.num_index_words if is_knn else 0
+        self._documents = [prompt.document_id for prompt in run.selection.prompts]
+        self._reference_parts: Parts = {}
         self.reference: Scores = {}
         self.trials: list[Trial] = []
 
@@ -203,7 +176,7 @@ class _Search:
         )
         self._groups = choose_groups(self._run)
         if phase.is_by_texts:
-            self.reference = _score_references(self._run)
+            self.reference, self._reference_parts = self._score_references()
         best = first = self._try(values)
         last: Trial | None = None
         tried = [first]
@@ -229,50 +202,50 @@ class _Search:
         base.plan = replace(plan, groups=self._groups)
         base.system = identify(base.paths, base.params, plan)
         seeds = write_seeds(base) if self._phase.is_by_texts else ()
-        found = {score.name: score.mean for score in score_seeds(base, seeds)}
-        if self._phase.is_by_texts:
-            scores = {name: found[whole] for name, whole in SCORES.items() if whole in found}
-            plain = next((each.scores for each in self.trials if each.is_by_texts), scores)
-            rating = rate(scores, reference=self.reference, plain=plain)
-        else:
-            scores = {"per_word": found["likelihood/per-word"]}
-            rating = -log(scores["per_word"])
-        trial = Trial(values, scores, rating)
+        found = {score.name: score for score in score_seeds(base, seeds)}
+        scores = {name: found[whole].mean for name, whole in SCORES.items() if whole in found}
+        plain = next((each.scores for each in self.trials if each.is_by_texts), scores)
+        trial = Trial(
+            values,
+            scores,
+            rate(scores, reference=self.reference, plain=plain),
+            parts=take_parts(found, self._documents),
+            mauve_error=find_mauve_error(found, self._documents),
+        )
         self.trials.append(trial)
         base.progress.say(str(trial))
         return trial
+
+    def find_gain(self) -> Interval:
+        """How much better the best trial of the last phase is than its first."""
+        trials = [each for each in self.trials if each.is_by_texts == self._phase.is_by_texts]
+        return find_gain(
+            max(trials, key=RATING),
+            trials[0],
+            reference=self.reference,
+            reference_parts=self._reference_parts,
+            num_trials=len(trials),
+        )
+
+    def _score_references(self) -> tuple[Scores, Parts]:
+        prompts = self._run.selection.prompts
+        references = [prompt.reference for prompt in prompts]
+        judged = self._run.judge.score_texts([prompt.prefix for prompt in prompts], references)
+        scores: Scores = {}
+        parts: dict[str, tuple[float, ...]] = {}
+        for name, rows in (("diversity", score_texts(references)), ("perplexity", judged)):
+            metric = METRICS[SCORES[name]]
+            scores[name] = float(metric.combine(rows.sum(axis=0)[None])[0])
+            parts[name] = leave_out_each(name, rows.tolist(), self._documents)
+        if not 0.0 < scores["perplexity"] < float("inf"):
+            raise EvaluationError(
+                "tuning needs references of finite perplexity",
+                found=str(scores["perplexity"]),
+                about=self._run.plan.corpus_id,
+            )
+        return scores, parts
 
     def _iter_fitting(self, step: tuple[Values, ...]) -> Iterator[Values]:
         for values in step:
             if values.get("top_k", 0) <= self._most_entries:
                 yield values
-
-
-def rate(scores: Scores, *, reference: Scores, plain: Scores) -> float:
-    """Rate texts: MAUVE, less their distance from the references, plus how much a step writes.
-
-    ``mauve - |ln(perplexity / reference's)| - 2 |diversity - reference's| / 100 +
-    0.1 log2(tokens a step / plain's)``; MAUVE and steps count only where they were measured.
-    Seconds count nowhere: they are of a machine and its other work, and a choice must not hang on
-    them.
-    """
-    closeness = PERPLEXITY_WEIGHT * abs(log(scores["perplexity"] / reference["perplexity"]))
-    closeness += DIVERSITY_WEIGHT * abs(scores["diversity"] - reference["diversity"]) / 100.0
-    step = "tokens_per_step"
-    steps = STEP_WEIGHT * log2(scores.get(step, 1.0) / plain.get(step, 1.0))
-    return scores.get("mauve", 0.0) - closeness + steps
-
-
-def _score_references(run: Evaluation) -> Scores:
-    prompts = run.selection.prompts
-    references = [prompt.reference for prompt in prompts]
-    judged = run.judge.score_texts([prompt.prefix for prompt in prompts], references)
-    perplexity = float(GENERATED.combine(judged.sum(axis=0)[None])[0])
-    diversity = float(combine_diversity(score_texts(references).sum(axis=0)[None])[0])
-    if not 0.0 < perplexity < float("inf"):
-        raise EvaluationError(
-            "tuning needs references of finite perplexity",
-            found=str(perplexity),
-            about=run.plan.corpus_id,
-        )
-    return {"diversity": diversity, "perplexity": perplexity}

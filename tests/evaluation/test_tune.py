@@ -2,11 +2,13 @@
 
 import json
 import shutil
+from collections.abc import Sequence
 from dataclasses import replace
 from math import log
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from cog.corpus.documents import load_prompts
@@ -19,7 +21,9 @@ from cog.decoding.tuning import (
 )
 from cog.errors import EvaluationError, GenerationError
 from cog.evaluation import tune_settings
-from cog.evaluation.tune import Tuned, rate, tune
+from cog.evaluation.statistics import Interval, find_interval_of
+from cog.evaluation.tune import Tuned, tune
+from cog.evaluation.tune_rating import Scores, Trial, find_gain, rate
 from cog.evaluation.tune_split import EVALUATION, TUNING, take_part
 from cog.index.project import build_corpus_index
 from cog.params import Params
@@ -73,6 +77,41 @@ def test_rating_is_its_formula() -> None:
         rate(wild, reference=reference, plain=plain)
     )
     assert rate(reference, reference=reference, plain=reference) == 0.0  # nothing else measured
+
+
+def make_trial(diversities: Sequence[float], mauve_error: float = 0.0) -> Trial:
+    # of documents that differ in diversity alone
+    num = len(diversities)
+    scores = {"diversity": sum(diversities) / num, "perplexity": 16.0}
+    parts = {
+        "diversity": tuple((sum(diversities) - each) / (num - 1) for each in diversities),
+        "perplexity": (16.0,) * num,
+    }
+    return Trial({}, scores, 0.0, parts=parts, mauve_error=mauve_error)
+
+
+def test_gain_is_told_with_its_interval_for_all_trials_at_once() -> None:
+    reference: Scores = {"diversity": 90.0, "perplexity": 16.0}
+    parts = {"diversity": (90.0,) * 6, "perplexity": (16.0,) * 6}
+    first = make_trial([70, 72, 74, 76, 78, 80])
+    steady = make_trial([80, 82, 84, 86, 88, 90])  # ten points more for each document
+    uneven = make_trial([85, 70, 90, 75, 95, 95])  # as much in the mean
+
+    def gain(best: Trial, num_trials: int = 2) -> Interval:
+        return find_gain(
+            best, first, reference=reference, reference_parts=parts, num_trials=num_trials
+        )
+
+    # per document the rating is 2 points of diversity in 100 nearer
+    changes = np.array([15, -2, 16, -1, 17, 15]) / 50.0
+    assert gain(uneven).mean == pytest.approx(changes.mean())
+    error = changes.std(ddof=1) / 6**0.5
+    assert gain(uneven).high - gain(uneven).mean == pytest.approx(2.5705818 * error)  # t of 5
+    assert gain(steady) == Interval(*[pytest.approx(0.2)] * 3)
+    assert gain(uneven, 20).low < gain(uneven).low < gain(uneven).mean
+    by_mauve = gain(make_trial([80, 82, 84, 86, 88, 90], mauve_error=0.1))
+    assert by_mauve.high - by_mauve.mean == pytest.approx(2.5705818 * 0.1)
+    assert find_interval_of(1.0, np.ones(4)) == Interval(1.0, 1.0, 1.0)  # too few documents
 
 
 @pytest.fixture(scope="module")
@@ -133,6 +172,8 @@ def test_best_trial_is_kept_and_is_the_default_from_then_on(
     assert (kept.index, kept.method) == (found.tuning.index, "nucleus")
     assert len(kept.record["trials"]) == len(found.trials)
     assert kept.record["budget"] == 30
+    assert found.gain.mean == pytest.approx(best.rating - first.rating)
+    assert kept.record["gain"]["mean"] == found.gain.mean
     settings, word = apply_tuning(
         params.generate.decoding, corpus_paths, method="nucleus", active=None
     )

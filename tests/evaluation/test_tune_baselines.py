@@ -103,6 +103,8 @@ def test_what_is_chosen_is_the_best_tried_and_used_from_then_on(
     told = tune(town, system, *words, "--trials", "8").stdout
     assert "8 trials of 8 that every system has, on 2 prompts for tuning" in told
     assert "kept for this" in told
+    kind = "references" if is_by_likelihood else "texts"
+    assert f"by {kind} rated better" in told or f"by {kind} nothing is rated better" in told
     assert tune(town, system, "--reset").stdout == "params.yaml holds again\n"
     assert tune(town, system, "--reset").stdout == "nothing was tuned\n"
 
