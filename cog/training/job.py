@@ -26,7 +26,13 @@ from cog.training.peak_flops import tell_peak_flops
 from cog.training.preparing import TrainingData, check_phrases, prepare_data
 from cog.training.recipe import Recipe
 from cog.training.reporting import LogMetrics, load_metrics
-from cog.training.run_folder import METRICS, find_start, hold_run_folder, make_accelerator
+from cog.training.run_folder import (
+    METRICS,
+    check_shared,
+    find_start,
+    hold_run_folder,
+    make_accelerator,
+)
 from cog.training.schedule import Budget
 from cog.training.validation import make_validation
 
@@ -95,6 +101,7 @@ def train(job: TrainJob, *, progress: Progress, log: LogMetrics | None) -> Train
     accelerator = make_accelerator(job.device)
     if not accelerator.is_main_process:
         progress = SilentProgress()
+    check_shared(job.out, accelerator)
     with accelerator.main_process_first():
         checkpoint = find_start(
             job.out,

@@ -1,5 +1,8 @@
 """The folder and the device of a run: what a user asks for goes in, checked, held, opened."""
 
+import secrets
+import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -7,7 +10,7 @@ from pathlib import Path
 
 import torch
 from accelerate import Accelerator
-from accelerate.utils import InitProcessGroupKwargs
+from accelerate.utils import InitProcessGroupKwargs, broadcast_object_list, gather_object
 
 from cog.errors import CheckpointError, TrainingError
 from cog.locks import try_locks
@@ -20,6 +23,7 @@ METRICS = f"{RUN_FOLDER}/metrics.jsonl"
 # The first process tokenises and encodes for hours while the others wait, where torch gives up
 # after ten minutes; who dies while the others wait is noticed by what started them all.
 WAITING = timedelta(days=7)
+SEEN_SECONDS = 10.0  # in which a file that one machine wrote must show on another
 
 
 def find_start(
@@ -101,3 +105,37 @@ def make_accelerator(device: str) -> Accelerator:
         mixed_precision="no" if is_cpu else "bf16",
         kwargs_handlers=[InitProcessGroupKwargs(timeout=WAITING)],
     )
+
+
+def check_shared(out: Path, accelerator: Accelerator) -> None:
+    """Refuse processes that do not see one folder: what the first writes there, all read.
+
+    Every process raises the same ``CheckpointError``, so that none waits for another.
+    """
+    if accelerator.num_processes == 1:
+        return
+    names = [secrets.token_hex(8)]
+    broadcast_object_list(names)  # the first process's
+    mark = out.parent / f".{out.name}.{names[0]}"
+    is_written = True
+    if accelerator.is_main_process:
+        try:
+            mark.parent.mkdir(parents=True, exist_ok=True)
+            mark.touch()
+        except OSError:  # told where the folder is made, with its reason
+            is_written = False
+    accelerator.wait_for_everyone()
+    end = time.monotonic() + SEEN_SECONDS
+    while not mark.exists() and time.monotonic() < end:
+        time.sleep(0.1)  # a file of another machine may show late
+    seen = gather_object([(socket.gethostname(), mark.exists(), is_written)])
+    if accelerator.is_main_process:
+        mark.unlink(missing_ok=True)
+    blind = sorted({host for host, is_seen, _ in seen if not is_seen})
+    if blind and all(could for _, _, could in seen):
+        raise CheckpointError(
+            "--out must be one folder for all processes of a run",
+            found=f"{out} is another one on {', '.join(blind)}",
+            run="name a folder of a file system that the machines share",
+            about=str(out),
+        )

@@ -74,6 +74,10 @@ def run_process(rank: int, port: int, folder: Path) -> None:
         }
         return report
 
+    apart = make_job(folder / f"machine-{rank}" / "out", recipe=recipe, steps=4)
+    with pytest.raises(CheckpointError) as raised:  # as on machines that share no folder
+        train(apart, progress=SilentProgress(), log=None)
+    seen["apart"] = str(raised.value)
     run("whole", steps=4)
     if rank == 0:
         shutil.copytree(folder / "whole", folder / "again")
@@ -105,6 +109,14 @@ def test_run_that_goes_on_is_the_one_that_never_stopped(results: Results) -> Non
     assert read_losses(folder / "again") == read_losses(folder / "whole")
     for each in seen:
         assert each["again"] == each["whole"]
+
+
+def test_processes_that_do_not_see_one_folder_all_say_so(results: Results) -> None:
+    folder, seen = results
+    for rank, each in enumerate(seen):
+        assert each["apart"].startswith("--out must be one folder for all processes of a run")
+        assert f"machine-{rank}/out is another one on {socket.gethostname()}" in each["apart"]
+    assert sorted(path.name for path in folder.glob("machine-*/*")) == []
 
 
 def test_run_of_two_processes_is_not_gone_on_with_by_one(

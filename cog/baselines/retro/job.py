@@ -33,7 +33,12 @@ from cog.training.checkpoint import RunIdentity
 from cog.training.loop import LoopReports, Outcome, TrainingLoop, Validate
 from cog.training.peak_flops import tell_peak_flops
 from cog.training.reporting import LogMetrics
-from cog.training.run_folder import find_start, hold_run_folder, make_accelerator
+from cog.training.run_folder import (
+    check_shared,
+    find_start,
+    hold_run_folder,
+    make_accelerator,
+)
 from cog.training.schedule import Budget
 
 # what may differ between a run and the one that goes on with it
@@ -86,6 +91,7 @@ def train_adapter(
     accelerator = make_accelerator(job.device)
     if not accelerator.is_main_process:
         progress = SilentProgress()
+    check_shared(job.out, accelerator)
     with open_retro_index(paths, params, job.corpus_id) as index:
         with accelerator.main_process_first():
             checkpoint = find_start(
