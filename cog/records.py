@@ -7,10 +7,8 @@ from cog.reading import Count, Factor, FieldError, Natural, OneOf, Range, Share,
 
 CORPUS = "corpus"
 VOCABULARY = "vocabulary"
-PROMPT = "prompt"
 DECODER_VERSION = 3  # raised when the same settings give other texts
-PLACE = ("char_start", "char_end")
-CITATION = ("corpus", "document_id", "title", *PLACE, "licence", "url")
+CITATION = ("corpus", "document_id", "title", "char_start", "char_end", "licence", "url")
 OFF = "off"
 ABSOLUTE = "absolute"
 RELATIVE = "relative"
@@ -147,14 +145,11 @@ def check_threshold(decoding: Decoding) -> None:
 class Segment:
     """What one decoding step appended.
 
-    :param text: The appended text; for a corpus segment ``document.text[char_start:char_end]``,
-        for one of the prompt ``prefix[char_start:char_end]``.
-    :param origin: ``corpus``, ``vocabulary`` or, where the prompt may be copied from, ``prompt``
-        (``from`` in JSON).
+    :param text: The appended text; for a corpus segment ``document.text[char_start:char_end]``.
+    :param origin: ``corpus`` or ``vocabulary`` (``from`` in JSON).
     :param probability: Probability of the choice under the joint distribution, before truncation;
         under the vocabulary alone where a copy was refused.
-    :param document_id: Source document; None unless it is of a corpus, as are all that follow but
-        the characters of a copy of the prompt.
+    :param document_id: Source document; None, as are all that follow, unless it is of a corpus.
     :param title: Title of the source document.
     :param char_start: First character of the copy in the source document.
     :param char_end: One past its last character.
@@ -178,10 +173,12 @@ class Segment:
 
     def to_json(self) -> dict[str, Any]:
         """The segment as the command line writes it."""
-        names = {VOCABULARY: (), PROMPT: PLACE}.get(self.origin, CITATION)
-        cited = {name: getattr(self, name) for name in names}
-        told = {"text": self.text, "from": self.origin, **cited, "probability": self.probability}
-        return told | ({"information": self.information} if names == CITATION else {})
+        told = {"text": self.text, "from": self.origin}
+        if self.origin == VOCABULARY:
+            return told | {"probability": self.probability}
+        cited = {name: getattr(self, name) for name in CITATION}
+        more = {"probability": self.probability, "information": self.information}
+        return told | cited | more
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,12 +17,10 @@ IN_CONTEXT = "in-context"
 BASELINES = (TRANSFORMER, TUNED_TRANSFORMER, KNN_LM, RETRO, IN_CONTEXT)
 PHRASES = "cog-phrases"
 UNSUMMED = "cog-unsummed"
-PROMPT_PHRASES = "cog-prompt-phrases"
 # CoG with a part of its code changed, and the change as a clause
 VARIANTS = {
     PHRASES: "the vocabulary only where no phrase is admissible",
     UNSUMMED: "occurrences of one text are choices of their own",
-    PROMPT_PHRASES: "the prompt's own phrases are candidates too",
 }
 # CoG under other settings: a short name, the change as a clause, the settings
 _SETTINGS: tuple[tuple[str, str, dict[str, Any]], ...] = (
@@ -169,7 +167,7 @@ def list_used(name: str, decoding: Decoding) -> tuple[str, ...]:
         used = {*_CHOICE, "top_k_documents"}
     elif name not in COPYING:
         used = set(_CHOICE)
-    elif decoding.top_k_documents or name == PROMPT_PHRASES:
+    elif decoding.top_k_documents:
         used = {each.name for each in fields(Decoding)} - set(PROTOCOL_SETTINGS)
     else:
         used = set(_VOCABULARY)

@@ -5,7 +5,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -13,7 +12,6 @@ from typing import Any, Protocol
 from cog.baselines.in_context import InContextGenerator
 from cog.baselines.manifest import join_manifests, load_manifests
 from cog.baselines.project import describe_search, open_knn_lm
-from cog.baselines.prompt_phrases import PromptPhrasesGenerator
 from cog.baselines.retro.folder import digest_adapter, load_adapter, load_record
 from cog.baselines.retro.generator import RetroGenerator
 from cog.baselines.retro.project import get_adapter_folder, open_retro_index
@@ -22,7 +20,6 @@ from cog.baselines.system import (
     IN_CONTEXT,
     KNN_LM,
     NEAREST_LAST,
-    PROMPT_PHRASES,
     RETRO,
     TRANSFORMER,
     TUNED_TRANSFORMER,
@@ -35,12 +32,12 @@ from cog.corpus.documents import documents_digest
 from cog.decoding.batches import iter_batches
 from cog.decoding.generator import CopyGenerator
 from cog.decoding.request import Request
-from cog.decoding.session import MakeGenerator, open_generator
+from cog.decoding.session import open_generator
 from cog.errors import CheckpointError
 from cog.index.versions.unions import JOIN, check_indexes, split_union
 from cog.model.fingerprint import fingerprint_model
 from cog.model.language_model import identify_tokenizer
-from cog.model.load import load_index_model, load_model, resolve_device
+from cog.model.load import load_model, resolve_device
 from cog.model.matrices import choose_precision
 from cog.params import Params
 from cog.paths import ProjectPaths
@@ -153,10 +150,7 @@ def open_system(
     """Load what a system needs for as long as the block runs."""
     precision = params.generate.precision
     if name in COPYING:
-        make: MakeGenerator = KINDS.get(name, CopyGenerator)
-        if name == PROMPT_PHRASES:
-            encoder = load_index_model(paths.model(params.model), device=device)
-            make = partial(PromptPhrasesGenerator, phrase_encoder=encoder.phrase_encoder)
+        make = KINDS.get(name, CopyGenerator)
         with open_generator(paths, params, corpus_id=corpus_id, device=device, make=make) as cog:
             yield cog
         return

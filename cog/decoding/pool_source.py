@@ -60,7 +60,7 @@ class PoolSource:
         if pool is None:
             chunk_ids, similarities = self.search(request)
             retrieved = time.perf_counter()
-            words = self.gather_words(request.prefix, chunk_ids)
+            words = self.index.gather_chunks(np.sort(chunk_ids))
             pool = self.make_pool(words, similarities, decoding)
             self._check_bits(pool, decoding.min_bits)
             self._pools[key] = pool
@@ -76,10 +76,6 @@ class PoolSource:
         )
         rows, scores = neighbours.rows[0], neighbours.scores[0]
         return rows, dict(zip(rows.tolist(), scores.tolist(), strict=True))
-
-    def gather_words(self, _prefix: str, chunk_ids: NDArray[np.int64]) -> GatheredChunks:
-        """Gather the words of the chunks found for a prefix, which itself adds none here."""
-        return self.index.gather_chunks(np.sort(chunk_ids))
 
     def add_places(
         self, pool: Pool, token_ids: Sequence[int], decoding: Decoding, *, num_added: int

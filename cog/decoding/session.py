@@ -5,7 +5,6 @@ A project goes in, a generator on its active or a named corpus comes out, checke
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,24 +17,11 @@ from cog.index.versions.activation import choose_corpus
 from cog.index.versions.active_model import get_active_model
 from cog.index.versions.unions import split_active, split_union
 from cog.model.fingerprint import fingerprint_model
-from cog.model.load import CogModel, load_model
+from cog.model.load import load_model
 from cog.params import Params
 from cog.paths import ProjectPaths
 
 OPEN_RULE = CopyRule()
-
-
-class MakeGenerator(Protocol):
-    """Makes a generator of a model and an open index."""
-
-    def __call__(
-        self,
-        model: CogModel,
-        index: PhraseIndex,
-        *,
-        allowed_chunks: NDArray[np.bool_] | None = None,
-    ) -> CopyGenerator:
-        """Make it."""
 
 
 @contextmanager
@@ -46,7 +32,7 @@ def open_generator(
     corpus_id: str | None,
     device: str,
     rule: CopyRule = OPEN_RULE,
-    make: MakeGenerator = CopyGenerator,
+    make: type[CopyGenerator] = CopyGenerator,
 ) -> Iterator[CopyGenerator]:
     """Load the model and open an index for as long as the block runs.
 

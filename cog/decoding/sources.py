@@ -67,7 +67,7 @@ def collect_sources(lines: Iterable[str], *, card_of: CardOf, where: str) -> lis
 def _read_line(line: str, *, where: str) -> dict[str, Any] | None:
     try:
         content = json.loads(line)
-        if "segments" not in content and content.get("from") in ("corpus", "vocabulary", "prompt"):
+        if "segments" not in content and content.get("from") in ("corpus", "vocabulary"):
             return None
         for segment in content["segments"]:
             is_copy = segment["from"] == "corpus"

@@ -6,7 +6,7 @@ from typing import Any
 from cog.baselines.system import System, parse_system
 from cog.errors import EvaluationError
 from cog.evaluation.protocol import Protocol, parse_protocol
-from cog.records import CORPUS, FLOAT32, PROMPT, VOCABULARY, Decoding, Generation, Segment
+from cog.records import CORPUS, FLOAT32, VOCABULARY, Decoding, Generation, Segment
 
 FORMAT_VERSION = 2
 ANY_ERROR = (KeyError, TypeError, ValueError, AttributeError)
@@ -186,7 +186,7 @@ def parse_generation(content: dict[str, Any]) -> Generation:
 
 def _parse_segment(content: dict[str, Any]) -> Segment:
     plain = {name: value for name, value in content.items() if name != "from"}
-    if content["from"] not in (CORPUS, VOCABULARY, PROMPT):
+    if content["from"] not in (CORPUS, VOCABULARY):
         raise ValueError(f"a segment from {content['from']!r}")
     return Segment(origin=content["from"], **plain)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from cog.corpus.documents import find_documents_digest
 from cog.decoding.generator import CopyGenerator
 from cog.decoding.licences import CopyRule
-from cog.decoding.session import MakeGenerator, find_allowed_chunks
+from cog.decoding.session import find_allowed_chunks
 from cog.errors import IndexMismatchError
 from cog.index.read.reader import PhraseIndex, open_index
 from cog.index.versions.activation import choose_corpus
@@ -45,7 +45,9 @@ class _Entry:
     # an index that is open, or about to be; the lock is held while it is opened
     lock: threading.Lock = field(default_factory=threading.Lock)
     index: PhraseIndex | None = None
-    generators: dict[tuple[CopyRule, MakeGenerator], CopyGenerator] = field(default_factory=dict)
+    generators: dict[tuple[CopyRule, type[CopyGenerator]], CopyGenerator] = field(
+        default_factory=dict
+    )
     num_users: int = 0
 
 
@@ -103,7 +105,7 @@ class OpenIndexes:
         return version
 
     def open(
-        self, version: Version, rule: CopyRule, *, make: MakeGenerator = CopyGenerator
+        self, version: Version, rule: CopyRule, *, make: type[CopyGenerator] = CopyGenerator
     ) -> CopyGenerator:
         """Give the generator on a version, which stays open until it is released."""
         with self._lock:

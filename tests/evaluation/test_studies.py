@@ -161,13 +161,13 @@ def test_every_ablation_is_evaluated_once_on_the_prompts_of_cog(
     assert scores["cog-phrases"]["copies/tokens"] > 0.5  # all but where no room is left
     (comparison,) = content["comparisons"]
     assert {pair["first"] for pair in comparison["pairs"]} == {"cog"}
-    assert "cog-prompt-phrases" in page.read_text()
+    assert "cog-phrases" in page.read_text()
     assert picture.read_bytes().startswith(b"\x89PNG")
     runs = list(tracked.corpus("village").evaluations.glob("*/run.json"))
     systems = [json.loads(path.read_text())["system"] for path in runs]
     assert sorted(each["name"] for each in systems) == ["cog"] * 7 + sorted(VARIANTS)
     assert len(list_runs(tracked, "ablations village")) == len(differing) + 1 + 1
-    assert "the prompt's own phrases are candidates too" in call(tracked, *words).stdout
+    assert "occurrences of one text are choices of their own" in call(tracked, *words).stdout
 
 
 def test_what_is_no_ablation_is_one_line(tracked: ProjectPaths, few: Plan) -> None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from cog.baselines.system import COG, COPYING, PROMPT_PHRASES
+from cog.baselines.system import COPYING, VARIANTS
 from cog.decoding.generator import CopyGenerator
 from cog.decoding.request import Request
 from cog.evaluation.metrics.metric import LOWER, NONE, Measured, Metric, perplexity_of
@@ -29,7 +29,7 @@ KEPT_REFERENCES = 8  # references after which their likelihoods are kept
 
 def find_reason_against(run: Evaluation) -> str:
     """Why a system has no such scores; empty if it has."""
-    if run.system.name in COPYING and run.system.name not in (COG, PROMPT_PHRASES):
+    if run.system.name in VARIANTS:
         return "scores references as cog does, or not at all"
     return ""
 

@@ -22,7 +22,6 @@ from cog.index.records import GatheredChunks, Places
 from cog.index.search.contexts import ContextBlock, find_places, sample_followers
 from cog.index.search.searcher import Neighbours
 from cog.index.tables.gather import WordArrays, unpack_chunks
-from cog.index.tables.quantise import StoredVectors, quantise
 from cog.index.tables.store import CHUNKS, DOCUMENTS, WORDS
 from cog.index.tables.word_counts import WordBits, WordCounts, join_counts
 from cog.index.versions.folders import find_version
@@ -217,20 +216,6 @@ class PhraseIndex(Closing):
         list(self._pool.map(lambda part: self._fill(arrays, *part), zip(rows, takes, strict=True)))
         codes = self._codes
         return arrays.gathered if codes is None else unpack_chunks(arrays.gathered, codes)
-
-    def store_vectors(
-        self, starts: NDArray[np.float32], ends: NDArray[np.float32]
-    ) -> tuple[StoredVectors, StoredVectors]:
-        """Round vectors of other words, of *Shape:* ``(num_words, dim)``, as gathered ones are."""
-        codes = self._codes
-        if codes is None:
-            dtype = self.vectors.dtype
-            return quantise(starts, dtype=dtype), quantise(ends, dtype=dtype)
-        ones = np.ones(len(starts), dtype=np.float32)
-        return (
-            StoredVectors(codes.start.quantise(starts), ones),
-            StoredVectors(codes.end.quantise(ends), ones),
-        )
 
     def find_places(
         self,

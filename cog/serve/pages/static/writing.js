@@ -114,16 +114,13 @@ export class Writing {
   /** Add what a step wrote. */
   add(segment) {
     const copy = this.copies.add(segment);
-    const own = segment.from === "prompt";
-    if (!copy && !own) {
+    if (!copy) {
       this.caret.before(make("span", {}, shown(segment.text)));
       return copy;
     }
     const [, space, text] = segment.text.match(/^(\s*)([\s\S]*)$/u);
     if (space) this.caret.before(space);
-    this.caret.before(copy ? this.makeCopy(copy, text) : make("span", {
-      class: "own", title: "copied from the prefix",
-    }, shown(text)));
+    this.caret.before(this.makeCopy(copy, text));
     return copy;
   }
 
