@@ -22,9 +22,8 @@ BETWEEN = "\n\n"
 class InContextGenerator(TransformerGenerator):
     """The prefix encoder with the nearest chunks before the prompt.
 
-    :param model: The model, whose retriever finds them.
-    :param index: The open index they come from; ``top_k_documents`` says how many.
-    :param placement: ``nearest-last``, next to the prompt, or ``nearest-first``.
+    There are ``top_k_documents`` of them, ``nearest-last``, next to the prompt, or
+    ``nearest-first``.
     """
 
     def __init__(

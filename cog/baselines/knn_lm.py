@@ -86,12 +86,8 @@ def interpolate(
 class KnnGenerator(TransformerGenerator):
     """The kNN-LM baseline (CoG, section 4.1); every step searches the datastore.
 
-    :param model: The model.
-    :param manifest: The datastore.
-    :param searcher: Finds its entries.
-    :param tokens: Its next tokens. *Shape:* ``(num_entries,)``
-    :param settings: How neighbours count.
-    :raises GenerationError: If the settings cannot be used with the datastore.
+    Tokens are its next tokens, *shape* ``(num_entries,)``. Settings that cannot be used with it are
+    a ``GenerationError``.
     """
 
     def __init__(

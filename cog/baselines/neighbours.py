@@ -30,10 +30,8 @@ NUM_PROBE_ROWS = 64
 class NeighbourSearcher:
     """Finds the entries whose keys are nearest to a state, by squared distance.
 
-    :param index: A FAISS index, trained and filled.
-    :param keys: The keys. *Shape:* ``(num_entries, dim)``
-    :param settings: How much is proposed.
-    :param is_exact: Whether the index computes every distance, so that nothing is proposed.
+    The FAISS index is trained and filled; if it ``is_exact`` it computes every distance, so nothing
+    is proposed. Keys have the *shape* ``(num_entries, dim)``.
     """
 
     def __init__(
@@ -57,12 +55,10 @@ class NeighbourSearcher:
     def search(
         self, states: NDArray[np.float32], *, top_k: int
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Find the nearest entries.
+        """Find the nearest entries, or all if there are not as many.
 
-        :param states: *Shape:* ``(batch, dim)``
-        :param top_k: Number of entries per state; fewer if there are not as many.
-        :returns: Entries, nearest first (-1 where none was found), and their squared distances
-            (infinite there); each of *Shape:* ``(batch, top_k)``
+        Gives entries, nearest first (-1 where none was found), and their squared distances
+        (infinite there). *Shape:* ``(batch, dim)`` to ``(batch, top_k)`` each
         """
         top_k = min(top_k, len(self._keys))
         states = np.ascontiguousarray(states, dtype=np.float32)
@@ -191,13 +187,7 @@ def measure_recall(searcher: NeighbourSearcher, keys: NDArray[np.float16], recal
 def exact_search(
     states: NDArray[np.float32], keys: NDArray[np.float16], *, top_k: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Find the nearest entries by computing every distance, block by block.
-
-    :param states: *Shape:* ``(batch, dim)``
-    :param keys: *Shape:* ``(num_entries, dim)``
-    :param top_k: Number of entries per state.
-    :returns: Entries, nearest first, and squared distances; each of *Shape:* ``(batch, top_k)``
-    """
+    """Find the nearest entries as a searcher does, by computing every distance, block by block."""
     import faiss
 
     top_k = min(top_k, len(keys))

@@ -98,10 +98,8 @@ class TokenLoop:
     ) -> NDArray[np.float64]:
         """Log-probability of each token of a text, given its prefix and what stands before it.
 
-        :param request: The prefix; of its decoding nothing counts.
-        :param token_ids: The text's tokens, at least one. *Shape:* ``(num_tokens,)``
-        :param blend: Changes the distributions; None to leave them.
-        :returns: Natural logarithms. *Shape:* ``(num_tokens,)``
+        There is one token at least. Of the request's decoding nothing counts; ``blend`` changes the
+        distributions. *Shape:* ``(num_tokens,)``
         """
         decoding = replace(request.decoding, max_new_tokens=len(token_ids))
         prefix = encode_prefix(replace(request, decoding=decoding), self.model)
@@ -125,11 +123,10 @@ class TokenLoop:
         return self.model.prefix_encoder.append_last(cache, token_ids)
 
     def weigh_tokens(self, states: Tensor, temperatures: Sequence[float]) -> Tensor:
-        """Unnormalised probabilities of the vocabulary; special tokens have none.
+        """Unnormalised probabilities of the vocabulary after each state; special tokens have none.
 
-        :param states: Last hidden states. *Shape:* ``(batch, dim)``
-        :param temperatures: What logits are divided by, one per state.
-        :returns: ``exp`` of the logits less the largest. *Shape:* ``(batch, vocab_size)``, float32
+        They are ``exp`` of the logits, divided by a temperature each, less the largest. *Shape:*
+        ``(batch, dim)`` to ``(batch, vocab_size)``
         """
         logits = self.model.prefix_encoder.token_logits(states)
         logits[:, self._special] = -torch.inf

@@ -20,10 +20,8 @@ from cog.records import Generation
 class TransformerGenerator:
     """The prefix encoder without phrases (CoG, section 4.1: Transformer).
 
-    :param model: A CoG model, or one that was trained with the objective ``tokens``.
-    :param corpus_id: The corpus that is searched, or that the texts are written for.
-    :param index: Digest of what is searched; empty for nothing.
-    :param loop: Writes the tokens; None for the plain one.
+    The model may have been trained with the objective ``tokens``. The corpus is searched, or the
+    one that texts are written for; ``index`` is the digest of what is searched.
     """
 
     def __init__(
@@ -35,11 +33,9 @@ class TransformerGenerator:
         self._corpus_id, self._index = corpus_id, index
 
     def generate(self, requests: Sequence[Request]) -> list[Generation]:
-        """Write a batch of texts together, token by token.
+        """Write a batch of texts together, token by token; settings that do not apply do not count.
 
-        :param requests: What to write; settings that the system does not use do not count.
-        :returns: The texts, in the order asked; the seconds of ``retrieve`` are those of searching.
-        :raises GenerationError: If a prefix or a setting cannot be used.
+        The seconds of ``retrieve`` are those of searching.
         """
         if not requests:
             return []

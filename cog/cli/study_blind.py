@@ -8,7 +8,6 @@ import click
 from cog.cli.main import get_project
 from cog.cli.options import json_option
 from cog.cli.output import echo_json, make_table
-from cog.errors import EvaluationError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -118,10 +117,11 @@ def export(
 def import_(sheets: tuple[Path, ...], key_path: Path, as_json: bool) -> None:
     """Read filled sheets, one per grader, and say which system is preferred."""
     from cog.evaluation.blind import judge, parse_key, read_sheet
+    from cog.evaluation.study_folder import read_text
 
-    key = parse_key(_read(key_path), where=str(key_path))
+    key = parse_key(read_text(key_path), where=str(key_path))
     paths = list(dict.fromkeys(path.resolve() for path in sheets))
-    answers = {str(path): read_sheet(_read(path), where=path.name, key=key) for path in paths}
+    answers = {str(path): read_sheet(read_text(path), where=path.name, key=key) for path in paths}
     verdicts = judge(answers, key)
     if as_json:
         content = {
@@ -137,15 +137,6 @@ def import_(sheets: tuple[Path, ...], key_path: Path, as_json: bool) -> None:
     console = Console(highlight=False, soft_wrap=True)
     console.print(f"{key.systems[0]} against {key.systems[1]}", markup=False)
     console.print(_make_table(verdicts))
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise EvaluationError(
-            f"{path.name} must be a text file in UTF-8", found=str(error), about=str(path)
-        ) from error
 
 
 def _make_table(verdicts: "list[Verdict]") -> "Table":

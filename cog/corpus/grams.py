@@ -16,11 +16,9 @@ BASE = np.uint64(0x9E3779B97F4A7C15)
 
 
 def hash_grams(text: str, *, order: int = ORDER) -> NDArray[np.uint64]:
-    """Hash every n-gram of a text; case, marks and spacing do not count.
+    """Hash every n-gram of a text in order; case, marks and spacing do not count.
 
-    :param text: The text.
-    :param order: The n.
-    :returns: Hashes in order; empty below n words. *Shape:* ``(num_words - n + 1,)``
+    *Shape:* ``(num_words - n + 1,)``; empty below n words
     """
     words = WORD.findall(text.lower())
     num_grams = len(words) - order + 1

@@ -86,11 +86,9 @@ class SignatureWriter(Closing):
 
 
 def find_pairs(signatures: NDArray[np.uint32], threshold: float) -> NDArray[np.int64]:
-    """Find texts that are alike.
+    """Find texts that share ``threshold`` or more of their hashes, ``(num_texts, NUM_HASHES)``.
 
-    :param signatures: Signatures in the order of the texts. *Shape:* ``(num_texts, NUM_HASHES)``
-    :param threshold: Share of equal hashes from which two texts are alike.
-    :returns: Later and earlier text of each pair, without repetition. *Shape:* ``(num_pairs, 2)``
+    Gives the later and the earlier text of each pair, once. *Shape:* ``(num_pairs, 2)``
     """
     num_rows = choose_rows(threshold)
     pairs = np.empty((0, 2), dtype=np.int64)

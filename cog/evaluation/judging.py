@@ -16,15 +16,11 @@ def score_likelihood(
     """Log-likelihood of every text conditional on its own prompt.
 
     Differs from the authors' script, which joins all samples, prompts included, into one stream.
-    Prompt and text are tokenised apart, so that exactly the text's tokens are scored.
+    Prompt and text are tokenised apart, so that exactly the text's tokens are scored. If a text has
+    nothing before its first token, it is a ``ValueError``.
 
-    :param prompts: Prompts, one per text.
-    :param texts: Generated texts.
-    :param judge: The model that judges.
-    :param batch_size: Number of texts judged in one pass.
-    :returns: Natural logarithm of the text's probability, and number of its tokens; both 0 for a
-        text without tokens. *Shape:* ``(num_texts, 2)``
-    :raises ValueError: If a text has nothing before its first token.
+    Gives the natural logarithm of the text's probability, and the number of its tokens; both 0 for
+    a text without tokens. *Shape:* ``(num_texts, 2)``
     """
     begin = [] if judge.begin_token_id is None else [judge.begin_token_id]
     rows = []

@@ -71,13 +71,10 @@ def fill(
     *,
     batch_size: int,
 ) -> Rows:
-    """Take rows from a cache, and compute and keep those it lacks.
+    """Take rows from a cache, in order, and compute and keep those it lacks, a batch at a time.
 
-    :param cache: The cache.
-    :param digests: One per row; equal ones are computed once. At least one.
-    :param compute: Makes the rows of some positions of ``digests``.
-    :param batch_size: Number of rows computed and kept at a time.
-    :returns: All rows in order. *Shape:* ``(len(digests), num_columns)``
+    ``compute`` makes the rows of some positions of the digests, of which there is one at least;
+    equal ones are computed once. *Shape:* ``(len(digests), num_columns)``
     """
     found = cache.load(digests)
     missing = [i for i, key in enumerate(digests) if key not in found]

@@ -115,17 +115,11 @@ def score_reference(
 ) -> ReferenceLikelihood:
     """The exact probability that generation from a prefix begins with a reference.
 
-    Tokens are the prefix encoder's: a text that other tokens spell too is counted as these tokens
-    only. Phrases are found in the chunks that generation would retrieve.
-
-    :param generator: The model and its index.
-    :param request: The prefix and the decoding; of it what is added to scores matters, and
-        ``max_new_tokens`` (how much of a long prefix is read), since nothing is drawn. Nothing is
-        verified, and what may be copied once only does not count.
-    :param token_ids: The tokens of what really follows, at least one. *Shape:* ``(num_tokens,)``
-    :param pool: What may be copied, if it is at hand; else it is retrieved.
-    :returns: Its likelihood.
-    :raises ValueError: If there is no token.
+    Tokens are the prefix encoder's, one at least: a text that other tokens spell too is counted as
+    these tokens only. Phrases are found in the pool, if it is at hand, else in the chunks that
+    generation would retrieve. Of the decoding, what is added to scores matters, and
+    ``max_new_tokens`` (how much of a long prefix is read), since nothing is drawn. Nothing is
+    verified, and what may be copied once only does not count.
     """
     if not len(token_ids):
         raise ValueError("a reference needs at least one token")

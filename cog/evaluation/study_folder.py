@@ -80,7 +80,7 @@ class Study:
         self._paths = paths
         self._folder = paths.studies / name
         where = f"{paths.studies.name}/{name}"
-        self.key = parse_key(_read(self._folder / KEY_NAME), where=f"{where}/{KEY_NAME}")
+        self.key = parse_key(read_text(self._folder / KEY_NAME), where=f"{where}/{KEY_NAME}")
         self._where = f"{where}/{CSV_NAME}"
 
     @property
@@ -90,14 +90,14 @@ class Study:
 
     def load_items(self) -> list[Item]:
         """Read the cases."""
-        return read_items(_read(self._folder / CSV_NAME), where=self._where, key=self.key)
+        return read_items(read_text(self._folder / CSV_NAME), where=self._where, key=self.key)
 
     def load_raters(self) -> list[Rater]:
         """Say who judges."""
         path = self._folder / RATERS_NAME
         if not path.is_file():
             return []
-        return [Rater(name, token) for name, token in json.loads(_read(path)).items()]
+        return [Rater(name, token) for name, token in json.loads(read_text(path)).items()]
 
     def add_rater(self, name: str) -> Rater:
         """Let somebody judge; who does so already is found again."""
@@ -126,7 +126,7 @@ class Study:
         path = self._get_sheet(rater)
         if not path.is_file():
             return {}
-        found = read_sheet(_read(path), where=path.name, key=self.key)
+        found = read_sheet(read_text(path), where=path.name, key=self.key)
         return {item: answers for item, answers in found.items() if answers}
 
     def load_all_answers(self) -> dict[str, Answers]:
@@ -166,12 +166,13 @@ class Study:
         return self._folder / ANSWERS_FOLDER / f"{rater.token}.csv"
 
 
-def _read(path: Path) -> str:
+def read_text(path: Path) -> str:
+    """Read a file of a study."""
     try:
         return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise EvaluationError(
-            f"{path.name} of a study must be a text file in UTF-8",
+            f"{path.name} must be a text file in UTF-8",
             found=str(error),
             about=str(path),
         ) from error

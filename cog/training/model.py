@@ -40,15 +40,11 @@ class Losses:
 
 
 class TrainableModel(nn.Module):
-    """Both encoders, the heads and the query projection.
+    """Both encoders, the heads and the query projection; without ``bert`` it learns tokens only.
 
-    What trained weights hold decides over the profile: low-rank updates go on with their own ranks,
-    whole tensors are trained as a whole, heads keep their width.
-
-    :param lm: The causal model.
-    :param bert: The bidirectional model; None to learn tokens only.
-    :param profile: What the model is made of and learns by.
-    :param weights: Trained weights to begin with, by name as in a model folder; empty for none.
+    What trained weights, by name as in a model folder, hold decides over the profile: low-rank
+    updates go on with their own ranks, whole tensors are trained as a whole, heads keep their
+    width.
     """
 
     def __init__(

@@ -34,11 +34,8 @@ class SamplerSettings:
 class BatchSampler:
     """Draws batches from a set of chunks.
 
-    :param chunks: The chunks that may be drawn. *Shape:* ``(num_candidates,)``, int64
-    :param documents: Document of each of them. *Shape:* ``(num_candidates,)``
-    :param vectors: Retriever vectors of all chunks, of unit length; None for random batches.
-        *Shape:* ``(num_all, dim)``
-    :param settings: How batches are drawn.
+    Documents are those of each chunk, *shape* ``(num_candidates,)``; vectors, of unit length, the
+    retriever's of all chunks there are, ``(num_all, dim)``; None for random batches.
     """
 
     def __init__(

@@ -152,11 +152,10 @@ class CrossAttention(nn.Module):
         self.gate = nn.Parameter(torch.zeros(1))
 
     def project(self, states: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values of neighbours.
+        """Keys and values of neighbours, ``(num_memories, num_heads, memory_len, head_dim)`` each.
 
-        :param states: Encoded tokens. *Shape:* ``(num_tokens, dim)``
-        :param rows: The tokens of each memory. *Shape:* ``(num_memories, memory_len)``
-        :returns: Both of *Shape:* ``(num_memories, num_heads, memory_len, head_dim)``
+        States are of encoded tokens, *shape* ``(num_tokens, dim)``, rows the tokens of each memory,
+        ``(num_memories, memory_len)``.
         """
         key, value = pick_rows(self.key_value(states), rows).chunk(2, dim=-1)
         return split_heads(key, self.num_heads), split_heads(value, self.num_heads)
@@ -235,12 +234,10 @@ class RetroAdapter(nn.Module):
     def encode(
         self, embeddings: Tensor, neighbours: Neighbours
     ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
-        """Encode the neighbours of chunks.
+        """Encode the neighbours of chunks by their token embeddings, ``(num_tokens, dim)``.
 
-        :param embeddings: Token embeddings. *Shape:* ``(num_tokens, dim)``
-        :param neighbours: Where they belong.
-        :returns: Keys and values of each layer that attends. *Shape:* ``(num_memories, num_heads,
-            memory_len, head_dim)``
+        Gives keys and values of each layer that attends. *Shape:* ``(num_memories, num_heads,
+        memory_len, head_dim)``
         """
         states = self.encoder(embeddings, neighbours)
         pairs = [

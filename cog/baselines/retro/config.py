@@ -13,7 +13,6 @@ class RetroConfig:
     """Sizes of the adapter.
 
     :param num_heads: Number of attention heads, of the cross-attention and of the encoder.
-    :param chunk_tokens: Number of tokens after which neighbours are retrieved anew.
     :param cross_layers: Layers of the prefix encoder after which neighbours are attended to, from
         0.
     """

@@ -124,13 +124,11 @@ class NeighbourSource:
         left_out: NDArray[np.int64] | None = None,
         allowed: NDArray[np.bool_] | None = None,
     ) -> NDArray[np.int64]:
-        """Find the neighbours of chunks.
+        """Find the neighbours of chunks: chunk ids, best first; -1 where there are no more.
 
-        :param texts: The chunks.
-        :param left_out: A document per chunk whose own chunks do not count; None for none.
-        :param allowed: Chunks that may be found; None for all. *Shape:* ``(num_chunks,)``
-        :returns: Chunk ids, best first; -1 where there are no more. *Shape:* ``(num_texts,
-            num_neighbours)``
+        ``left_out`` is a document per chunk whose own chunks do not count, ``allowed`` the chunks
+        that may be found, *shape* ``(num_chunks,)``; None for all. *Shape:* ``(num_texts,
+        num_neighbours)``
         """
         wanted = top_k = self._config.num_neighbours
         if left_out is not None:

@@ -148,14 +148,11 @@ class RetroObjective:
 def measure(
     network: nn.Module, batches: Sequence[RetroBatch], *, alone: float | None
 ) -> dict[str, float]:
-    """Measure what neighbours buy on batches.
+    """Measure what neighbours buy on batches; the network is left in evaluation mode.
 
-    :param network: The trainee, as ``accelerate`` wraps it; it is left in evaluation mode.
-    :param batches: The batches.
-    :param alone: Loss without neighbours, which training does not change; None to compute it.
-    :returns: Losses per token that may see neighbours: ``loss`` with its own; ``loss_of_others``
-        with those of another chunk, which tells use of neighbours from mere adaptation;
-        ``loss_without``, that of the prefix encoder alone.
+    Gives losses per token that may see neighbours: ``loss`` with its own; ``loss_of_others`` with
+    those of another chunk, which tells use of neighbours from mere adaptation; ``loss_without``,
+    that of the prefix encoder ``alone``, which training does not change, computed if it is None.
     """
     network.eval()
     kinds: dict[str, dict[str, bool]] = {"loss": {}, "loss_of_others": {"is_shifted": True}}
