@@ -17,6 +17,7 @@ EXTRAS = {
     "matplotlib": "evaluate",
     "mauve": "mauve",
     "mlflow": "evaluate",
+    "ray": "ray",
     "scipy": "evaluate",
     "sklearn": "evaluate",
     "starlette": "serve",

@@ -45,6 +45,9 @@ RECOMMENDED = Decoding(
     span_ratio=0.001,
 )
 
+LOCAL = "local"
+INDECISIVE = ("keep_versions", "engine")  # settings of an index that decide nothing of it
+
 # what an older cog kept in this file, and registry/pipeline.yaml has now
 MOVED = ("corpora", "datastore.corpora", "retro.corpora", "train.corpora")
 
@@ -86,6 +89,7 @@ class IndexParams:
     :param num_probe_prefixes: Number of held-out prefixes on which the storage format is measured.
     :param keep_versions: Number of replaced versions that stay, besides those that are switched on
         or that a rollback goes back to; it decides nothing of an index.
+    :param engine: Who encodes: ``local``, this process, or ``ray``, a cluster; nor does it.
     """
 
     vector_dtype: Annotated[str, OneOf(("int8", "float16", "compact"))] = "int8"
@@ -96,10 +100,11 @@ class IndexParams:
     min_recall: Share = 0.9
     num_probe_prefixes: Natural = 32
     keep_versions: Natural = 2
+    engine: Annotated[str, OneOf((LOCAL, "ray"))] = LOCAL
 
     def list_decisive(self) -> dict[str, object]:
         """The settings that decide the bytes of an index."""
-        return {name: value for name, value in asdict(self).items() if name != "keep_versions"}
+        return {name: value for name, value in asdict(self).items() if name not in INDECISIVE}
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,7 @@ class Builder:
     # local file or folder to take instead of a card's source; None for the card's
     source: Path | None = None
     device: str = "auto"  # `cpu`, `cuda` or `auto`
+    address: str = ""  # of the Ray cluster that encodes, where params.yaml says that one does
 
     def fetch(self, corpus_id: str) -> "SourceRecord":
         """Fetch the raw files of a corpus."""
@@ -96,6 +97,7 @@ class Builder:
                 params=self.params,
                 progress=progress,
                 device=self.device,
+                address=self.address,
                 force=force,
                 measure_storage=make_storage_measure(
                     self.paths.corpus(corpus_id),

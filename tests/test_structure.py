@@ -208,7 +208,17 @@ def test_constraints_pin_every_dependency() -> None:
     assert names - pinned == set()
 
 
-HEAVY = ("torch", "transformers", "lancedb", "lance", "datasets", "faiss", "mlflow", "pyarrow")
+HEAVY = (
+    "torch",
+    "transformers",
+    "lancedb",
+    "lance",
+    "datasets",
+    "faiss",
+    "mlflow",
+    "pyarrow",
+    "ray",
+)
 
 
 @pytest.mark.parametrize(

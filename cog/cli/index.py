@@ -1,6 +1,6 @@
 """``cog index``: a corpus id goes in; its index is built, described or verified."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 import click
@@ -12,6 +12,7 @@ from cog.cli.output import echo_json, format_lines
 from cog.decoding.tuning import load_tuning_state
 from cog.index.records import Manifest
 from cog.index.versions.manifest import load_manifest
+from cog.params import LOCAL
 from cog.progress import show_progress
 
 if TYPE_CHECKING:
@@ -33,16 +34,40 @@ def command() -> None:
     show_default=True,
     help="Where the encoders run.",
 )
+@click.option(
+    "--engine",
+    type=click.Choice(["local", "ray"]),
+    help="Who encodes: this process, or a Ray cluster [default: index.engine].",
+)
+@click.option(
+    "--address",
+    default="",
+    metavar="HOST:PORT",
+    help="Of the Ray cluster, or auto [default: RAY_ADDRESS, else this machine alone].",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the manifest as one JSON object.")
 @click.pass_context
-def build(ctx: click.Context, corpus_id: str, force: bool, device: str, as_json: bool) -> None:
+def build(
+    ctx: click.Context,
+    corpus_id: str,
+    force: bool,
+    device: str,
+    engine: str | None,
+    address: str,
+    as_json: bool,
+) -> None:
     """Build the index of a corpus beside the old one, then put it in place.
 
     A corpus that has no documents yet is fetched and prepared first.
     """
     from cog.pipeline import Builder
 
-    builder = Builder(*open_project(ctx, corpus_id), show_progress, device=device)
+    paths, params = open_project(ctx, corpus_id)
+    if engine is not None:
+        params = replace(params, index=replace(params.index, engine=engine))
+    if address and params.index.engine == LOCAL:
+        raise click.UsageError("--address is that of a Ray cluster: it needs --engine ray")
+    builder = Builder(paths, params, show_progress, device=device, address=address)
     builder.prepare_missing(corpus_id)
     report = builder.index(corpus_id, force=force)
     if as_json:

@@ -1,14 +1,17 @@
 """The index of a project's corpus: a corpus id goes in; its index is built, opened or verified."""
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cog.corpus.documents import DocumentStore, documents_digest
 from cog.errors import IndexingError
+from cog.extras import require
 from cog.index.building.assembly import MeasureStorage
 from cog.index.building.builder import BuildReport, build_index
+from cog.index.building.encoding import Encoders, OpenPool, Pool, open_local_pool
+from cog.index.building.ray_pool import WorkerModel, open_ray_pool
 from cog.index.plan import IndexPlan, plan_index
 from cog.index.read.reader import open_index
 from cog.index.read.verify import VerifyReport, verify_index
@@ -18,7 +21,7 @@ from cog.index.versions.manifest import load_manifest
 from cog.index.versions.recorded import record_version
 from cog.model.fingerprint import fingerprint_model
 from cog.model.vector_code import VECTOR_CODES, VectorCodes, load_codes
-from cog.params import Params
+from cog.params import LOCAL, Params
 from cog.paths import CorpusPaths, ProjectPaths
 from cog.progress import Progress
 from cog.registry import load_resolved_card
@@ -39,11 +42,15 @@ def build_corpus_index(
     params: Params,
     progress: Progress,
     device: str = "cpu",
+    address: str = "",
     force: bool = False,
     measure_storage: MeasureStorage | None = None,
     fit_codes: Callable[[], VectorCodes] | None = None,
 ) -> BuildReport:
-    """Build the index of a corpus with the project's model, unless it is there already."""
+    """Build the index of a corpus with the project's model, unless it is there already.
+
+    ``address`` is that of a Ray cluster, if ``index.engine`` says that one encodes.
+    """
     model_folder = paths.model(params.model)
 
     def load_model() -> "IndexModel":
@@ -65,6 +72,10 @@ def build_corpus_index(
         progress.say("the bits of vectors are fitted to the model, on this corpus")
         return fit_codes()
 
+    open_pool: OpenPool = open_local_pool
+    if params.index.engine != LOCAL:
+        require("ray")  # now, not after the model is loaded
+        open_pool = _make_ray_opener(model_folder, address=address, progress=progress)
     record_version(paths, corpus_id)
     return build_index(
         paths.corpus(corpus_id),
@@ -77,7 +88,23 @@ def build_corpus_index(
         measure_storage=measure_storage,
         get_codes=get_codes,
         get_kept=lambda: get_kept(paths, corpus_id),
+        open_pool=open_pool,
     )
+
+
+def _make_ray_opener(model_folder: Path, *, address: str, progress: Progress) -> OpenPool:
+    def open_pool(model: "IndexModel", encoders: Encoders) -> AbstractContextManager[Pool]:
+        wanted = WorkerModel(
+            model_folder,
+            fingerprint=model.fingerprint,
+            numerics=model.numerics,
+            device=model.phrase_encoder.device.type,
+            vector_dtype=encoders.vector_dtype,
+            codes=encoders.codes,
+        )
+        return open_ray_pool(wanted, address=address, progress=progress)
+
+    return open_pool
 
 
 def _find_codes(paths: ProjectPaths, model_folder: Path) -> VectorCodes | None:

@@ -6,7 +6,7 @@ of them may follow the same one, and see nothing of each other.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import accumulate
 
 import torch
@@ -41,21 +41,6 @@ class Part:
     max_new: int
     max_len: int
     mask: Tensor | None
-    _added: dict[int, Tensor] = field(default_factory=dict)
-
-    def get_added_mask(self, groups: int, dtype: torch.dtype) -> Tensor | None:
-        """What is added to scores, 0 or minus infinity; None if every key is seen.
-
-        Made once for all layers, whose query heads share key heads in groups; attention would make
-        it anew in each. *Shape:* ``(batch, 1, groups * max_new, max_len)``
-        """
-        if self.mask is None:
-            return None
-        if groups not in self._added:
-            added = torch.zeros(self.mask.shape, dtype=dtype, device=self.mask.device)
-            added.masked_fill_(~self.mask, -torch.inf)
-            self._added[groups] = added.repeat(1, 1, groups, 1)
-        return self._added[groups]
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,11 +324,14 @@ def _attend(
     padded = padded.transpose(1, 2)  # (batch, num_heads, max_new, head_dim)
     # heads that share a key head become further queries of it, so keys are never repeated
     grouped = padded.reshape(batch, num_key_heads, groups * part.max_new, head_dim)
+    mask = part.mask
+    if mask is not None and groups > 1:
+        mask = mask.repeat(1, 1, groups, 1)
     output = nn.functional.scaled_dot_product_attention(
         grouped,
         key[part.first : part.end, :, : part.max_len],
         value[part.first : part.end, :, : part.max_len],
-        attn_mask=part.get_added_mask(groups, grouped.dtype),
+        attn_mask=mask,
         scale=scaling,
     )
     output = output.reshape(batch, num_heads, part.max_new, head_dim).transpose(1, 2)

@@ -1,7 +1,7 @@
 """Assembling: documents and a model go in, the tables of one version folder come out."""
 
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -15,7 +15,13 @@ import pyarrow as pa
 
 from cog.corpus.report import PrepareReport
 from cog.errors import IndexingError
-from cog.index.building.encoding import EncodedChunk, Encoders, encode_window, measure_batch_change
+from cog.index.building.encoding import (
+    EncodedChunk,
+    Encoders,
+    OpenPool,
+    PendingChunks,
+    Pool,
+)
 from cog.index.building.reuse import StoredChunks, adopt
 from cog.index.building.rows import make_rows
 from cog.index.building.search_quality import build_search
@@ -35,7 +41,15 @@ from cog.index.search.contexts import COLUMNS, CONTEXTS, iter_blocks, save_block
 from cog.index.search.searcher import FLAT
 from cog.index.tables.digest import get_binary_buffers, make_index_digest
 from cog.index.tables.quantise import get_vector_type, make_layout
-from cog.index.tables.store import WORDS, StoreWriter, get_schemas
+from cog.index.tables.store import (
+    CHUNKS,
+    DOCUMENTS,
+    ID_COLUMNS,
+    WORDS,
+    StoreReader,
+    StoreWriter,
+    get_schemas,
+)
 from cog.index.tables.word_counts import WORD_COUNTS, WordCounter, save_counts
 from cog.index.versions.folders import get_folder_bytes, list_files
 from cog.model.vector_code import VectorCodes
@@ -65,8 +79,18 @@ class BuildInput:
     codes: VectorCodes | None = None  # of compact vectors
 
 
+@dataclass(frozen=True, slots=True)
+class _BegunWindow:
+    # a window whose chunks are read from what is stored, or are being encoded
+    window: Window
+    hashes: list[bytes]  # of the content of each chunk
+    encoded: dict[int, EncodedChunk]  # those that were stored, by position
+    firsts: dict[bytes, int]  # position of the chunk that is encoded, by content
+    pending: PendingChunks | None  # in the order of `firsts`
+
+
 class Assembly:
-    """One build into one folder: reading, encoding and writing overlap, a window each."""
+    """One build into one folder: reading, encoding and writing overlap."""
 
     def __init__(
         self, folder: Path, build_input: BuildInput, model: "IndexModel", progress: Progress
@@ -82,6 +106,7 @@ class Assembly:
         self._reader = WindowReader(
             model.splitter, model.config, max_chunks=build_input.params.commit_chunks
         )
+        self._encoders = Encoders(model.phrase_encoder, model.retriever, dtype, codes)
         dim = model.phrase_encoder.dim
         self._vectors = VectorFormat(
             dtype=dtype,
@@ -112,6 +137,7 @@ class Assembly:
         documents: Iterable[Document],
         stored: StoredChunks,
         *,
+        open_pool: OpenPool,
         measure_storage: MeasureStorage | None,
         before: Manifest | None,
     ) -> Manifest:
@@ -122,8 +148,8 @@ class Assembly:
         be indexed, or search misses its recall.
         """
         started = time.perf_counter()
-        with self._model.pin_threads() as num_workers:
-            self._stream(self._reader.iter_windows(documents), stored, num_workers=num_workers)
+        with open_pool(self._model, self._encoders) as pool:
+            self._stream(self._reader.iter_windows(documents), stored, pool)
         if not self._num_words:
             corpus_id = self._input.corpus_paths.root.name
             raise IndexingError(
@@ -135,6 +161,7 @@ class Assembly:
         sizes = {"before_compaction": get_folder_bytes(self._folder)}
         with self._timed("compact"):
             self._store.compact()
+            self._check_rows()
         manifest = self._state(sizes | {"after_compaction": get_folder_bytes(self._folder)})
         with self._timed("contexts"):
             self._derive(manifest)
@@ -153,17 +180,27 @@ class Assembly:
         sizes["total"] = sum(entry.size_bytes for entry in files.values())
         return replace(manifest, sizes=sizes, files=files, seconds=seconds)
 
-    def _stream(self, windows: Iterator[Window], stored: StoredChunks, *, num_workers: int) -> None:
+    def _stream(self, windows: Iterator[Window], stored: StoredChunks, pool: Pool) -> None:
+        begun: deque[_BegunWindow] = deque()
         with ThreadPoolExecutor(1, "read") as reading, ThreadPoolExecutor(1, "write") as writing:
-            upcoming = reading.submit(self._read, windows)
+            upcoming: Future[Window | None] | None = reading.submit(self._read, windows)
             written: Future[None] | None = None
-            while (window := upcoming.result()) is not None:
-                upcoming = reading.submit(self._read, windows)
+            while True:
+                while upcoming is not None and len(begun) < pool.num_windows:
+                    window = upcoming.result()
+                    upcoming = None if window is None else reading.submit(self._read, windows)
+                    if window is not None:
+                        with self._timed("encode"):
+                            begun.append(self._begin(window, stored, pool))
+                if not begun:
+                    break
+                # in order, whichever is done first: rows and their digest are those of one machine
+                first = begun.popleft()
                 with self._timed("encode"):
-                    encoded = self._encode(window, stored, num_workers=num_workers)
+                    encoded = self._finish(first)
                 if written is not None:
                     written.result()
-                written = writing.submit(self._write, window, encoded)
+                written = writing.submit(self._write, first.window, encoded)
             if written is not None:
                 written.result()
 
@@ -171,52 +208,51 @@ class Assembly:
         with self._timed("read"):
             return next(windows, None)
 
-    def _encode(
-        self, window: Window, stored: StoredChunks, *, num_workers: int
-    ) -> list[EncodedChunk]:
+    def _begin(self, window: Window, stored: StoredChunks, pool: Pool) -> _BegunWindow:
         chunks = window.chunks
         hashes = [hash_content(chunk.text, chunk.word_chars) for chunk in chunks]
         with self._timed("reuse"):
             encoded = stored.load(chunks, hashes)
-        self._progress.advance(sum(len(chunks[i].text.split()) for i in encoded))
         firsts: dict[bytes, int] = {}
         for position, content in enumerate(hashes):
             if position not in encoded:
                 firsts.setdefault(content, position)
-        anew = list(firsts.values())
-        if anew:
-            encoders = self._get_encoders(num_workers, num_chunks=len(anew))
-            for i, chunk in encode_window([chunks[each] for each in anew], encoders=encoders):
-                encoded[anew[i]] = chunk
+        pending = None
+        if firsts:
+            pending = PendingChunks(
+                [chunks[each] for each in firsts.values()],
+                encoders=self._encoders,
+                pool=pool,
+                batch_tokens=self._get_batch_tokens(pool, num_chunks=len(firsts)),
+            )
+        self._num_encoded += len(firsts)
+        return _BegunWindow(window, hashes, encoded, firsts, pending)
+
+    def _finish(self, begun: _BegunWindow) -> list[EncodedChunk]:
+        chunks, encoded, anew = begun.window.chunks, begun.encoded, list(begun.firsts.values())
+        self._progress.advance(sum(len(chunks[i].text.split()) for i in encoded))
+        if begun.pending is not None:
+            for i, chunk in begun.pending.iter_encoded():
+                encoded[anew[i]] = replace(chunk, chunk=chunks[anew[i]])
                 self._progress.advance(len(chunk.chunk.text.split()))
-        self._num_encoded += len(anew)
-        for position, content in enumerate(hashes):
+        for position, content in enumerate(begun.hashes):
             if position not in encoded:
-                same = encoded[firsts[content]]
+                same = encoded[begun.firsts[content]]
                 encoded[position] = adopt(same, chunks[position], own=same.word_flags)
                 self._progress.advance(len(chunks[position].text.split()))
         return [encoded[position] for position in range(len(chunks))]
 
-    def _get_encoders(self, num_workers: int, *, num_chunks: int) -> Encoders:
-        phrase_encoder, retriever = self._model.phrase_encoder, self._model.retriever
+    def _get_batch_tokens(self, pool: Pool, *, num_chunks: int) -> int:
         is_alone = num_chunks <= MAX_ALONE  # too few for batches to gain what trying them costs
         if not is_alone:
             if self._is_alone is None:
-                self._is_alone = self._must_be_alone()
+                self._is_alone = self._must_be_alone(pool)
             is_alone = self._is_alone
-        return Encoders(
-            phrase_encoder=phrase_encoder,
-            retriever=retriever,
-            batch_tokens=self._input.params.batch_tokens,
-            vector_dtype=self._vectors.dtype,
-            codes=self._input.codes,
-            num_workers=num_workers,
-            is_alone=is_alone,
-        )
+        return 0 if is_alone else self._input.params.batch_tokens
 
-    def _must_be_alone(self) -> bool:
+    def _must_be_alone(self, pool: Pool) -> bool:
         # whether a chunk must be encoded alone for its vectors to be what they shall be
-        change = measure_batch_change(self._model.phrase_encoder, self._model.retriever)
+        change = pool.submit(Encoders.measure_batch_change).result()
         if change == 0.0:
             return False
         is_alone = change > self._model.batch_tolerance
@@ -243,6 +279,18 @@ class Assembly:
                 self._counter.add(word_hashes, item.chunk.text, item.chunk.word_chars)
             self._num_words += sum(item.chunk.num_words for item in encoded)
             self._num_tokens += sum(len(item.chunk.token_ids) for item in encoded)
+
+    def _check_rows(self) -> None:
+        # whoever encoded and however often: each document and chunk is there once, in order
+        store = StoreReader(self._folder, self._input.corpus_paths.root.name)
+        numbers = {DOCUMENTS: self._reader.num_documents} | dict.fromkeys(
+            (CHUNKS, WORDS), self._reader.num_chunks
+        )
+        for table, number in numbers.items():
+            if store.count_rows(table) != number:
+                raise store.mismatch(table, f"{store.count_rows(table)} of {number} rows")
+            for _ in store.iter_rows(table, columns=[ID_COLUMNS[table]]):
+                pass  # which refuses other ids than 0 and what follows
 
     def _state(self, sizes: dict[str, int]) -> Manifest:
         report = self._input.report

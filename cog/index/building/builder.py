@@ -11,6 +11,7 @@ from cog.corpus.documents import DocumentStore
 from cog.errors import IndexingError, IndexMismatchError, IndexNotBuiltError
 from cog.extras import require
 from cog.index.building.assembly import Assembly, BuildInput, MeasureStorage
+from cog.index.building.encoding import OpenPool, open_local_pool
 from cog.index.building.reuse import StoredChunks, make_vectors_key
 from cog.index.records import FORMAT_VERSION, VECTORS_VERSION, Manifest
 from cog.index.tables.quantise import COMPACT, make_layout
@@ -59,6 +60,7 @@ def build_index(
     force: bool = False,
     measure_storage: MeasureStorage | None = None,
     get_codes: Callable[[], VectorCodes] | None = None,
+    open_pool: OpenPool = open_local_pool,
 ) -> BuildReport:
     """Build the index of a corpus, unless it is there already.
 
@@ -66,7 +68,7 @@ def build_index(
     is killed at any moment leaves the old one serving. Chunks that the old one holds, or a build
     that did not finish, are not encoded again, unless ``force`` asks for it. The model is loaded
     only if something is built, and so are the codes of compact vectors; ``get_kept`` gives None
-    where it cannot be told which versions stay, and then all do.
+    where it cannot be told which versions stay, and then all do. ``open_pool`` gives what encodes.
 
     Raises ``IndexingError`` if nothing can be indexed, or search misses its recall.
     """
@@ -93,6 +95,7 @@ def build_index(
             progress=progress,
             force=force,
             measure_storage=measure_storage,
+            open_pool=open_pool,
         )
         with hold_versions_lock(locks, corpus_id, say=progress.say):
             keep = get_kept()
@@ -113,6 +116,7 @@ def _build(
     progress: Progress,
     force: bool,
     measure_storage: MeasureStorage | None,
+    open_pool: OpenPool,
 ) -> Manifest:
     corpus_paths, dtype = build_input.corpus_paths, build_input.params.vector_dtype
     codes = build_input.codes
@@ -142,6 +146,7 @@ def _build(
                 manifest = assembly.run(
                     documents.iter_documents(),
                     stored,
+                    open_pool=open_pool,
                     measure_storage=measure_storage,
                     before=None if force else before,
                 )

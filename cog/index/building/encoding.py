@@ -1,11 +1,15 @@
-"""Encoding: a window of chunks goes in, their vectors as they are stored come out."""
+"""Encoding: a window of chunks goes in, their vectors as they are stored come out.
+
+A window is cut into batches here; who encodes them, on this machine or on many, is a pool.
+"""
 
 import re
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +21,11 @@ from cog.model.protocols import ChunkEncoder, Retriever
 from cog.model.vector_code import VectorCode, VectorCodes
 from cog.model.words import BARRED
 
+if TYPE_CHECKING:
+    from cog.model.load import IndexModel  # torch, which an index is read without
+
+P = ParamSpec("P")
+T = TypeVar("T")
 NO_VECTOR = np.zeros(0, dtype=np.float32)
 PROBES = ((64, 6), (15, 20))  # words of a text, texts of a batch
 PROBE_WORDS = ("river", "house", "stone", "apple", "cloud", "paper", "glass", "wheel", "tea")
@@ -35,61 +44,138 @@ class EncodedChunk:
 
 @dataclass(frozen=True, slots=True)
 class Encoders:
-    """What encodes chunks, and how."""
+    """What a pool has: it encodes batches, and knows nothing of windows."""
 
     phrase_encoder: ChunkEncoder
     retriever: Retriever
-    batch_tokens: int  # number of WordPieces of a batch, at most
     vector_dtype: str
     codes: VectorCodes | None = None  # of `compact` vectors
-    num_workers: int = 1  # batches encoded side by side
-    is_alone: bool = False  # whether every chunk is a batch of its own
 
+    def encode_texts(self, batches: Sequence[list[str]]) -> list[NDArray[np.float32]]:
+        """Give the retriever's vectors of the texts of batches."""
+        return [_check_finite(self.retriever.encode_texts(each), "retriever") for each in batches]
 
-def encode_window(
-    chunks: Sequence[Chunk], *, encoders: Encoders
-) -> Iterator[tuple[int, EncodedChunk]]:
-    """Encode chunks in batches of equal length, so that nothing is padded.
+    def encode_words(self, batches: Sequence[list[Chunk]]) -> list[list[EncodedChunk]]:
+        """Encode the words of the chunks of batches; the retriever's vectors are left out."""
+        return [self._encode_words(chunks) for chunks in batches]
 
-    Yields position in the window, and the encoded chunk.
-    """
-    with ThreadPoolExecutor(encoders.num_workers, "encode") as pool:
-        kind = get_vector_type(encoders.vector_dtype)
-        vectors = np.zeros((len(chunks), encoders.retriever.dim), dtype=kind)
-        plan = _plan(chunks, encoders.retriever, encoders)
-        texts = [[chunks[i].text for i in batch] for batch in plan]
-        for batch, block in zip(
-            plan, pool.map(encoders.retriever.encode_texts, texts), strict=True
-        ):
-            vectors[batch] = _check_finite(block, "retriever")
-        plan = _plan(chunks, encoders.phrase_encoder, encoders)
-        members = [[chunks[i] for i in batch] for batch in plan]
-        encode = partial(_encode_words, encoders=encoders)
-        for batch, encoded in zip(plan, pool.map(encode, members), strict=True):
-            for position, words in zip(batch, encoded, strict=True):
-                yield position, replace(words, vector=vectors[position])
+    def measure_batch_change(self) -> float:
+        """How far a vector moves with its batch."""
+        return measure_batch_change(self.phrase_encoder, self.retriever)
 
-
-def _encode_words(chunks: list[Chunk], *, encoders: Encoders) -> list[EncodedChunk]:
-    texts = [chunk.text for chunk in chunks]
-    spans = [chunk.word_spans() for chunk in chunks]
-    encoded = encoders.phrase_encoder.encode_chunks(texts, spans)
-    dtype, codes = encoders.vector_dtype, encoders.codes
-    starts = _store(
-        [words.start for words in encoded], dtype, None if codes is None else codes.start
-    )
-    ends = _store([words.end for words in encoded], dtype, None if codes is None else codes.end)
-    bounds = np.cumsum([0, *(chunk.num_words for chunk in chunks)]).tolist()
-    return [
-        EncodedChunk(
-            chunk=chunk,
-            start=_slice(starts, first, last),
-            end=_slice(ends, first, last),
-            word_flags=chunk.word_flags | np.where(words.has_piece, np.uint8(0), BARRED),
-            vector=NO_VECTOR,
+    def _encode_words(self, chunks: list[Chunk]) -> list[EncodedChunk]:
+        texts = [chunk.text for chunk in chunks]
+        spans = [chunk.word_spans() for chunk in chunks]
+        encoded = self.phrase_encoder.encode_chunks(texts, spans)
+        dtype, codes = self.vector_dtype, self.codes
+        starts = _store(
+            [words.start for words in encoded], dtype, None if codes is None else codes.start
         )
-        for chunk, words, first, last in zip(chunks, encoded, bounds, bounds[1:], strict=False)
-    ]
+        ends = _store([words.end for words in encoded], dtype, None if codes is None else codes.end)
+        bounds = np.cumsum([0, *(chunk.num_words for chunk in chunks)]).tolist()
+        return [
+            EncodedChunk(
+                chunk=chunk,
+                start=_slice(starts, first, last),
+                end=_slice(ends, first, last),
+                word_flags=chunk.word_flags | np.where(words.has_piece, np.uint8(0), BARRED),
+                vector=NO_VECTOR,
+            )
+            for chunk, words, first, last in zip(chunks, encoded, bounds, bounds[1:], strict=False)
+        ]
+
+
+class Pool(Protocol):
+    """Those that encode, side by side."""
+
+    @property
+    def num_windows(self) -> int:
+        """Number of windows that are begun before the first of them is done."""
+
+    @property
+    def task_pieces(self) -> int:
+        """Number of WordPieces that are handed over at once, at least; 0 for one batch."""
+
+    def submit(
+        self, method: Callable[Concatenate[Encoders, P], T], /, *args: P.args, **named: P.kwargs
+    ) -> "Future[T]":
+        """Have one of them call a method of its encoders; what comes first begins first."""
+
+
+OpenPool = Callable[["IndexModel", Encoders], AbstractContextManager[Pool]]
+
+
+@dataclass(frozen=True, slots=True)
+class LocalPool:
+    """Threads of this process."""
+
+    encoders: Encoders
+    threads: ThreadPoolExecutor
+    num_windows: int = 1
+    task_pieces: int = 0
+
+    def submit(
+        self, method: Callable[Concatenate[Encoders, P], T], /, *args: P.args, **named: P.kwargs
+    ) -> "Future[T]":
+        """Have a thread call a method of the encoders."""
+        return self.threads.submit(method, self.encoders, *args, **named)
+
+
+@contextmanager
+def open_local_pool(model: "IndexModel", encoders: Encoders) -> Iterator[Pool]:
+    """Encode in threads of this process, as many as the model takes."""
+    with model.pin_threads() as num_workers:
+        threads = ThreadPoolExecutor(num_workers, "encode")
+        try:
+            yield LocalPool(encoders, threads)
+        finally:
+            threads.shutdown(cancel_futures=True)
+
+
+class PendingChunks:
+    """Chunks of a window, cut into batches of equal length, which a pool encodes meanwhile.
+
+    :param chunks: The chunks.
+    :param encoders: Count the WordPieces of a text, by which batches are cut.
+    :param pool: Encodes the batches.
+    :param batch_tokens: Number of WordPieces of a batch, at most; 0: every chunk is one.
+    """
+
+    def __init__(
+        self, chunks: Sequence[Chunk], *, encoders: Encoders, pool: Pool, batch_tokens: int
+    ) -> None:
+        self._num_chunks = len(chunks)
+        self._encoders = encoders
+        texts = [chunk.text for chunk in chunks]
+        self._texts = deque(
+            (batches, pool.submit(Encoders.encode_texts, [[texts[i] for i in b] for b in batches]))
+            for batches in _plan(texts, encoders.retriever, pool, batch_tokens)
+        )
+        self._words = deque(
+            (batches, pool.submit(Encoders.encode_words, [[chunks[i] for i in b] for b in batches]))
+            for batches in _plan(texts, encoders.phrase_encoder, pool, batch_tokens)
+        )
+
+    def iter_encoded(self) -> Iterator[tuple[int, EncodedChunk]]:
+        """Yield position in the window and encoded chunk, as they are done; once."""
+        kind = get_vector_type(self._encoders.vector_dtype)
+        vectors = np.zeros((self._num_chunks, self._encoders.retriever.dim), dtype=kind)
+        for batches, blocks in _take(self._texts):
+            for batch, block in zip(batches, blocks, strict=True):
+                vectors[batch] = block
+        for batches, encoded in _take(self._words):
+            for batch, members in zip(batches, encoded, strict=True):
+                for position, words in zip(batch, members, strict=True):
+                    yield position, replace(words, vector=vectors[position])
+
+
+def _take(
+    tasks: "deque[tuple[list[list[int]], Future[list[T]]]]",
+) -> Iterator[tuple[list[list[int]], list[T]]]:
+    # what was taken is let go, so that a window is in memory once
+    while tasks:
+        batches, future = tasks.popleft()
+        yield batches, future.result()
 
 
 def measure_batch_change(phrase_encoder: ChunkEncoder, retriever: Retriever) -> float:
@@ -124,11 +210,20 @@ def _find_spans(text: str) -> NDArray[np.int32]:
 
 
 def _plan(
-    chunks: Sequence[Chunk], encoder: ChunkEncoder | Retriever, encoders: Encoders
-) -> list[list[int]]:
-    lengths = encoder.count_pieces([chunk.text for chunk in chunks])
-    batch_tokens = 0 if encoders.is_alone else encoders.batch_tokens
-    return list(plan_batches(lengths, batch_tokens=batch_tokens))
+    texts: list[str], encoder: ChunkEncoder | Retriever, pool: Pool, batch_tokens: int
+) -> Iterator[list[list[int]]]:
+    # the batches of each task
+    lengths = encoder.count_pieces(texts)
+    task: list[list[int]] = []
+    num_pieces = 0
+    for batch in plan_batches(lengths, batch_tokens=batch_tokens):
+        task.append(batch)
+        num_pieces += int(lengths[batch].sum())
+        if num_pieces >= pool.task_pieces:
+            yield task
+            task, num_pieces = [], 0
+    if task:
+        yield task
 
 
 def plan_batches(lengths: NDArray[np.int64], *, batch_tokens: int) -> Iterator[list[int]]:

@@ -153,7 +153,7 @@ class StoreReader:
         if not np.array_equal(ids, positions):
             order = np.argsort(ids, kind="stable")
             if not np.array_equal(ids[order], positions):
-                raise self._mismatch(table, f"other rows than the {len(positions)} asked for")
+                raise self.mismatch(table, f"other rows than the {len(positions)} asked for")
             rows = rows.take(order)
         return rows.select(list(columns or rows.column_names)).combine_chunks()
 
@@ -174,11 +174,11 @@ class StoreReader:
                 break
             wanted = np.arange(start, start + batch.num_rows)
             if not np.array_equal(batch.column(key).to_numpy(), wanted):
-                raise self._mismatch(table, f"other rows than {start} and what follows")
+                raise self.mismatch(table, f"other rows than {start} and what follows")
             start += batch.num_rows
             yield batch.select(list(columns or batch.schema.names))
         if start != self._num_rows[table]:
-            raise self._mismatch(table, f"{start} of {self._num_rows[table]} rows")
+            raise self.mismatch(table, f"{start} of {self._num_rows[table]} rows")
 
     def _scan(self, table: str, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
         names = None if columns is None else list(dict.fromkeys([*columns, ID_COLUMNS[table]]))
@@ -219,9 +219,10 @@ class StoreReader:
             raise
         except BaseException as error:
             detail = str(error).splitlines()[0][:120] if str(error) else type(error).__name__
-            raise self._mismatch(what, detail) from error
+            raise self.mismatch(what, detail) from error
 
-    def _mismatch(self, what: str, found: str) -> IndexMismatchError:
+    def mismatch(self, what: str, found: str) -> IndexMismatchError:
+        """Say that a table does not hold what it should."""
         return IndexMismatchError(
             f"the index of {self._corpus_id} must be readable ({what})",
             found=found,

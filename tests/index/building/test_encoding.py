@@ -1,10 +1,19 @@
 """Encoding: batches inside the limit, canonical order, words without a piece."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 
-from cog.index.building.encoding import Encoders, encode_window, measure_batch_change, plan_batches
+from cog.index.building.encoding import (
+    EncodedChunk,
+    Encoders,
+    LocalPool,
+    PendingChunks,
+    measure_batch_change,
+    plan_batches,
+)
 from cog.index.chunking import Chunk, chunk_document
 from cog.index.tables.quantise import quantise
 from cog.model.words import BARRED
@@ -32,6 +41,20 @@ def make_chunks(num_documents: int) -> list[Chunk]:
     ]
 
 
+def encode(
+    chunks: Sequence[Chunk],
+    encoder: HashPhraseEncoder,
+    *,
+    batch_tokens: int = 100,
+    task_pieces: int = 0,
+) -> Iterator[tuple[int, EncodedChunk]]:
+    encoders = Encoders(encoder, HashRetriever(), vector_dtype="int8")
+    with ThreadPoolExecutor(1) as threads:
+        pool = replace(LocalPool(encoders, threads), task_pieces=task_pieces)
+        pending = PendingChunks(chunks, encoders=encoders, pool=pool, batch_tokens=batch_tokens)
+        yield from pending.iter_encoded()
+
+
 def test_batches_hold_every_chunk_once_within_the_limit() -> None:
     lengths = np.random.default_rng(0).integers(3, 130, 500)
     batches = list(plan_batches(lengths, batch_tokens=1000))
@@ -54,12 +77,7 @@ def test_batches_are_the_same_each_time() -> None:
 def test_each_chunk_gets_its_own_vectors() -> None:
     chunks = make_chunks(9)
     encoder, retriever = HashPhraseEncoder(), HashRetriever()
-    found = dict(
-        encode_window(
-            chunks,
-            encoders=Encoders(encoder, retriever, batch_tokens=100, vector_dtype="int8"),
-        )
-    )
+    found = dict(encode(chunks, encoder))
     assert sorted(found) == list(range(len(chunks)))
     assert len(encoder.batches) > 3
     for position, chunk in enumerate(chunks):
@@ -86,10 +104,7 @@ def test_words_without_a_piece_are_barred() -> None:
 
     (chunk, *_) = make_chunks(1)
     before = chunk.word_flags.copy()
-    ((_, encoded),) = encode_window(
-        [chunk],
-        encoders=Encoders(BlindEncoder(), HashRetriever(), batch_tokens=100, vector_dtype="int8"),
-    )
+    ((_, encoded),) = encode([chunk], BlindEncoder())
     assert encoded.word_flags[1] == before[1] | BARRED
     np.testing.assert_array_equal(np.delete(encoded.word_flags, 1), np.delete(before, 1))
 
@@ -101,12 +116,7 @@ def test_encoder_that_counts_pieces_decides_the_batches() -> None:
 
     encoder = CountingEncoder()
     chunks = make_chunks(4)
-    list(
-        encode_window(
-            chunks,
-            encoders=Encoders(encoder, HashRetriever(), batch_tokens=100, vector_dtype="int8"),
-        )
-    )
+    list(encode(chunks, encoder))
     assert encoder.batches == [2] * (len(chunks) // 2) + [1] * (len(chunks) % 2)
 
 
@@ -117,8 +127,12 @@ def test_encoder_whose_batches_change_its_vectors_is_found_out() -> None:
 
 def test_alone_means_batches_of_one() -> None:
     chunks, encoder = make_chunks(5), HashPhraseEncoder()
-    encoders = Encoders(
-        encoder, HashRetriever(), batch_tokens=100, vector_dtype="int8", is_alone=True
-    )
-    list(encode_window(chunks, encoders=encoders))
+    list(encode(chunks, encoder, batch_tokens=0))
     assert encoder.batches == [1] * len(chunks)
+
+
+def test_batches_are_the_same_however_many_are_handed_over_at_once() -> None:
+    chunks, one, many = make_chunks(9), HashPhraseEncoder(), HashPhraseEncoder()
+    found = [position for position, _ in encode(chunks, one)]
+    assert [position for position, _ in encode(chunks, many, task_pieces=300)] == found
+    assert many.batches == one.batches
