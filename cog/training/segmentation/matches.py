@@ -6,14 +6,12 @@ suffix array (pydivsufsort) took as long and held more memory, since it cannot d
 phrase may begin or that only one document holds.
 """
 
-from collections.abc import Iterator
-
 import numpy as np
 from numpy.typing import NDArray
 
 from cog.model.words import BARRED, CAN_END, CAN_START
 from cog.training.segmentation.corpus_words import CorpusWords
-from cog.training.segmentation.grams import GramLevel, iter_levels
+from cog.training.segmentation.grams import iter_levels
 from cog.training.segmentation.spans import find_stops
 
 BLOCK_WORDS = 1 << 18  # walked as a Python list, which takes many times their memory
@@ -27,9 +25,19 @@ def find_in_corpus(words: CorpusWords, *, min_words: int, max_words: int) -> NDA
     """
     lengths = np.zeros(words.num_words, dtype=np.uint8)
     documents = words.word_documents()
-    for level in iter_phrase_levels(words, max_words=max_words):
+    can_start = (words.flags & (CAN_START | BARRED)) == CAN_START
+    levels = iter_levels(
+        words.numbers,
+        find_stops(words.flags, words.run_ends()),
+        documents,
+        min_words=2,
+        max_words=max_words,
+        firsts=np.flatnonzero(can_start).astype(np.int32),
+    )
+    for level in levels:
         if level.num_words < min_words:
             continue
+        # a run may still end with a word that no phrase ends with
         can_end = (words.flags[level.firsts + (level.num_words - 1)] & CAN_END) != 0
         firsts, grams = level.firsts[can_end], level.grams[can_end]
         starts = np.flatnonzero(np.diff(grams, prepend=-1))
@@ -38,22 +46,6 @@ def find_in_corpus(words: CorpusWords, *, min_words: int, max_words: int) -> NDA
         is_shared = documents[firsts[starts]] != documents[firsts[starts + sizes - 1]]
         lengths[firsts[np.repeat(is_shared, sizes)]] = level.num_words
     return lengths
-
-
-def iter_phrase_levels(words: CorpusWords, *, max_words: int) -> Iterator[GramLevel]:
-    """Group the runs of 2 to ``max_words`` words that phrases may be part of by their text.
-
-    A run may still end with a word that no phrase ends with.
-    """
-    can_start = (words.flags & (CAN_START | BARRED)) == CAN_START
-    return iter_levels(
-        words.numbers,
-        find_stops(words.flags, words.run_ends()),
-        words.word_documents(),
-        min_words=2,
-        max_words=max_words,
-        firsts=np.flatnonzero(can_start).astype(np.int32),
-    )
 
 
 def walk_words(lengths: NDArray[np.uint8]) -> NDArray[np.int64]:
