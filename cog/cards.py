@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from cog.card_source import SOURCE_FIELDS, CardText, Source, Texts
 from cog.errors import InvalidCardError
 from cog.reading import (
+    Count,
     FieldError,
     Form,
     Keys,
@@ -175,11 +176,30 @@ class PromptRule:
 
 
 @dataclass(frozen=True, slots=True)
+class Shard:
+    """One of several equal shares of the documents of a subset, no two of which overlap."""
+
+    number: Count  # from 1 on
+    of: Count
+
+    def __post_init__(self) -> None:
+        if self.number > self.of:
+            wanted = f"must be at most of ({self.of})"
+            raise FieldError("number", wanted=wanted, found=show(self.number))
+
+
+@dataclass(frozen=True, slots=True)
 class Subset:
     """A random part of the documents; of one seed, a smaller part lies in a larger one."""
 
     proportion: Annotated[float, Range(above=0, at_most=1)]
     seed: Natural
+    shard: Shard | None = None  # a share of that part; None for all of it
+
+    @property
+    def share(self) -> float:
+        """The share of all documents."""
+        return self.proportion / (self.shard.of if self.shard else 1)
 
 
 @dataclass(frozen=True, slots=True)

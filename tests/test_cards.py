@@ -64,6 +64,10 @@ def test_a_card_survives_the_round_trip() -> None:
             {"subset": {"proportion": 0, "seed": 0}},
             r"subset.proportion must be a number above 0 and up to 1",
         ),
+        (
+            {"subset": {"proportion": 1, "seed": 0, "shard": {"number": 4, "of": 3}}},
+            r"subset.shard.number must be at most of \(3\); found: 4",
+        ),
         ({"deduplicate": "fuzzy"}, r"deduplicate must be one of exact, near, none"),
         (
             {"filters__near_threshold": 0.2},

@@ -167,7 +167,9 @@ def test_a_checkout_around_it_is_used(tmp_path: Path) -> None:
 
 
 def test_pipelines_beside_the_main_one_are_added_and_renewed(made: ProjectPaths) -> None:
-    with pytest.raises(ProjectError, match="must be one of baselines, training; found: none"):
+    with pytest.raises(
+        ProjectError, match="must be one of baselines, scale-out, training; found: none"
+    ):
         init_project(made.root, workflows=["none"])
     names = [f"workflows/baselines/{name}" for name in ("dvc.yaml", "README.md")]
     assert init_project(made.root, workflows=["baselines"]).describe() == names

@@ -35,7 +35,13 @@ def is_held_out(card: Card, document_id: str) -> bool:
 def is_in_subset(card: Card, document_id: str) -> bool:
     """Tell whether a document belongs to the part a card asks for."""
     subset = card.subset
-    return subset is None or get_position(document_id, subset.seed) < subset.proportion
+    if subset is None:
+        return True
+    position = get_position(document_id, subset.seed)
+    if position >= subset.proportion or subset.shard is None:
+        return position < subset.proportion
+    # rounded alike for every shard, so that each document is in one of them
+    return int(position / subset.proportion * subset.shard.of) == subset.shard.number - 1
 
 
 class SeenTexts:

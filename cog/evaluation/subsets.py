@@ -31,7 +31,7 @@ def make_subsets(paths: ProjectPaths, corpus_id: str, proportions: Sequence[floa
     known = {
         card.subset.proportion: card.id
         for card in iter_cards(paths)
-        if card.extends == corpus_id and card.subset is not None
+        if card.extends == corpus_id and card.subset is not None and card.subset.shard is None
         if card.subset.seed == SUBSET_SEED and card.prompts == parent.prompts
     }
     for proportion in sorted(set(proportions) - set(known)):

@@ -139,13 +139,13 @@ def plan_corpus_index(
 ) -> IndexPlan:
     """Say what the index of a corpus will cost, by the largest index that the project has.
 
-    ``num_words`` is that of the whole source, of which a subset takes its proportion; None where
+    ``num_words`` is that of the whole source, of which a subset takes its share; None where
     the corpus is prepared, and is counted. Raises ``IndexingError`` if neither is known, or the
     project has no index.
     """
     card = load_resolved_card(paths, corpus_id)
     if num_words is not None:
-        words = round(num_words * (card.subset.proportion if card.subset else 1.0))
+        words = round(num_words * (card.subset.share if card.subset else 1.0))
     elif paths.corpus(corpus_id).documents.is_file():
         words = count_corpus_words(paths, corpus_id)
     else:

@@ -3,9 +3,11 @@
 import json
 import re
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
+import yaml
 from click.testing import CliRunner, Result
 
 from cog.cli.main import cli
@@ -15,8 +17,11 @@ from cog.errors import (
     IndexMismatchError,
     IndexNotBuiltError,
 )
+from cog.extras import is_installed
 from cog.paths import ProjectPaths
 from tests.index.hash_model import make_documents, write_corpus
+from tests.index.ray_cluster import TOKEN
+from tests.tiny_project import write_yaml
 
 
 @pytest.fixture
@@ -103,3 +108,42 @@ def test_verify_refuses_a_changed_byte(prepared: ProjectPaths) -> None:
     content[100] ^= 1
     path.write_bytes(content)
     assert refusal(prepared, "verify", "village").run == "cog index build village --force"
+
+
+def test_build_on_ray_without_ray_or_without_a_cluster_is_refused(
+    prepared: ProjectPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("build", "village", "--device", "cpu", "--engine", "ray", "--address", "127.0.0.1:1")
+    if is_installed("ray"):
+        assert "must answer at 127.0.0.1:1" in refusal(prepared, *words).wanted
+        params = yaml.safe_load(prepared.params.read_text())
+        params["index"]["engine"] = "ray"
+        write_yaml(prepared.params, params)
+        monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:2")  # what a stage of the pipeline goes by
+        assert "must answer at 127.0.0.1:2" in refusal(prepared, *words[:4]).wanted
+    monkeypatch.setitem(sys.modules, "ray", None)
+    error = refusal(prepared, *words)
+    assert (error.about, error.run) == ("ray", "pip install 'copy-generator[ray]'")
+    assert not prepared.corpus("village").manifest.exists()
+
+
+def test_an_address_is_that_of_a_cluster(prepared: ProjectPaths) -> None:
+    result = call(prepared, "build", "village", "--address", "127.0.0.1:1")
+    assert result.exit_code == 2
+    assert "--address is that of a Ray cluster: it needs --engine ray" in result.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not is_installed("ray"), reason="the extra [ray] is not installed")
+def test_build_on_ray_of_this_machine_is_the_build_of_this_process(
+    prepared: ProjectPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (TOKEN | {"RAY_worker_niceness": "0"}).items():
+        monkeypatch.setenv(name, value)
+    found = [
+        json.loads(call(prepared, "build", "village", "--force", "--json", *words).stdout)
+        for words in (("--engine", "ray"), ("--engine", "local"))
+    ]
+    assert found[0]["digest"] == found[1]["digest"]
+    assert found[0]["params"] == found[1]["params"]
+    assert found[0]["folder"] != found[1]["folder"]

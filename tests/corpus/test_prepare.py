@@ -242,6 +242,20 @@ def test_subsets_are_nested_and_share_their_prompts(tmp_path: Path) -> None:
     assert not {prompt.document_id for prompt in prompts[0]} & seen[3]
 
 
+def test_shards_hold_each_document_of_a_subset_once(tmp_path: Path) -> None:
+    found: list[set[str]] = []
+    for shard in (None, *({"number": number, "of": 3} for number in (1, 2, 3))):
+        card = make_card(
+            subset={"proportion": 0.7, "seed": 0, "shard": shard},
+            prompts={"held_out": 0.1, "seed": 0},
+        )
+        _, documents, _ = prepare(tmp_path / str(len(found)), {"a.txt": make_lines(1000)}, card)
+        found.append({document.document_id for document in documents})
+    whole, *shards = found
+    assert sorted(each for shard in shards for each in shard) == sorted(whole)
+    assert all(abs(len(shard) - len(whole) / 3) < 60 for shard in shards)
+
+
 def test_another_seed_chooses_others(tmp_path: Path) -> None:
     ids = []
     for seed in (0, 1):

@@ -5,9 +5,8 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,27 +23,19 @@ class TestCluster:
 
     def find_workers(self) -> list[int]:
         """Processes that encode, or load what they encode with."""
-        below = {self.pid}
-        found = []
-        processes = sorted(int(path.name) for path in Path("/proc").glob("[0-9]*"))
-        for pid in processes:  # parents come before their children
-            try:
-                stat = Path(f"/proc/{pid}/stat").read_text()
-                name = Path(f"/proc/{pid}/cmdline").read_bytes()
-            except OSError:
-                continue
-            if int(stat.rpartition(")")[2].split()[1]) in below:
-                below.add(pid)
-                found += [pid] if name.startswith(WORKER) else []
-        return found
+        parents, workers = {}, []
+        for path in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):  # it ended meanwhile
+                stat = (path / "stat").read_text()
+                parents[int(path.name)] = int(stat.rpartition(")")[2].split()[1])
+                if (path / "cmdline").read_bytes().startswith(WORKER):
+                    workers.append(int(path.name))
+        return sorted(pid for pid in workers if self._is_below(pid, parents))
 
-    def wait_for_workers(self, number: int) -> list[int]:
-        """Wait until so many are there."""
-        deadline = time.monotonic() + 120
-        while len(found := self.find_workers()) < number:
-            assert time.monotonic() < deadline, "no worker comes"
-            time.sleep(0.05)
-        return found
+    def _is_below(self, pid: int, parents: dict[int, int]) -> bool:
+        while pid in parents and pid != self.pid:
+            pid = parents[pid]
+        return pid == self.pid
 
 
 @contextmanager
@@ -61,7 +52,12 @@ def start_cluster(num_cpus: int = 2) -> Iterator[TestCluster]:
     process = subprocess.Popen(
         [sys.executable, "-m", "ray.scripts.scripts", *words.split()],
         cwd=Path(__file__).parents[2],
-        env={**os.environ, **TOKEN, "PYTHONPATH": str(Path(__file__).parents[2])},
+        env={
+            **os.environ,
+            **TOKEN,
+            "PYTHONPATH": str(Path(__file__).parents[2]),
+            "RAY_worker_niceness": "0",  # else, on a busy machine, they wait for all others
+        },
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         start_new_session=True,

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 TASK_PIECES = 16384  # of the batches of a task: seconds of a core, a tenth of a second of a GPU
 TASKS_AT_ONCE = 2  # of a worker, so that it never waits for the next
-START_SECONDS = 300.0  # for the first worker to be ready: Python, torch and the model are loaded
+START_SECONDS = 600.0  # for the first worker to be ready: Python, torch and the model are loaded
 MAX_TRIES = 8  # of one task, each with a worker that was lost
 MAX_LOST_STARTS = 16  # one after the other
 

@@ -23,6 +23,7 @@ from cog.progress import SILENT
 from tests.index.hash_model import make_documents, write_corpus
 from tests.index.ray_build import Doing, build_on, describe_worker, load_once
 from tests.index.ray_cluster import TOKEN, TestCluster, start_cluster
+from tests.killing import run_driver
 from tests.told import Told
 
 needs_ray = pytest.mark.skipif(not is_installed("ray"), reason="the extra [ray] is not installed")
@@ -101,6 +102,15 @@ def test_build_whose_driver_is_killed_goes_on(
     report = build_on(corpus, locks=locks, model_folder=tiny_model, address=cluster.address)
     assert report.manifest.digest == check(corpus, locks) == local_digest
     assert report.manifest.num_encoded < 0.7 * report.manifest.num_chunks
+
+
+@needs_ray
+@pytest.mark.slow
+@pytest.mark.parametrize("num_kills", [10, 100])
+def test_nothing_is_lost_or_twice_after_kills_at_any_moment(tmp_path: Path, num_kills: int) -> None:
+    counts = run_driver("tests.index.ray_kill_driver", str(tmp_path), str(num_kills), "0")
+    assert counts["workers"] + counts["drivers"] == num_kills
+    assert counts["verified"] >= 1
 
 
 @needs_ray
