@@ -83,7 +83,7 @@ class IndexParams:
     :param vector_dtype: ``int8`` (one scale per vector), ``float16``, or ``compact`` (few bits).
     :param batch_tokens: Number of WordPieces encoded in one pass.
     :param commit_chunks: Number of chunks per LanceDB write.
-    :param ivf_threshold_rows: Number of chunks up to which search is flat.
+    :param ivf_threshold_rows: Number of chunks up to which search is flat; above, it is on disk.
     :param recall_at: The k at which the search's recall against exact search is measured.
     :param min_recall: Recall below which a vector index is refused.
     :param num_probe_prefixes: Number of held-out prefixes on which the storage format is measured.

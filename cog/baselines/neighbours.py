@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cog.errors import IndexingError
-from cog.index.search.searcher import to_gpu
+from cog.index.tables.lists import to_gpu
 from cog.params import DatastoreParams
 from cog.progress import Progress
 

@@ -4,9 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import ClassVar
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from cog.decoding.batch import Ending
@@ -24,6 +22,7 @@ from cog.decoding.row import Row
 from cog.decoding.workers import Workers
 from cog.errors import CogError
 from cog.index.read.reader import PhraseIndex
+from cog.index.search.filters import AllowedChunks
 from cog.model.load import CogModel
 from cog.records import Generation, Segment
 
@@ -36,7 +35,7 @@ class CopyGenerator:
     are those of a :class:`~cog.decoding.queue.TextQueue`, in which texts of several generators may
     stand.
 
-    Of ``allowed_chunks``, *shape* ``(num_chunks,)``, may be copied; None for all.
+    Only ``allowed_chunks`` may be copied; None for all.
     """
 
     pool_source: ClassVar[type[PoolSource]] = PoolSource
@@ -46,7 +45,7 @@ class CopyGenerator:
         model: CogModel,
         index: PhraseIndex,
         *,
-        allowed_chunks: NDArray[np.bool_] | None = None,
+        allowed_chunks: AllowedChunks | None = None,
     ) -> None:
         self.model = model
         self.pools = self.pool_source(model, index, allowed_chunks=allowed_chunks)

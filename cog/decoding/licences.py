@@ -1,6 +1,6 @@
 """What may be copied: licences and ids of documents go in, those that may be copied come out."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from cog.errors import GenerationError
@@ -23,10 +23,6 @@ class CopyRule:
     def is_open(self) -> bool:
         """Whether every document may be copied from."""
         return not self.allowed and not self.denied and not self.excluded
-
-    def admits(self, licence: str, document_id: str) -> bool:
-        """Whether a document may be copied from."""
-        return document_id not in self.excluded and self.admits_licence(licence)
 
     def admits_licence(self, licence: str) -> bool:
         """Whether documents of a licence, an SPDX id or a name, may be copied from."""
@@ -58,18 +54,22 @@ def check_rule(rule: CopyRule, licences: Iterable[str], *, corpus_id: str) -> No
 
 
 def check_documents(
-    rule: CopyRule, document_ids: Collection[str], *, num_left: int, corpus_id: str
+    ordinals: Mapping[str, Collection[int]], *, num_documents: int, corpus_id: str
 ) -> None:
-    """Refuse a rule that excludes a document that is not there, or leaves nothing to copy from."""
-    unknown = sorted(rule.excluded - set(document_ids))
+    """Refuse a rule that excludes a document that stands nowhere in the corpus."""
+    unknown = sorted(each for each, found in ordinals.items() if not found)
     if unknown:
         raise GenerationError(
             f"{corpus_id} has no document {unknown[0]!r} to exclude",
-            found=f"{len(set(document_ids))} documents of other ids in its index",
+            found=f"{num_documents} documents of other ids in its index",
             run="take document_id from the segments of cog generate --json",
             about=unknown[0],
         )
-    if not num_left:
+
+
+def check_left(num_chunks: int, *, corpus_id: str) -> None:
+    """Refuse a rule that leaves nothing to copy from."""
+    if not num_chunks:
         raise GenerationError(
             f"what is excluded must leave something of {corpus_id} to copy from",
             found="every document excluded by id or licence",

@@ -17,6 +17,7 @@ from cog.errors import GenerationError
 from cog.index.read.reader import PhraseIndex
 from cog.index.records import GatheredChunks
 from cog.index.search.contexts import MAX_CONTEXT
+from cog.index.search.filters import AllowedChunks
 from cog.index.tables.gather import join_chunks, reorder_chunks
 from cog.model.load import CogModel
 from cog.records import Decoding
@@ -31,13 +32,13 @@ _DECIDING = ("top_k_documents", "min_bits", "guard_names", "relevance_level")
 class PoolSource:
     """Retrieves and gathers what prefixes may copy from.
 
-    Of ``allowed_chunks``, *shape* ``(num_chunks,)``, may be copied; None for all.
+    Only ``allowed_chunks`` may be copied; None for all.
     """
 
     is_summed = True  # whether occurrences of one text are one choice
 
     def __init__(
-        self, model: CogModel, index: PhraseIndex, *, allowed_chunks: NDArray[np.bool_] | None
+        self, model: CogModel, index: PhraseIndex, *, allowed_chunks: AllowedChunks | None
     ) -> None:
         self.model = model
         self.index = index

@@ -5,14 +5,13 @@ A project goes in, a generator on its active or a named corpus comes out, checke
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-
-import numpy as np
-from numpy.typing import NDArray
+from itertools import chain
 
 from cog.corpus.documents import find_documents_digest
 from cog.decoding.generator import CopyGenerator
-from cog.decoding.licences import CopyRule, check_documents, check_rule
+from cog.decoding.licences import CopyRule, check_documents, check_left, check_rule
 from cog.index.read.reader import PhraseIndex, open_index
+from cog.index.search.filters import AllowedChunks
 from cog.index.versions.activation import choose_corpus
 from cog.index.versions.active_model import get_active_model
 from cog.index.versions.unions import split_active, split_union
@@ -60,14 +59,19 @@ def open_generator(
 
 def find_allowed_chunks(
     index: PhraseIndex, rule: CopyRule, *, corpus_id: str
-) -> NDArray[np.bool_] | None:
-    """Find the chunks that a rule admits; None for all. *Shape:* ``(num_chunks,)``."""
+) -> AllowedChunks | None:
+    """Find the chunks that a rule admits; None for all.
+
+    Raises ``GenerationError`` if the rule names what is not there, or leaves nothing.
+    """
     if rule.is_open:
         return None
-    licences, document_ids = index.document_licences(), index.document_ids()
+    licences = index.count_licences()
     check_rule(rule, licences, corpus_id=corpus_id)
-    is_admitted = np.array(
-        [rule.admits(*each) for each in zip(licences, document_ids, strict=True)], dtype=bool
+    ordinals = index.find_documents(rule.excluded)
+    check_documents(ordinals, num_documents=index.num_documents, corpus_id=corpus_id)
+    allowed = index.allow(
+        [each for each in licences if rule.admits_licence(each)], excluded=chain(*ordinals.values())
     )
-    check_documents(rule, document_ids, num_left=int(is_admitted.sum()), corpus_id=corpus_id)
-    return is_admitted[index.chunk_documents()]
+    check_left(allowed.num_chunks, corpus_id=corpus_id)
+    return allowed

@@ -6,13 +6,14 @@ part, words a second. Only what is stored as vectors follows from the settings.
 
 from dataclasses import dataclass
 
-from cog.index.records import Manifest
-from cog.index.search.searcher import FLAT, IVF
+from cog.index.records import FLAT, LISTS, Manifest
+from cog.index.tables.lists import count_lists
 from cog.index.tables.quantise import COMPACT, get_layout, get_vector_type, make_layout
 from cog.model.vector_code import count_bytes
 from cog.params import IndexParams
 
 FLOAT_BYTES = 4
+PLANNED_PROBES = 8  # lists of a search, as in the benchmark of five million chunks
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,7 @@ class IndexPlan:
     words_per_second: float  # of all workers
     hours: float
     price: float  # of all workers, in the unit of the price of an hour
-    search: str  # flat or ivf
+    search: str  # flat or lists
     reader_bytes: int  # memory of an open index
     prompt_bytes: int  # read for a prompt
     measured_on: str  # the corpus whose index gave the densities
@@ -67,9 +68,13 @@ def plan_index(
     parts["words"] += (wanted - before) * num_units
     item_bytes = [get_vector_type(each).itemsize for each in (dtype, stored.dtype)]
     parts["chunks"] += (item_bytes[0] - item_bytes[1]) * num_chunks * reference.search.dim
-    vectors = num_chunks * reference.search.dim * FLOAT_BYTES  # as search keeps them
+    parts["chunks"] -= reference.sizes.get("search", 0) * scale
     is_flat = num_chunks <= params.ivf_threshold_rows
+    # in memory where search is flat, else once more on disk, of which a prompt reads a few lists
+    vectors = num_chunks * reference.search.dim * (FLOAT_BYTES if is_flat else item_bytes[0])
     parts["search"] = 0 if is_flat else vectors
+    read = min(top_k_chunks, num_chunks) * parts["words"] / max(1, num_chunks)
+    read += PLANNED_PROBES * parts["search"] / count_lists(num_chunks)
     measured = reference.seconds["words_per_second"] * reference_words / reference.num_words
     words_per_second = (rate or measured) * num_workers
     hours = num_words / words_per_second / 3600
@@ -83,9 +88,9 @@ def plan_index(
         words_per_second=words_per_second,
         hours=hours,
         price=hours * num_workers * price_per_hour,
-        search=FLAT if is_flat else IVF,
+        search=FLAT if is_flat else LISTS,
         reader_bytes=sizes["word_counts"] + (vectors if is_flat else 0),
-        prompt_bytes=round(min(top_k_chunks, num_chunks) * sizes["words"] / max(1, num_chunks)),
+        prompt_bytes=round(read),
         measured_on=reference.corpus,
     )
 

@@ -1,6 +1,6 @@
 """Records of the index: what a build states and what a gather returns; nothing is read here."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     Stored = NDArray[np.int8] | NDArray[np.float16] | NDArray[np.uint8]
 
 FORMAT_VERSION = 3
+FLAT = "flat"  # search that looks at every chunk's vector
+LISTS = "lists"  # search on disk, in lists of chunks that lie near each other
 VECTORS_VERSION = 2  # format since which a chunk's vectors are stored as they are now
 
 
@@ -51,13 +53,16 @@ class StorageCost:
 class SearchQuality:
     """How chunks are searched, and what that finds of what exact search finds."""
 
-    kind: str  # `flat` or `ivf`
+    kind: str  # `flat` or `lists`
     dim: int  # width of a retriever vector
     num_rows: int  # chunk vectors in the searcher (none is left unindexed)
-    num_lists: int  # inverted lists; 0 for flat
+    num_lists: int  # lists of chunks that lie near each other; 0 for flat
     num_probes: int  # lists read per search; 0 for flat
     recall_at: int  # the k of the recall
     recall: float  # share of the k best chunks by exact search that the searcher finds
+    # number of documents by licence, which a rule is checked against; empty for flat, where it is
+    # counted when it is asked for
+    licences: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +97,8 @@ class Manifest:
     vectors: VectorFormat  # how vectors are stored
     storage_cost: StorageCost | None  # what that costs; None if it was not measured
     search: SearchQuality  # how chunks are searched
-    # bytes on disk by table, of contexts and word counts, in all, and before and after compaction
+    # bytes on disk by table, of contexts and word counts, of what in the chunks table search reads,
+    # in all, and before and after compaction
     sizes: dict[str, int]
     files: dict[str, FileEntry]  # every file of the version folder, by relative path
     seconds: dict[str, float]  # seconds per part of the build, and `words_per_second`

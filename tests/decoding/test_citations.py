@@ -69,11 +69,8 @@ def test_a_copy_is_whole_words_enough_of_them_and_of_information(
         assert flags[first] & CAN_START
         assert flags[end - 1] & CAN_END
         if min_bits:
-            ids = [
-                i
-                for i, each in enumerate(generator.index.document_ids())
-                if each == segment.document_id
-            ]
+            document_id = str(segment.document_id)
+            ids = generator.index.find_documents([document_id])[document_id]
             assert len(ids) == 1
             chunks = generator.index.gather_chunks(
                 (generator.index.chunk_documents() == ids[0]).nonzero()[0]

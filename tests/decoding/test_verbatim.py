@@ -42,7 +42,7 @@ def test_no_run_is_longer_than_the_limit(
     generator: CopyGenerator, village: ProjectPaths, max_words: int, changes: dict[str, Any]
 ) -> None:
     store = DocumentStore(village.corpus("village").documents)
-    texts = [store.get_document(each).text for each in generator.index.document_ids()]
+    texts = [each.text for each in store.iter_documents()]
     free = decoding(max_new_tokens=48, top_k_documents=1000, **changes)
     requests = [Request(p, replace(free, seed=seed)) for p in PREFIXES for seed in range(8)]
     limited = [

@@ -74,6 +74,6 @@ def test_compact_vectors_take_what_a_code_of_their_width_takes(dim: int) -> None
 def test_above_the_threshold_search_has_lists_and_needs_no_memory(manifest: Manifest) -> None:
     flat = plan(manifest)
     lists = plan(manifest, params=replace(PARAMS, ivf_threshold_rows=10))
-    assert (flat.search, lists.search) == ("flat", "ivf")
+    assert (flat.search, lists.search) == ("flat", "lists")
     assert flat.bytes_by_part["search"] == 0 < lists.bytes_by_part["search"]
     assert lists.reader_bytes < flat.reader_bytes

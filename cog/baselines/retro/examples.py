@@ -223,7 +223,7 @@ class _Maker:
         documents: NDArray[np.int64],
         held_out: NDArray[np.int64],
     ) -> NDArray[np.int64]:
-        allowed = ~np.isin(self._source.documents, held_out)
+        allowed = self._index.allow(self._index.count_licences(), excluded=held_out.tolist())
         begin, size = self._model.prefix_encoder.begin_token_id, self._size
         texts, owners = [], []
         for window, document in zip(windows, documents.tolist(), strict=True):

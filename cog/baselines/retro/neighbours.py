@@ -11,6 +11,7 @@ from torch import Tensor
 from cog.baselines.retro.config import RetroConfig
 from cog.errors import GenerationError, IndexMismatchError
 from cog.index.read.reader import PhraseIndex
+from cog.index.search.filters import AllowedChunks
 from cog.model.load import CogModel
 from cog.model.words import WordSplitter
 
@@ -122,13 +123,12 @@ class NeighbourSource:
         texts: Sequence[str],
         *,
         left_out: NDArray[np.int64] | None = None,
-        allowed: NDArray[np.bool_] | None = None,
+        allowed: AllowedChunks | None = None,
     ) -> NDArray[np.int64]:
         """Find the neighbours of chunks: chunk ids, best first; -1 where there are no more.
 
         ``left_out`` is a document per chunk whose own chunks do not count, ``allowed`` the chunks
-        that may be found, *shape* ``(num_chunks,)``; None for all. *Shape:* ``(num_texts,
-        num_neighbours)``
+        that may be found; None for all. *Shape:* ``(num_texts, num_neighbours)``
         """
         wanted = top_k = self._config.num_neighbours
         if left_out is not None:

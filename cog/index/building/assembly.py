@@ -30,6 +30,7 @@ from cog.index.chunking import hash_content
 from cog.index.read.part import IndexPart
 from cog.index.read.reader import PhraseIndex
 from cog.index.records import (
+    FLAT,
     FORMAT_VERSION,
     DocumentCounts,
     Manifest,
@@ -38,8 +39,8 @@ from cog.index.records import (
     VectorFormat,
 )
 from cog.index.search.contexts import COLUMNS, CONTEXTS, iter_blocks, save_blocks
-from cog.index.search.searcher import FLAT
 from cog.index.tables.digest import get_binary_buffers, make_index_digest
+from cog.index.tables.lists import CHUNK_INDICES
 from cog.index.tables.quantise import get_vector_type, make_layout
 from cog.index.tables.store import (
     CHUNKS,
@@ -173,7 +174,8 @@ class Assembly:
         seconds["total"] = round(time.perf_counter() - started, 3)
         seconds["words_per_second"] = round(self._num_words / seconds["total"], 1)
         sizes = manifest.sizes | self._store.get_sizes()
-        for part, start in (("contexts", CONTEXTS), ("word_counts", WORD_COUNTS)):
+        starts = {"contexts": CONTEXTS, "word_counts": WORD_COUNTS, "search": CHUNK_INDICES}
+        for part, start in starts.items():
             sizes[part] = sum(
                 each.size_bytes for name, each in files.items() if name.startswith(start)
             )

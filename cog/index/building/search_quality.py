@@ -7,22 +7,21 @@ from numpy.typing import NDArray
 
 from cog.errors import IndexingError
 from cog.index.read.part import IndexPart
-from cog.index.records import SearchQuality
+from cog.index.records import LISTS, SearchQuality
 from cog.index.search.searcher import (
-    IVF,
-    build_ivf,
-    load_ivf_searcher,
+    ListSearcher,
     make_flat_searcher,
     measure_recall,
     search_exactly,
     tune_probes,
 )
+from cog.index.tables.lists import build_lists, index_documents
 from cog.index.tables.store import CHUNKS, DOCUMENTS
 from cog.model.protocols import Retriever
 from cog.params import IndexParams
 
 NUM_FLAT_PROBES = 16  # flat search is exact; this only proves it
-NUM_IVF_PROBES = 64
+NUM_LIST_PROBES = 64
 PROBE_SHARE = 3  # a probe is the first third of a chunk, much as a prompt is
 PROBES_PER_PASS = 16
 
@@ -30,11 +29,11 @@ PROBES_PER_PASS = 16
 def build_search(part: IndexPart, *, retriever: Retriever, params: IndexParams) -> SearchQuality:
     """Build the searcher of an index whose rows are all written, and measure it.
 
-    Up to ``ivf_threshold_rows`` chunks search is exact and nothing is stored; above, inverted lists
-    are. Raises ``IndexingError`` if the recall is below ``min_recall``.
+    Up to ``ivf_threshold_rows`` chunks search is exact and nothing is stored; above, lists are.
+    Raises ``IndexingError`` if the recall is below ``min_recall``.
     """
     is_flat = part.manifest.num_chunks <= params.ivf_threshold_rows
-    num_probes = NUM_FLAT_PROBES if is_flat else NUM_IVF_PROBES
+    num_probes = NUM_FLAT_PROBES if is_flat else NUM_LIST_PROBES
     probes = _encode_probes(part, retriever, num_probes=num_probes)
     top_k = min(params.recall_at, part.manifest.num_chunks)
     exact = search_exactly(part.iter_vectors(), probes, top_k=top_k)
@@ -43,15 +42,17 @@ def build_search(part: IndexPart, *, retriever: Retriever, params: IndexParams) 
         found = make_flat_searcher(part.iter_vectors(), quality).search(probes, top_k=top_k)
         quality = replace(quality, recall=measure_recall(found, exact))
     else:
-        num_lists = build_ivf(
+        licences = index_documents(part.folder)
+        num_lists = build_lists(
             part.iter_vectors,
             folder=part.folder,
             num_rows=part.manifest.num_chunks,
             dim=retriever.dim,
         )
-        quality = replace(quality, kind=IVF, num_lists=num_lists)
+        quality = replace(quality, kind=LISTS, num_lists=num_lists, licences=licences)
+        listed = IndexPart(part.folder, part.manifest)  # as the tables are now
         num_probes, recall = tune_probes(
-            lambda number: load_ivf_searcher(part.folder, replace(quality, num_probes=number)),
+            lambda number: ListSearcher(listed.find_nearest, replace(quality, num_probes=number)),
             num_lists=num_lists,
             probes=probes,
             exact=exact,

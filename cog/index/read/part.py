@@ -1,23 +1,20 @@
 """A part of an index, open for reading: a version folder goes in; rows and files come out."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Collection, Iterator
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cog.errors import CheckpointError, IndexMismatchError
-from cog.index.records import Manifest
+from cog.index.records import FLAT, Manifest
 from cog.index.search.contexts import CONTEXTS, ContextBlock, load_blocks
-from cog.index.search.searcher import (
-    FLAT,
-    SEARCHER,
-    Searcher,
-    load_ivf_searcher,
-    make_flat_searcher,
-)
-from cog.index.tables.store import CHUNKS, DOCUMENTS, WORDS, StoreReader
+from cog.index.search.filters import PartFilter, TableFilter, make_condition
+from cog.index.search.searcher import ListSearcher, Searcher, make_flat_searcher
+from cog.index.tables.store import CHUNKS, DOCUMENT, DOCUMENTS, LICENCE, WORDS, StoreReader
 from cog.index.tables.word_counts import WORD_COUNTS, WordCounts, load_counts
 from cog.index.versions.manifest import mismatch
 from cog.locks import SharedLock
@@ -61,12 +58,39 @@ class IndexPart(StoreReader):
     def searcher(self) -> Searcher:
         """What chunks are searched with."""
         quality = self.manifest.search
-        try:
-            if quality.kind == FLAT:
-                return make_flat_searcher(self.iter_vectors(), quality)
-            return load_ivf_searcher(self._get_folder(SEARCHER), quality)
-        except RuntimeError as error:  # what FAISS raises for a file it cannot read
-            raise self.refuse("a readable searcher", str(error)) from error
+        if quality.kind == FLAT:
+            return make_flat_searcher(self.iter_vectors(), quality)
+        num_rows = self.count_listed()
+        if num_rows != quality.num_rows:  # what is in no list would be looked at row by row
+            raise self.refuse(f"lists of {quality.num_rows} chunks", f"{num_rows} in lists")
+        return ListSearcher(self.find_nearest, quality)
+
+    def count_licences(self) -> dict[str, int]:
+        """Number of documents by licence; what is searched on disk has it counted."""
+        if self.manifest.search.kind == FLAT:
+            return dict(Counter(self.iter_values(DOCUMENTS, LICENCE)))
+        return self.manifest.search.licences
+
+    def allow(self, licences: Collection[str], excluded: NDArray[np.int64]) -> PartFilter:
+        """Which chunks may be found.
+
+        :param licences: Of documents with one of these licences.
+        :param excluded: But for these documents.
+        :returns: A filter of the chunks.
+        """
+        if self.manifest.search.kind == FLAT:
+            values = [each in licences for each in self.iter_values(DOCUMENTS, LICENCE)]
+            is_admitted = np.array(values, dtype=bool)
+            is_admitted[excluded] = False
+            return is_admitted[np.fromiter(self.iter_values(CHUNKS, DOCUMENT), np.int64)]
+        condition = make_condition(licences, excluded)
+        return TableFilter(
+            condition=condition,
+            num_chunks=self.count_matches(CHUNKS, condition),
+            licences=frozenset(licences),
+            excluded=excluded,
+            read=lambda ids: self.take(CHUNKS, ids, columns=[LICENCE, DOCUMENT]),
+        )
 
     def load_contexts(self) -> list[ContextBlock]:
         """Open what tokens are looked up in."""
@@ -107,6 +131,11 @@ class IndexPart(StoreReader):
         for batch in self.iter_rows(CHUNKS, columns=["vector"]):
             vectors = batch.column(0).flatten().to_numpy().astype(np.float32, copy=False)
             yield vectors.reshape(-1, self.manifest.search.dim)
+
+    def iter_values(self, table: str, column: str) -> Iterator[Any]:
+        """Stream one column of a table."""
+        for batch in self.iter_rows(table, columns=[column]):
+            yield from batch.column(0).to_pylist()
 
     def refuse(self, wanted: str, found: str) -> IndexMismatchError:
         """The error that refuses it."""

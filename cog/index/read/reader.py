@@ -4,7 +4,8 @@ It has 1 to n parts, each of one corpus; ids of chunks and documents count on fr
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import fields
@@ -20,6 +21,7 @@ from cog.errors import IndexMismatchError
 from cog.index.read.part import IndexPart
 from cog.index.records import GatheredChunks, Places
 from cog.index.search.contexts import ContextBlock, find_places, sample_followers
+from cog.index.search.filters import AllowedChunks, match_any
 from cog.index.search.searcher import Neighbours
 from cog.index.tables.gather import WordArrays, unpack_chunks
 from cog.index.tables.store import CHUNKS, DOCUMENTS, WORDS
@@ -163,13 +165,13 @@ class PhraseIndex(Closing):
         vectors: NDArray[np.float32],
         *,
         top_k: int,
-        allowed: NDArray[np.bool_] | None = None,
+        allowed: AllowedChunks | None = None,
     ) -> Neighbours:
         """Find the nearest chunks, by inner product; of equal ones those of the first part.
 
         :param vectors: *Shape:* ``(batch, retriever_dim)``
         :param top_k: Number of chunks per vector.
-        :param allowed: Chunks that may be found; None for all. *Shape:* ``(num_chunks,)``
+        :param allowed: Chunks that may be found; None for all.
         :returns: Chunk ids and inner products, best first.
             *Shape:* ``(batch, min(top_k, num_allowed))``
         :raises ValueError: If the width is wrong.
@@ -178,10 +180,10 @@ class PhraseIndex(Closing):
         if vectors.ndim != 2 or vectors.shape[1] != dim:
             raise ValueError(f"vectors must be (batch, {dim})")
         rows, scores = [], []
-        for part, first in zip(self.parts, self._first_chunks.tolist(), strict=False):
-            own = None if allowed is None else allowed[first : first + part.manifest.num_chunks]
+        for number, part in enumerate(self.parts):
+            own = None if allowed is None else allowed.parts[number]
             found = part.searcher.search(vectors, top_k=top_k, allowed=own)
-            rows.append(found.rows + first)
+            rows.append(found.rows + self._first_chunks[number])
             scores.append(found.scores)
         joined, values = np.concatenate(rows, axis=1), np.concatenate(scores, axis=1)
         best = np.argsort(-values, axis=1, kind="stable")[:, :top_k]
@@ -223,7 +225,7 @@ class PhraseIndex(Closing):
         *,
         min_tokens: int,
         max_places: int,
-        allowed: NDArray[np.bool_] | None = None,
+        allowed: AllowedChunks | None = None,
     ) -> Places:
         """Find where the most of the last tokens of a text stand, with a token behind them.
 
@@ -233,12 +235,38 @@ class PhraseIndex(Closing):
         :param tail: The last tokens of the text. *Shape:* ``(num_tokens,)``
         :param min_tokens: How many of them must stand before a place, at least; 1 or more.
         :param max_places: Number of places, at most; the first of the index are taken.
-        :param allowed: Chunks that may be found; None for all. *Shape:* ``(num_chunks,)``
+        :param allowed: Chunks that may be found; None for all.
         :returns: The places.
         """
         return find_places(
-            self._contexts, tail, min_tokens=min_tokens, max_places=max_places, allowed=allowed
+            self._contexts,
+            tail,
+            min_tokens=min_tokens,
+            max_places=max_places,
+            admits=None if allowed is None else allowed.admits,
         )
+
+    def count_licences(self) -> Counter[str]:
+        """Number of documents by licence."""
+        counts: Counter[str] = Counter()
+        for part in self.parts:
+            counts.update(part.count_licences())
+        return counts
+
+    def allow(self, licences: Collection[str], *, excluded: Iterable[int] = ()) -> AllowedChunks:
+        """Let only some chunks be found.
+
+        :param licences: Those of documents that have one of these licences.
+        :param excluded: But for these documents, by position in the index.
+        :returns: What searches take.
+        """
+        documents = np.unique(np.array(list(excluded), dtype=np.int64))
+        numbers = self._locate(documents, self._first_documents, "document ordinals")
+        filters = [
+            part.allow(licences, documents[numbers == number] - self._first_documents[number])
+            for number, part in enumerate(self.parts)
+        ]
+        return AllowedChunks(self._first_chunks, tuple(filters))
 
     def sample_followers(self, tail: Sequence[int], *, max_sampled: int) -> list[list[int]]:
         """Sample the tokens that follow the last one of a text, the last two, and so on.
@@ -281,27 +309,23 @@ class PhraseIndex(Closing):
 
     def find_document(self, document_id: str) -> Document | None:
         """Find a document by its id; of several parts that have it, in the first."""
-        wanted, ordinal = pa.scalar(document_id, pa.string()), 0
-        for part in self.parts:
-            for batch in part.iter_rows(DOCUMENTS, columns=["document_id"]):
-                position = batch.column(0).index(wanted).as_py()
-                if position >= 0:
-                    return self.get_documents([ordinal + position])[ordinal + position]
-                ordinal += batch.num_rows
-        return None
+        ordinals = self.find_documents([document_id])[document_id]
+        return self.get_documents(ordinals[:1])[ordinals[0]] if ordinals else None
+
+    def find_documents(self, document_ids: Collection[str]) -> dict[str, list[int]]:
+        """Find the positions of documents in the index; one may stand in several parts."""
+        condition = match_any("document_id", document_ids)
+        ordinals: dict[str, list[int]] = {each: [] for each in document_ids}
+        for part, first in zip(self.parts, self._first_documents.tolist(), strict=False):
+            rows = part.find_rows(DOCUMENTS, condition, columns=["document_id", "ordinal"])
+            for row in rows.to_pylist():
+                ordinals[row["document_id"]].append(first + row["ordinal"])
+        return ordinals
 
     def get_corpus_id(self, ordinal: int) -> str:
         """The corpus of the document at a position in the index."""
         place = self._locate(np.array([ordinal]), self._first_documents, "document ordinals")
         return self.parts[int(place[0])].manifest.corpus
-
-    def document_licences(self) -> list[str]:
-        """The licence of every document, by position in the index."""
-        return list(self._iter_documents("licence"))
-
-    def document_ids(self) -> list[str]:
-        """The id of every document, by position; one may stand in several parts."""
-        return list(self._iter_documents("document_id"))
 
     def chunk_documents(self) -> NDArray[np.int64]:
         """The document of every chunk, as a position. *Shape:* ``(num_chunks,)``."""
@@ -323,11 +347,6 @@ class PhraseIndex(Closing):
     @cached_property
     def _word_bits(self) -> WordBits:
         return WordBits(self.load_word_counts())
-
-    def _iter_documents(self, column: str) -> Iterator[str]:
-        for part in self.parts:
-            for batch in part.iter_rows(DOCUMENTS, columns=[column]):
-                yield from batch.column(0).to_pylist()
 
     def _take_words(self, number: int, chunk_ids: NDArray[np.int64]) -> pa.Table:
         return self.parts[number].take(WORDS, chunk_ids - self._first_chunks[number])

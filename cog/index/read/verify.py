@@ -1,5 +1,6 @@
 """Verifying: an index goes in; its files, rows, digest and words are checked."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from itertools import zip_longest
@@ -11,15 +12,18 @@ import pyarrow as pa
 from cog.index.chunking import hash_content, hash_words
 from cog.index.read.part import IndexPart
 from cog.index.read.reader import PhraseIndex
+from cog.index.records import FLAT
 from cog.index.search.contexts import COLUMNS, iter_blocks
-from cog.index.search.searcher import IVF
+from cog.index.search.searcher import measure_recall, search_exactly
 from cog.index.tables.digest import RowDigest, make_index_digest
 from cog.index.tables.quantise import get_layout
-from cog.index.tables.store import CHUNKS, DOCUMENTS, WORDS
+from cog.index.tables.store import CHUNKS, DOCUMENTS, LICENCE, WORDS, get_schemas
 from cog.index.tables.word_counts import WordCounter
 from cog.index.versions.folders import list_files
 from cog.model.words import BARRED, flag_words
 from cog.progress import Progress
+
+NUM_PROBES = 16  # chunks that are searched for
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +126,16 @@ def _verify_vectors(part: IndexPart, batch: pa.RecordBatch) -> None:
 
 
 def _verify_search(part: IndexPart) -> None:
-    if part.manifest.search.kind == IVF:
-        vectors = next(part.iter_vectors())[:1]
-        found = part.searcher.search(vectors, top_k=1).rows
-        if found.shape != (1, 1) or not 0 <= found[0, 0] < part.manifest.num_chunks:
-            raise part.refuse("a searcher that finds a chunk", str(found.tolist()))
+    search = part.manifest.search
+    if search.kind == FLAT:
+        return
+    if Counter(part.count_licences()) != Counter(part.iter_values(DOCUMENTS, LICENCE)):
+        raise part.refuse("the licences of its documents", str(search.licences)[:200])
+    vectors = next(part.iter_vectors())[:NUM_PROBES]  # chunks, which find themselves at least
+    exact = search_exactly(part.iter_vectors(), vectors, top_k=1)
+    recall = measure_recall(part.searcher.search(vectors, top_k=1), exact)
+    if recall < search.recall:
+        raise part.refuse(f"lists that find {search.recall:.3f} of the nearest", f"{recall:.3f}")
 
 
 def _verify_equal(part: IndexPart, what: str, found: Iterable[Any], wanted: Iterable[Any]) -> None:
@@ -148,7 +157,8 @@ def _iter_texts(part: IndexPart, digest: RowDigest) -> Iterator[tuple[int, str]]
 
 
 def _iter_chunk_rows(part: IndexPart, digest: RowDigest) -> Iterator[dict[str, Any]]:
-    for batch in part.iter_rows(CHUNKS):
+    names = get_schemas(part.manifest.search.dim)[CHUNKS].names  # lists add a column
+    for batch in part.iter_rows(CHUNKS, columns=names):
         digest.update(CHUNKS, batch)
         vectors = batch.column("vector").flatten().to_numpy()
         if not np.isfinite(vectors).all():

@@ -7,7 +7,7 @@ left out: what is looked for never reaches across one.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
@@ -26,6 +26,9 @@ CONTEXTS = "contexts/"  # how files of contexts begin
 COLUMNS = ("document_ordinal", "word_chars", "token_ids")  # of the words table
 BREAK = -1  # before it is stored in the block's dtype
 MAX_UINT16 = int(np.iinfo(np.uint16).max)
+
+# numbers of chunks: whether they may be found
+Admits = Callable[[NDArray[np.int64]], NDArray[np.bool_]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +50,14 @@ class ContextBlock:
         *,
         min_tokens: int,
         max_places: int,
-        allowed: NDArray[np.bool_] | None,
+        admits: Admits | None,
     ) -> tuple[int, NDArray[np.uint32]]:
         """Find the places before which the most of the last tokens stand.
 
         :param tail: The last tokens, at most ``MAX_CONTEXT``.
         :param min_tokens: How many of them must stand there, at least; 1 or more.
         :param max_places: Number of places, at most.
-        :param allowed: Chunks in which places may be; None for all. *Shape:* ``(num_chunks,)``
+        :param admits: Says which chunks of the block places may be in; None for all.
         :returns: How many of the tokens, and the positions in ascending order; 0 and none if fewer
             than ``min_tokens``.
         """
@@ -64,7 +67,7 @@ class ContextBlock:
         rank, longest = self._get_nearest(wanted) if wanted else (0, 0)
         for num_tokens in range(longest, min_tokens - 1, -1):
             first, last = self._get_range(wanted[:num_tokens], rank)
-            positions = self._take_first(self.order[first:last], max_places, allowed)
+            positions = self._take_first(self.order[first:last], max_places, admits)
             if len(positions):
                 return num_tokens, positions
         return 0, self.order[:0]
@@ -147,14 +150,14 @@ class ContextBlock:
         self,
         positions: NDArray[np.uint32],
         max_places: int,
-        allowed: NDArray[np.bool_] | None,
+        admits: Admits | None,
     ) -> NDArray[np.uint32]:
         # the first in the index that are allowed; most often so are nearly all
         size = max_places
         while True:
             is_all = size >= len(positions)
             part = positions if is_all else np.partition(positions, size)[:size]
-            kept = part if allowed is None else part[allowed[self.get_chunks(part)]]
+            kept = part if admits is None else part[admits(self.get_chunks(part))]
             if is_all or len(kept) >= max_places:
                 return np.sort(kept)[:max_places]
             size *= 8
@@ -166,22 +169,21 @@ def find_places(
     *,
     min_tokens: int,
     max_places: int,
-    allowed: NDArray[np.bool_] | None,
+    admits: Admits | None,
 ) -> Places:
     """Find where the most of the last tokens of a text stand in blocks that follow each other.
 
-    ``PhraseIndex.find_places`` says what is asked for.
+    ``PhraseIndex.find_places`` says what is asked for; ``admits`` says which chunks may be found.
     """
     wanted = tail[-MAX_CONTEXT:].tolist()
     longest, found = 0, np.zeros(0, dtype=np.int64)
     num_places = first_chunk = 0
     for block in blocks:
-        next_chunk = first_chunk + len(block.chunk_starts)
         num_tokens, positions = block.find(
             wanted,
             min_tokens=max(1, min_tokens, longest),  # a shorter match counts in no further block
             max_places=max_places,
-            allowed=None if allowed is None else allowed[first_chunk:next_chunk],
+            admits=_shift(admits, first_chunk),
         )
         if num_tokens > longest:
             longest, found, num_places = num_tokens, found[:0], 0
@@ -189,10 +191,15 @@ def find_places(
         num_places += len(positions)
         chunk_ids = _get_chunks_between(block, positions, num_tokens) + first_chunk
         found = np.concatenate([found, chunk_ids])
-        first_chunk = next_chunk
-    if allowed is not None:
-        found = found[allowed[found]]
+        first_chunk += len(block.chunk_starts)
+    if admits is not None and len(found):
+        found = found[admits(found)]
     return Places(longest, found)
+
+
+def _shift(admits: Admits | None, first_chunk: int) -> Admits | None:
+    # what is said of a block's chunks, by what is said of all
+    return None if admits is None else lambda numbers: admits(numbers + first_chunk)
 
 
 def sample_followers(

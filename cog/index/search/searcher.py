@@ -1,30 +1,26 @@
-"""Search over chunk vectors: vectors stream in, a searcher comes out, exact or FAISS's lists.
+"""Search over chunk vectors: vectors stream in, a searcher comes out, exact or with lists.
 
-Up to a hundred thousand chunks an exact search takes milliseconds without FAISS. Lists are mapped
-from disk and searched on the processor; a FAISS for GPUs trains them on one.
+Up to a hundred thousand chunks an exact search in memory takes milliseconds. Above, lists of rows
+that lie near each other are read from disk, or an object store, as a search needs them.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cog.index.records import SearchQuality
+from cog.index.search.filters import PartFilter, TableFilter
 
-FLAT = "flat"
-IVF = "ivf"
-SEARCHER = "search."  # how its files begin
-SEARCHER_FILE = "search.faiss"
-LISTS_FILE = "search.ivfdata"
 MAX_PROBED_SHARE = 0.25  # reading more lists than this is no faster than reading all
-TRAINING_ROWS_PER_LIST = 64
-ROWS_PER_BLOCK = 65536
+MAX_EXACT_ROWS = 4096  # of a filter that leaves no more, every row is looked at
 
-# float32 (num_rows, dim) blocks in row order, each time it is called
-VectorBlocks = Callable[[], Iterator[NDArray[np.float32]]]
+# vectors, top_k, number of lists (0 for every row), condition: rows and scores of each vector
+FindNearest = Callable[
+    [NDArray[np.float32], int, int, str], tuple[NDArray[np.int64], NDArray[np.float32]]
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +43,13 @@ class Searcher(Protocol):
         vectors: NDArray[np.float32],
         *,
         top_k: int,
-        allowed: NDArray[np.bool_] | None = None,
+        allowed: PartFilter | None = None,
     ) -> Neighbours:
         """Find the best rows, exactly ``top_k`` of them if there are as many.
 
         :param vectors: *Shape:* ``(batch, dim)``
         :param top_k: Number of rows per vector.
-        :param allowed: Rows that may be found; None for all. *Shape:* ``(num_rows,)``
+        :param allowed: Rows that may be found; None for all.
         :returns: The rows.
         """
 
@@ -77,9 +73,10 @@ class FlatSearcher:
         vectors: NDArray[np.float32],
         *,
         top_k: int,
-        allowed: NDArray[np.bool_] | None = None,
+        allowed: PartFilter | None = None,
     ) -> Neighbours:
         """Find the best rows, as :meth:`Searcher.search`; of equal ones the first."""
+        assert not isinstance(allowed, TableFilter)
         scores = vectors @ self._vectors.T  # (batch, num_rows)
         wanted = min(top_k, self.num_rows)
         if allowed is not None:
@@ -91,96 +88,52 @@ class FlatSearcher:
 
 
 class ListSearcher:
-    """Looks at the lists whose centres are nearest.
+    """Reads the lists whose centres are nearest.
 
-    :param index: A FAISS index.
+    :param find: Finds the best rows of an indexed table.
     :param quality: How it was built.
     """
 
-    def __init__(self, index: Any, quality: SearchQuality) -> None:  # noqa: ANN401
-        self._index = index
+    def __init__(self, find: FindNearest, quality: SearchQuality) -> None:
+        self._find = find
         self._quality = quality
 
     @property
     def num_rows(self) -> int:
         """Number of vectors in it."""
-        return int(self._index.ntotal)
+        return self._quality.num_rows
 
     def search(
         self,
         vectors: NDArray[np.float32],
         *,
         top_k: int,
-        allowed: NDArray[np.bool_] | None = None,
+        allowed: PartFilter | None = None,
     ) -> Neighbours:
-        """Find the best rows, as :meth:`Searcher.search`; -1 where there was none."""
-        import faiss
-
-        wanted = min(top_k, self.num_rows if allowed is None else int(allowed.sum()))
-        if wanted == 0:
-            shape = (len(vectors), 0)
+        """Find the best rows, as :meth:`Searcher.search`."""
+        assert allowed is None or isinstance(allowed, TableFilter)
+        num_allowed = self.num_rows if allowed is None else allowed.num_chunks
+        condition = "" if allowed is None else allowed.condition
+        wanted = min(top_k, num_allowed)
+        if wanted == 0 or not len(vectors):
+            shape = (len(vectors), wanted)
             return Neighbours(np.zeros(shape, np.int64), np.zeros(shape, np.float32))
-        settings: dict[str, Any] = {}
-        if allowed is not None:
-            bits = np.packbits(allowed, bitorder="little")
-            settings["sel"] = faiss.IDSelectorBitmap(len(allowed), faiss.swig_ptr(bits))
-        vectors = np.ascontiguousarray(vectors, dtype=np.float32)
-        num_probes = self._quality.num_probes
+        if allowed is not None and num_allowed <= MAX_EXACT_ROWS:
+            return Neighbours(*self._find(vectors, wanted, 0, condition))
+        # as many rows that may be found are looked at as without a filter
+        num_lists, num_probes = self._quality.num_lists, self._quality.num_probes
+        most = max(num_probes, int(MAX_PROBED_SHARE * num_lists))
+        num_probes = min(most, -(-num_probes * self.num_rows // num_allowed))
         while True:
-            settings["nprobe"] = num_probes
-            limits = faiss.SearchParametersIVF(**settings)
-            scores, rows = self._index.search(vectors, wanted, params=limits)
-            if num_probes >= self._quality.num_lists or (rows >= 0).all():
-                return Neighbours(rows, scores)
-            num_probes = min(2 * num_probes, self._quality.num_lists)  # lists ran short
+            found = Neighbours(*self._find(vectors, wanted, num_probes, condition))
+            if num_probes >= num_lists or (found.rows >= 0).all():
+                return found
+            num_probes = min(2 * num_probes, num_lists)  # lists ran short
 
 
 def make_flat_searcher(blocks: Iterable[NDArray[np.float32]], quality: SearchQuality) -> Searcher:
     """Build an exact searcher."""
     return FlatSearcher(np.concatenate([np.zeros((0, quality.dim), np.float32), *blocks]))
-
-
-def to_gpu(index: Any) -> Any | None:  # noqa: ANN401
-    """A copy of an exact index on the first GPU; None where FAISS, or the machine, has none."""
-    import faiss
-
-    if not hasattr(faiss, "StandardGpuResources") or faiss.get_num_gpus() == 0:
-        return None
-    return faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), 0, index)
-
-
-def build_ivf(blocks: VectorBlocks, *, folder: Path, num_rows: int, dim: int) -> int:
-    """Build inverted lists on disk; memory is bounded by a block of vectors. Gives their number."""
-    import faiss
-    from faiss.contrib.ondisk import merge_ondisk
-
-    num_lists = max(1, min(int(4 * num_rows**0.5), num_rows // TRAINING_ROWS_PER_LIST))
-    trained = faiss.IndexIVFFlat(faiss.IndexFlatIP(dim), dim, num_lists, faiss.METRIC_INNER_PRODUCT)
-    trained.cp.seed = 0
-    if (quantiser := to_gpu(faiss.IndexFlatIP(dim))) is not None:
-        trained.clustering_index = quantiser
-    trained.train(_sample(blocks, num_rows=num_rows, size=num_lists * TRAINING_ROWS_PER_LIST))
-    parts: list[Path] = []
-    first = 0
-    for block in blocks():
-        part = faiss.clone_index(trained)
-        part.add_with_ids(block, np.arange(first, first + len(block), dtype=np.int64))
-        parts.append(folder / f"part-{len(parts)}.faiss")
-        faiss.write_index(part, str(parts[-1]))
-        first += len(block)
-    merge_ondisk(trained, [str(part) for part in parts], str(folder / LISTS_FILE))
-    faiss.write_index(trained, str(folder / SEARCHER_FILE))
-    for part_file in parts:
-        part_file.unlink()
-    return num_lists
-
-
-def load_ivf_searcher(folder: Path, quality: SearchQuality) -> Searcher:
-    """Open inverted lists; they are mapped into memory, not read."""
-    import faiss
-
-    flags = faiss.IO_FLAG_ONDISK_SAME_DIR | faiss.IO_FLAG_READ_ONLY
-    return ListSearcher(faiss.read_index(str(folder / SEARCHER_FILE), flags), quality)
 
 
 def search_exactly(
@@ -238,17 +191,6 @@ def tune_probes(
         if recall >= min_recall or num_probes >= limit:
             return num_probes, recall
         num_probes = min(2 * num_probes, limit)
-
-
-def _sample(blocks: VectorBlocks, *, num_rows: int, size: int) -> NDArray[np.float32]:
-    # rows evenly spread over the corpus
-    wanted = np.unique(np.linspace(0, num_rows - 1, min(size, num_rows)).astype(np.int64))
-    parts, first = [], 0
-    for block in blocks():
-        inside = wanted[(wanted >= first) & (wanted < first + len(block))] - first
-        parts.append(block[inside])
-        first += len(block)
-    return np.concatenate(parts)
 
 
 def _find_best(scores: NDArray[np.float32], top_k: int) -> NDArray[np.int64]:

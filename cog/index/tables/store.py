@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +16,22 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from cog.errors import IndexMismatchError
+from cog.index.records import LISTS
 from cog.index.versions.folders import get_folder_bytes
 
 DOCUMENTS = "documents"
 CHUNKS = "chunks"
 WORDS = "words"
+LICENCE = "licence"  # columns that chunks are filtered by
+DOCUMENT = "document_ordinal"
 TABLES = (DOCUMENTS, CHUNKS, WORDS)
 # what one row holds differs by orders of magnitude; this keeps a batch near 20 MB
 ROWS_PER_BATCH = {DOCUMENTS: 1024, CHUNKS: 16384, WORDS: 256}
 ID_COLUMNS = {DOCUMENTS: "ordinal", CHUNKS: "chunk_id", WORDS: "chunk_id"}  # positions of rows
+INDEX_CACHE_BYTES = 64 << 20  # lists that were read
+METADATA_CACHE_BYTES = 64 << 20  # where rows lie in files
+REMOTE_GAP_BYTES = 256 << 10  # between rows that one request reads: it takes as long as another
+SCAN_BYTES = 128 << 20  # that a scan reads ahead; 2 GB unless told
 READAHEAD = 2  # batches of a scan that are read before they are asked for
 # vectors do not compress, and plain pages are what a take reads fastest
 PLAIN = {"lance-encoding:compression": "none"}
@@ -180,6 +188,57 @@ class StoreReader:
         if start != self._num_rows[table]:
             raise self.mismatch(table, f"{start} of {self._num_rows[table]} rows")
 
+    def find_rows(self, table: str, condition: str, *, columns: Sequence[str]) -> pa.Table:
+        """Read the rows that a condition in SQL holds for, by an index over its columns if any."""
+        with self._refusing(table):
+            return self._tables[table].to_table(columns=list(columns), filter=condition)
+
+    def count_matches(self, table: str, condition: str) -> int:
+        """Number of rows that a condition in SQL holds for."""
+        with self._refusing(table):
+            return int(self._tables[table].count_rows(condition))
+
+    def count_listed(self) -> int:
+        """Number of chunks in the lists of the chunks table; 0 if it has none."""
+        with self._refusing(CHUNKS):
+            indices = self._tables[CHUNKS].describe_indices()
+        return sum(each.num_rows_indexed for each in indices if each.name == LISTS)
+
+    def find_nearest(
+        self, vectors: NDArray[np.float32], top_k: int, num_probes: int, condition: str
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Find the chunks with the largest inner products, of those that a condition holds for.
+
+        Reads the ``num_probes`` lists that lie nearest, or every chunk if that is 0. Gives
+        positions, best first, -1 where lists ran short, and the products.
+        *Shape:* ``(batch, top_k)``
+        """
+        rows = np.full((len(vectors), top_k), -1, dtype=np.int64)
+        scores = np.full((len(vectors), top_k), -np.inf, dtype=np.float32)
+        how = {"nprobes": num_probes} if num_probes else {"use_index": False, "metric": "dot"}
+        for number, vector in enumerate(vectors):
+            with self._refusing(CHUNKS):
+                found = self._tables[CHUNKS].to_table(
+                    columns=["_distance"],
+                    nearest={"column": "vector", "q": vector, "k": top_k} | how,
+                    filter=condition or None,
+                    prefilter=True,
+                    with_row_id=True,
+                )
+            rows[number, : found.num_rows] = self._locate_rows(found.column("_rowid").to_numpy())
+            scores[number, : found.num_rows] = 1.0 - found.column("_distance").to_numpy()
+        return rows, scores
+
+    def _locate_rows(self, row_ids: NDArray[np.uint64]) -> NDArray[np.int64]:
+        # a row id says the fragment, and the position in it
+        firsts, start = {}, 0
+        for fragment in self._tables[CHUNKS].get_fragments():
+            firsts[fragment.fragment_id] = start
+            start += fragment.physical_rows
+        fragments = (row_ids >> np.uint64(32)).tolist()
+        inside = (row_ids & np.uint64(0xFFFFFFFF)).astype(np.int64)
+        return np.array([firsts[each] for each in fragments], dtype=np.int64) + inside
+
     def _scan(self, table: str, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
         names = None if columns is None else list(dict.fromkeys([*columns, ID_COLUMNS[table]]))
         scanner = self._tables[table].scanner(
@@ -198,11 +257,25 @@ class StoreReader:
         import lance
 
         if not self.is_remote:
-            return lance.dataset(folder / f"{table}.lance")
+            return lance.dataset(folder / f"{table}.lance", session=self._session)
         from cog.index.versions.remote import get_storage_options
 
         address = f"{self._uri}/{self._corpus_id}/{folder.name}/{table}.lance"
-        return lance.dataset(address, storage_options=get_storage_options())
+        return lance.dataset(
+            address,
+            session=self._session,
+            storage_options=get_storage_options(),
+            block_size=REMOTE_GAP_BYTES,
+        )
+
+    @cached_property
+    def _session(self) -> Any:  # noqa: ANN401
+        # what all tables keep in memory, which would grow to gigabytes
+        import lance
+
+        return lance.Session(  # type: ignore[attr-defined]
+            index_cache_size_bytes=INDEX_CACHE_BYTES, metadata_cache_size_bytes=METADATA_CACHE_BYTES
+        )
 
     @contextmanager
     def _refusing(self, what: str) -> Iterator[None]:
@@ -233,6 +306,7 @@ class StoreReader:
 
 def _connect(folder: Path) -> Any:  # noqa: ANN401
     os.environ.setdefault("LANCEDB_LOG", "error")  # read once, at import
+    os.environ.setdefault("LANCE_DEFAULT_IO_BUFFER_SIZE", str(SCAN_BYTES))
     import lancedb
 
     return lancedb.connect(str(folder))

@@ -9,7 +9,7 @@ from cog.atomic import write_text_atomically
 from cog.cards import is_index_uri
 from cog.corpus.next_step import name_build
 from cog.errors import CorpusNotFoundError, IndexingError, IndexMismatchError, IndexNotBuiltError
-from cog.index.records import FORMAT_VERSION, Manifest
+from cog.index.records import FLAT, FORMAT_VERSION, LISTS, Manifest
 from cog.paths import CorpusPaths, ProjectPaths, is_below
 from cog.reading import read_record
 from cog.registry import load_card
@@ -106,6 +106,8 @@ def check_index(
         if wanted is not None and wanted != found:
             needed = f"an index of {what} {wanted[:16]}"
             raise mismatch(corpus_id, needed, f"an index of {what} {found[:16]}")
+    if manifest.search.kind not in (FLAT, LISTS):
+        raise mismatch(corpus_id, f"search by {FLAT} or {LISTS}", manifest.search.kind)
     folder = corpus_paths.index / manifest.folder
     if not folder.is_dir():
         if get_index_uri(corpus_paths):

@@ -6,6 +6,7 @@ Below the address lie ``<corpus>/manifest.json`` and ``<corpus>/<version folder>
 
 import contextlib
 import os
+import re
 import shutil
 import tempfile
 import time
@@ -38,6 +39,12 @@ FIRST_WAIT_SECONDS = 0.2
 TIMEOUT_SECONDS = 20
 DATA_FOLDER = "data"  # of a Lance table; the names of the files in it are random
 VERSIONS_FOLDER = "_versions"  # what says of a table which files it has
+INDICES_FOLDER = "_indices"  # likewise, each in a folder of a random name
+# what the two clients of S3 say, whose exceptions have no kinds
+REFUSED = re.compile(
+    r"\b40[13] [A-Z]\w+|ACCESS_DENIED|INVALID_ACCESS_KEY_ID|SIGNATURE_DOES_NOT_MATCH"
+)
+MISSING = re.compile(r"NoSuchBucket|NoSuchKey|404 Not Found|[Nn]ot found")
 Result = TypeVar("Result")
 
 
@@ -90,7 +97,7 @@ def push_index(paths: ProjectPaths, corpus_id: str, *, progress: Progress) -> Ma
         return manifest
     for name, entry in manifest.files.items():
         # files of data have names of their own; the others may be there from an equal build
-        is_named_alone = DATA_FOLDER in Path(name).parts
+        is_named_alone = not {DATA_FOLDER, INDICES_FOLDER}.isdisjoint(Path(name).parts)
         store.put(folder / name, f"{manifest.folder}/{name}", can_stay=is_named_alone)
         progress.advance(entry.size_bytes)
     store.remove_others(manifest.folder, keep=manifest.files)
@@ -257,7 +264,7 @@ class _ObjectStore:
                     about=self._corpus_id,
                 ) from None
             except OSError as error:
-                if number + 1 == NUM_TRIES:
+                if number + 1 == NUM_TRIES or REFUSED.search(str(error)):
                     raise unreachable(self._corpus_id, self._uri, error) from error
                 if self._progress is not None:
                     self._progress.say(f"{self._uri}: {name} broke off, trying again")
@@ -266,8 +273,22 @@ class _ObjectStore:
 
 
 def unreachable(corpus_id: str, uri: str, error: BaseException) -> IndexingError:
-    """The error of a store that does not answer."""
+    """The error of a store that does not answer, refuses, or lacks what was there."""
     detail = str(error).splitlines()[0] if str(error) else type(error).__name__
+    if refusal := REFUSED.search(str(error)):
+        return IndexingError(
+            f"{uri} must be open to whoever uses the index of {corpus_id}",
+            found=f"the store refuses ({refusal[0]})",
+            run="check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and what their owner may do",
+            about=corpus_id,
+        )
+    if missing := MISSING.search(str(error)):
+        return IndexingError(
+            f"{uri} must hold all of the index of {corpus_id}",
+            found=f"{missing[0]} ({detail.partition(', /')[0][:120]})",
+            run=f"cog index push {corpus_id}",
+            about=corpus_id,
+        )
     return IndexingError(
         f"the index of {corpus_id} must be within reach at {uri}",
         found=f"{detail[:200]} ({NUM_TRIES} tries)",

@@ -159,7 +159,10 @@ def test_documents_are_what_was_indexed(index: PhraseIndex) -> None:
     assert index.get_documents([]) == {}
     with pytest.raises(ValueError, match="ordinals"):
         index.get_documents([40])
-    assert index.document_licences() == ["CC0-1.0"] * 40
+    assert index.count_licences() == {"CC0-1.0": 40}
+    wanted_ids = ["document-7", "document-39", "missing", "it's", "document-7"]
+    found = index.find_documents(wanted_ids)
+    assert found == {"document-7": [7], "document-39": [39], "missing": [], "it's": []}
 
 
 def test_chunk_documents_are_those_of_gathered_chunks(index: PhraseIndex) -> None:
@@ -182,14 +185,16 @@ def test_search_equals_a_sort(index: PhraseIndex) -> None:
 
 def test_search_finds_only_what_is_allowed(index: PhraseIndex) -> None:
     vectors = HashRetriever().encode_texts(["river house"])
-    allowed = np.zeros(index.num_chunks, bool)
-    allowed[[3, 11, 50]] = True
-    assert sorted(index.search_chunks(vectors, top_k=9, allowed=allowed).rows[0].tolist()) == [
-        3,
-        11,
-        50,
-    ]
-    nothing = np.zeros(index.num_chunks, bool)
+    documents = index.chunk_documents()
+    licences = index.count_licences()
+    allowed = index.allow(licences, excluded=set(range(40)) - {3, 11})
+    wanted = np.flatnonzero(np.isin(documents, [3, 11]))
+    found = index.search_chunks(vectors, top_k=999, allowed=allowed).rows[0]
+    assert sorted(found.tolist()) == wanted.tolist()
+    assert allowed.num_chunks == len(wanted)
+    everything = np.arange(index.num_chunks)
+    np.testing.assert_array_equal(allowed.admits(everything), np.isin(everything, wanted))
+    nothing = index.allow([])
     assert index.search_chunks(vectors, top_k=9, allowed=nothing).rows.shape == (1, 0)
 
 
@@ -283,7 +288,7 @@ if os.geteuid() == 0:
 with open_index(CorpusPaths(Path(sys.argv[1])), locks=Path(sys.argv[2])) as index:
     print("open", flush=True)
     sys.stdin.read()
-    print(len(index.document_ids()))
+    print(len(index.get_documents(range(index.num_documents))))
 """
 
 

@@ -14,13 +14,11 @@ import boto3
 import numpy as np
 import pytest
 import yaml
-from moto.server import ThreadedMotoServer
 
 from cog.corpus.documents import DocumentStore
 from cog.index.project import build_corpus_index
 from cog.index.read.reader import open_index
 from cog.index.search.contexts import CONTEXTS
-from cog.index.search.searcher import LISTS_FILE, SEARCHER_FILE
 from cog.index.tables.word_counts import WORD_COUNTS
 from cog.index.versions import remote
 from cog.index.versions.folders import remove_leftovers
@@ -31,35 +29,22 @@ from cog.paths import ProjectPaths, versions_lock, writer_lock
 from cog.progress import SilentProgress
 from tests.calling import call_json, refusal
 from tests.index.breaking import Breaking
-from tests.index.hash_model import PARAMS, HashModel, build, write_corpus
+from tests.index.hash_model import write_corpus
+from tests.index.versions.s3_server import BUCKET, S3Server, serve_s3
 from tests.tiny_project import write_yaml
-
-BUCKET = "indexes"
 
 
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[str]:
     """A server that speaks S3, and an empty bucket."""
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    url = f"http://{host}:{port}"
-    keys = {"aws_access_key_id": "a", "aws_secret_access_key": "b", "region_name": "us-east-1"}
-    boto3.client("s3", endpoint_url=url, **keys).create_bucket(Bucket=BUCKET)
-    yield url
-    server.stop()
+    with serve_s3() as server:
+        yield server.url
 
 
 @pytest.fixture(autouse=True)
 def access(endpoint: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    values = {
-        "AWS_ENDPOINT_URL": endpoint,
-        "AWS_ACCESS_KEY_ID": "a",
-        "AWS_SECRET_ACCESS_KEY": "b",
-        "AWS_REGION": "us-east-1",
-        "COG_INDEX_URI": f"s3://{BUCKET}/{tmp_path.name}",
-        "COG_CACHE": str(tmp_path / "cache"),
-    }
+    values = S3Server(endpoint).set_access(tmp_path.name)
+    values["COG_CACHE"] = str(tmp_path / "cache")
     for name, value in values.items():
         monkeypatch.setenv(name, value)
 
@@ -162,27 +147,6 @@ def test_a_store_that_stays_broken_is_one_line(
             assert "must be within reach at s3://indexes/" in str(refusal(paths, *words))
         assert there.corpus("village").manifest.read_bytes() == before
         assert list(there.corpus("village").index.glob("*")) == []
-
-
-@pytest.mark.slow
-def test_lists_of_a_searcher_are_fetched_once(
-    here: ProjectPaths, there: ProjectPaths, tmp_path: Path
-) -> None:
-    from cog.model.fingerprint import fingerprint_model
-    from tests.index.hash_model import make_documents
-
-    fingerprint = fingerprint_model(here.root / "models" / "tiny")
-    params = replace(PARAMS, ivf_threshold_rows=20, min_recall=0.0)
-    for paths in (here, there):
-        write_corpus(paths.corpus("hamlet"), make_documents(200))
-    model = HashModel(fingerprint=fingerprint)
-    report = build(here.corpus("hamlet"), locks=here.locks, model=model, params=params)
-    call_json(here, "index", "push", "hamlet")
-    call_json(there, "index", "pull", "hamlet")
-    call_json(there, "index", "verify", "hamlet")  # searches once
-    folder = tmp_path / "cache" / "indexes" / report.manifest.digest
-    names = {SEARCHER_FILE, LISTS_FILE, WORD_COUNTS, CONTEXTS.rstrip("/")}
-    assert {path.name for path in folder.iterdir()} == names
 
 
 def test_contexts_and_word_counts_are_fetched_once(

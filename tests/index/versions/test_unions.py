@@ -51,8 +51,9 @@ def test_union_counts_what_its_parts_hold(indexes: tuple[PhraseIndex, PhraseInde
     assert union.num_chunks == whole.num_chunks
     assert union.num_words == whole.num_words
     assert union.num_documents == whole.num_documents == 46
-    assert union.document_ids()[12:17] == [f"document-{i}" for i in range(12, 17)]
-    assert union.document_licences() == whole.document_licences()
+    found = union.get_documents(range(12, 17))
+    assert [found[i].document_id for i in range(12, 17)] == [f"document-{i}" for i in range(12, 17)]
+    assert union.count_licences() == whole.count_licences()
     np.testing.assert_array_equal(union.chunk_documents(), whole.chunk_documents())
     assert union.digest == "+".join(part.manifest.digest for part in union.parts)
     assert union.corpus == "first+second+third"
@@ -66,8 +67,9 @@ def test_union_finds_what_a_loop_over_all_chunks_finds(
     _, union = indexes
     stored = np.concatenate([block for part in union.parts for block in part.iter_vectors()])
     vectors = stored[::5]
-    allowed = np.arange(len(stored)) % 3 != 0 if has_rule else np.ones(len(stored), bool)
-    found = union.search_chunks(vectors, top_k=top_k, allowed=allowed if has_rule else None)
+    allowed = union.chunk_documents() % 3 != 0 if has_rule else np.ones(len(stored), bool)
+    rule = union.allow(union.count_licences(), excluded=range(0, union.num_documents, 3))
+    found = union.search_chunks(vectors, top_k=top_k, allowed=rule if has_rule else None)
     scores = vectors.astype(np.float64) @ stored.T.astype(np.float64)
     scores[:, ~allowed] = -np.inf
     for row, values, exact in zip(found.rows, found.scores, scores, strict=True):
