@@ -35,7 +35,7 @@ _SETTINGS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("cog-no-context", "what stands before counts not", {"context_weight": 0.0, "trust": 0.0}),
     ("cog-no-trust", "agreement earns no trust", {"trust": 0.0}),
     *(
-        (f"cog-k{count}", f"{count} chunks retrieved", {"top_k_documents": count})
+        (f"cog-k{count}", f"{count} chunk{'s' * (count > 1)} retrieved", {"top_k_documents": count})
         for count in (1, 4, 16, 64, 256, 1024)
     ),
 )

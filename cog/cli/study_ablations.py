@@ -12,16 +12,16 @@ from cog.cli.output import echo_json, make_console, tell, write_picture, write_t
 from cog.cli.study_options import StudyOptions, make_plan
 
 if TYPE_CHECKING:
-    from cog.evaluation.compare import Row
     from cog.evaluation.studies import Study
 
 NUM_SHOWN_PROMPTS = 20
+SHARE = "copies/tokens"
 COLUMNS = {
     "quality/mauve": "MAUVE",
     "repetition/diversity": "diversity",
     "perplexity/generated": "perplexity",
-    "likelihood/per-word": "likelihood",
-    "copies/tokens": "copied",
+    "likelihood/per-word": "references, per word",
+    SHARE: "copied",
     "copies/tokens-per-step": "tokens a step",
     "latency/tokens-per-second": "tokens/s",
 }
@@ -68,7 +68,7 @@ def command(
     kind = study_ablations(make_plan(params, given, corpus_id, prompts), systems)
     with show_progress(experiment, total=None, unit="texts") as progress:
         study = run_study(paths, params, kind, experiment=experiment, progress=progress)
-    (comparison,) = study.comparisons
+    comparison = study.comparisons[0]
     if plot_path is not None:
         write_picture(plot_systems(comparison), plot_path)
     if html_path is not None:
@@ -82,28 +82,41 @@ def command(
 def _print(study: "Study") -> None:
     from rich.table import Table
 
-    (comparison,) = study.comparisons
-    shown = {name: word for name, word in COLUMNS.items() if name in comparison.metrics}
-    shown = shown or {name: name.rpartition("/")[2] for name in comparison.metrics}
+    measured = {row.metric: row for each in study.comparisons for row in each.rows}
+    shown = {name: word for name, word in COLUMNS.items() if name in measured}
+    shown = shown or {name: name.rpartition("/")[2] for name in measured}
     first = study.results[COG]
     title = f"{first.corpus}, {len(first.prompt_ids)} prompts of {first.prompt_corpus}"
     table = Table("system", "changed", *shown.values(), title=title)
-    for place, name in enumerate(study.results):
-        rows = [comparison.get_rows(metric)[place] for metric in shown]
-        cells = [_format_cell(study, row) for row in rows]
+    for name in study.results:
+        cells = [_format_cell(study, metric, name) for metric in shown]
         table.add_row(name, CHANGES.get(name, "as it is"), *cells)
+    real = [measured[metric].reference for metric in shown]
+    if any(value is not None for value in real):
+        told = zip(shown, real, strict=True)
+        cells = ["" if value is None else _format(name, value) for name, value in told]
+        table.add_section()
+        table.add_row("real text", "what follows the prompts", *cells)
     table.caption = "+, -: better or worse than cog by more than chance (Holm, p < 0.05)"
     make_console().print(table)
-    for note in comparison.notes:
+    for note in dict.fromkeys(note for each in study.comparisons for note in each.notes):
         tell(note)
     tell(f"logged to the experiment {study.experiment} (make ui)")
 
 
-def _format_cell(study: "Study", row: "Row") -> str:
+def _format_cell(study: "Study", metric: str, name: str) -> str:
+    for comparison in study.comparisons:
+        for row in comparison.get_rows(metric):
+            if row.label == name:
+                pair = comparison.find_pair(metric, COG, name)
+                mark = ""
+                if pair is not None and pair.better is not None:
+                    mark = " +" if pair.better == name else " -"
+                return _format(metric, row.mean) + mark
+    return "–"
+
+
+def _format(metric: str, value: float) -> str:
     from cog.evaluation.page import format_number
 
-    pair = study.comparisons[0].find_pair(row.metric, COG, row.label)
-    mark = ""
-    if pair is not None and pair.better is not None:
-        mark = " +" if pair.better == row.label else " -"
-    return format_number(row.mean) + mark
+    return f"{value:.0%}" if metric == SHARE else format_number(value)

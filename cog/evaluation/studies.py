@@ -24,7 +24,8 @@ from cog.progress import Progress
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-MATRICES = ("quality/mauve", "likelihood/per-word")
+PER_WORD = "likelihood/per-word"
+MATRICES = ("quality/mauve", PER_WORD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,10 +166,19 @@ def study_ablations(plan: Plan, systems: Sequence[str]) -> Kind:
         )
     return Kind(
         plans,
-        lambda results: (
-            compare_results([*results.values()], only_with_first=True, labels=[*results]),
-        ),
+        _compare_ablations,
         lambda comparisons: {"ablations": plot_systems(comparisons[0])},
+    )
+
+
+def _compare_ablations(results: Mapping[str, EvaluationResult]) -> tuple[Comparison, ...]:
+    # by what all have; then by the likelihood, which some have not
+    first = compare_results([*results.values()], only_with_first=True, labels=[*results])
+    told = {name: each for name, each in results.items() if each.find_score(PER_WORD)}
+    if len(told) < 2 or PER_WORD in first.metrics:
+        return (first,)
+    return first, compare_results(
+        [*told.values()], metrics=[PER_WORD], only_with_first=True, labels=[*told]
     )
 
 
