@@ -128,7 +128,13 @@ async def show_metrics(request: Request) -> Response:
 
 async def refuse(request: Request) -> Response:
     """Answer what nothing else answers: with a failure."""
-    raise ApiError(404, f"no such address: {request.url.path[:80]!r}", code="no_route")
+    path = request.url.path
+    message = f"no such address: {path[:80]!r}"
+    if not path.startswith("/v1/"):
+        raise ApiError(404, message, code="no_route")
+    # who has used OpenAI's clients looks for its chat first
+    run = "write with POST /v1/completions, or see /docs"
+    raise ApiError(404, f"{message}; next: {run}", code="no_route", run=run)
 
 
 GET, POST = ("GET",), ("POST",)

@@ -74,6 +74,7 @@ class _Head:
             "finish_reason": reason,
             "logprobs": None,
             "seed": self._prepared.requests[number].decoding.seed,
+            "unread_tokens": self._prepared.num_unread[number],
             "annotations": annotate(segments, start=start),
         }
 

@@ -64,10 +64,17 @@ def bind(settings: ServeSettings) -> socket.socket:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
         listener.listen(BACKLOG)  # so that nobody else can
-    except (OSError, OverflowError) as error:
+    except OSError as error:
         if listener is not None:
             listener.close()
-        is_taken = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
+        if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
+            raise ServeError(
+                "--host must be an address or a name of this machine",
+                found=f"{settings.host}: {error.strerror}",
+                run="pass --host 127.0.0.1, or 0.0.0.0 for every address of this machine",
+                about="host",
+            ) from None
+        is_taken = error.errno == errno.EADDRINUSE
         raise ServeError(
             f"port {settings.port} of {settings.host} must be free",
             found="another process listens there" if is_taken else str(error),

@@ -72,6 +72,7 @@ def test_a_document_is_whole_or_cut_and_of_a_version(server: RunningServer) -> N
         ("/static/..%2Fapp.py", 404, ""),
         ("/static/none.css", 404, "no such file"),
         ("/nothing", 404, "no such address"),
+        ("/v1/chat/completions", 404, "next: write with POST /v1/completions"),
         ("/api/corpora/nowhere", 404, "nowhere"),
     ],
 )
@@ -213,6 +214,7 @@ def test_a_project_without_an_index_says_what_to_run(
         found = server.post("/generate", {"prefix": "A"})
         assert found.status == 409
         assert found.error["code"] == "nothing_active"
+        assert found.error["run"].endswith("&& cog switch --corpus village")
         page = server.ask("GET", "/", headers=HTML)
         assert page.status == 200
         assert b"Nothing can be written yet" in page.body

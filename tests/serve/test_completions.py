@@ -45,6 +45,16 @@ def test_a_completion_cites_every_copy_in_text_and_source(
         )
 
 
+def test_a_prompt_beyond_the_context_says_how_much_of_it_was_not_read(
+    client: openai.OpenAI,
+) -> None:
+    prompts = ["The old mill", "The old mill stood by the river. " * 200]
+    found = client.completions.create(model="village", prompt=prompts, max_tokens=2)
+    short, long = found.choices
+    assert short.unread_tokens == 0
+    assert long.unread_tokens > 0
+
+
 def test_a_stream_joins_to_the_same_text(client: openai.OpenAI) -> None:
     asked = {"model": "village", "prompt": "The old mill", "max_tokens": 16, "extra_body": EXTRA}
     whole = client.completions.create(**asked).choices[0]

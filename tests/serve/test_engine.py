@@ -176,6 +176,12 @@ def test_a_port_in_use_is_told_in_one_line() -> None:
             bind(ServeSettings(port=port))
 
 
+@pytest.mark.parametrize("host", ["nowhere.invalid", "192.0.2.1"])
+def test_a_host_that_is_not_this_machine_is_told_in_one_line(host: str) -> None:
+    with pytest.raises(ServeError, match="must be an address or a name of this machine"):
+        bind(ServeSettings(host=host, port=0, is_open=True))
+
+
 def test_sigterm_finishes_what_runs_and_ends(own_project: ProjectPaths, tmp_path: Path) -> None:
     log = tmp_path / "log"
     words = ["--project", str(own_project.root), "serve", "--port", "0"]

@@ -155,7 +155,7 @@ def choose_corpus(paths: ProjectPaths, corpus_id: str | None) -> tuple[str, Acti
         raise NothingActiveError(
             "a corpus must be switched on or named",
             found="none",
-            run=f"{_name_first_switch(paths)}, or pass --corpus ID",
+            run=_name_first_switch(paths),
         )
     check_cards(paths, active.corpus)
     return active.corpus, active

@@ -4,9 +4,18 @@ import re
 
 import pytest
 
+from cog.evaluation.metrics.catalogue import METRICS
 from cog.index.versions.manifest import load_manifest
+from cog.serve.answers import load_static
 from tests.evaluation.making import mauve, protocol, rep, result, save, system
 from tests.serve.pages.visiting import Visitor
+
+
+def test_what_is_drawn_are_scores_that_evaluations_have() -> None:
+    script = load_static()["results.js"].decode()
+    drawn = re.findall(r'^  "(\S+/\S+)": \[', script, flags=re.MULTILINE)
+    assert len(drawn) > 3
+    assert set(drawn) <= set(METRICS)
 
 
 @pytest.mark.slow

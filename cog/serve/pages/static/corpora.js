@@ -24,14 +24,14 @@ async function show() {
   return found;
 }
 
-function showActive({ active, rollback_to: previous, problem, run }) {
+function showActive({ active, rollback_to: previous, problem, run, corpora }) {
   const words = make("div", {});
   if (active) {
     words.append(
       make("p", {}, "Switched on: ", make("strong", {}, active.corpus)),
       make("p", { class: "soft small" }, `index ${shorten(active.index)} · model ${active.model.slice(0, 12)} · since `, makeTime(active.switched_at)),
     );
-  } else words.append(make("p", {}, make("strong", {}, "Nothing is switched on."), " Switch a corpus on below, or in a terminal:"));
+  } else words.append(make("p", {}, make("strong", {}, "Nothing is switched on."), corpora.some((row) => row.state === "indexed") ? " Switch a corpus on below, or in a terminal:" : " In a terminal, in the folder of the project:"));
   if (problem) words.append(make("p", {}, oneLine(problem)));
   if (run) words.append(makeCommand(run));
   at("active").className = `band ${problem ? "bad" : active ? "" : "off"}`;

@@ -11,7 +11,7 @@ const AT_ONCE = 30000; // that are added when asked
 export function listSources(element, copies, { isRanked, onChoose }) {
   const sources = isRanked ? copies.rank() : [...copies.sources.values()];
   if (!sources.length) {
-    const words = isRanked ? "Nothing was copied." : "What is copied is listed here.";
+    const words = isRanked ? "Nothing was copied: begin with something that the corpus is about, or raise the phrase bias." : "What is copied is listed here.";
     element.replaceChildren(make("h2", {}, "Sources"), make("p", { class: "soft" }, words));
     return;
   }
@@ -95,7 +95,8 @@ function makeItem(source, onChoose) {
 
 function makeFacts(segment) {
   const facts = make("p", { class: "facts" });
-  const known = [segment.document_id === segment.title ? "" : segment.document_id, segment.corpus, segment.licence];
+  const title = segment.title || segment.document_id;
+  const known = [segment.document_id === title ? "" : segment.document_id, segment.corpus, segment.licence];
   facts.append(...known.filter(Boolean).map((each) => make("span", {}, make("bdi", {}, oneLine(each)))));
   const link = makeLink(segment.url);
   if (link) facts.append(make("br"), link);

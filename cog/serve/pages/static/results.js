@@ -8,11 +8,11 @@ import { makeTime, shorten } from "./registry.js";
 const at = (id) => document.getElementById(id);
 // what is drawn, in this order; the rest stands in the table
 const DRAWN = {
+  "likelihood/per-word": ["Likelihood of what really follows", "its perplexity, per word; lower is better"],
   "quality/mauve": ["MAUVE", "how near the texts are to what really follows; 1 is the same"],
   "repetition/diversity": ["Diversity", "little repetition; best near that of what really follows"],
   "perplexity/generated": ["Perplexity", "best near that of what really follows, not lowest"],
-  "perplexity/reference": ["Likelihood of what really follows", "its perplexity; lower is better"],
-  "copies/tokens": ["Copied", "share of the tokens, %"],
+  "copies/tokens": ["Copied", "share of the tokens"],
   "latency/tokens-per-second": ["Speed", "tokens a second"],
 };
 
@@ -42,7 +42,7 @@ function drawGroup(group) {
     drawPanel(metric, group.rows.filter((row) => row.metric === metric), { bySize }))));
   const section = make("section", { class: "group" },
     make("h2", {}, "Prompts of ", make("bdi", {}, oneLine(prompts))),
-    make("p", { class: "soft small" }, `Protocol ${protocol.name} ${protocol.digest.slice(0, 12)}: ${fields.prompt_tokens} tokens continued by ${fields.generation_tokens}, ${fields.method} decoding`));
+    make("p", { class: "soft small" }, `Protocol ${protocol.name} ${protocol.digest.slice(0, 12)}: ${fields.prompt_tokens} tokens continued by ${fields.generation_tokens}`));
   if (hasSizes(group)) section.append(makeChoice(fill));
   else fill(false);
   if (group.rows.some((row) => row.is_better)) section.append(make("p", { class: "soft small" }, "A filled dot is better than every other by more than chance."));
@@ -100,7 +100,9 @@ async function show() {
   const { groups, notes, problems, run } = await getResults();
   const parts = [];
   if (!groups.length) {
-    parts.push(make("div", { class: "empty" }, make("p", {}, "No evaluation is kept here yet. One takes some minutes on two cores:"), makeCommand(run || "cog evaluate")));
+    // `run` evaluates, or does what has to be done before
+    const how = run.startsWith("cog evaluate") ? "One takes some minutes on two cores:" : "Before one can be made:";
+    parts.push(make("div", { class: "empty" }, make("p", {}, `No evaluation is kept here yet. ${how}`), makeCommand(run)));
   }
   parts.push(...groups.map(drawGroup));
   if (notes.length || problems.length) {

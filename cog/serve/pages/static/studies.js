@@ -20,8 +20,8 @@ export async function showStudies(place, studies) {
     const { groups, run } = await getResults();
     const fitting = groups.filter((group) => group.evaluations.length > 1);
     form.replaceChildren(...fitting.length ? [makeForm(fitting)] : [
-      make("p", {}, "A study needs two evaluations of the same prompts under one protocol. Evaluate two systems, or two corpora with --prompts-of one of them:"),
-      makeCommand(run || "cog evaluate --corpus ID --system cog-tokens"),
+      make("p", {}, "A study needs two evaluations of the same prompts under one protocol: of two systems, or of two corpora with --prompts-of one of them. Begin with:"),
+      makeCommand(run),
     ]);
   } catch (error) {
     form.replaceChildren(makeError(error));
