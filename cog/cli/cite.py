@@ -72,7 +72,9 @@ def _read_text(file: str) -> str:
         return content.decode("utf-8-sig")
     except OSError as error:
         raise GenerationError(
-            "cog cite needs a file of generations", found=f"{file}: {error.strerror}"
+            "cog cite needs a file of generations",
+            found=f"{file}: {error.strerror}",
+            run="cog generate … --json writes them",
         ) from None
     except UnicodeDecodeError as error:
         raise GenerationError(

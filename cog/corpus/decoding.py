@@ -30,7 +30,6 @@ GZIP_MAGIC = b"\x1f\x8b"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 PACKINGS = (".gz", ".zst")
 WIDE = ("utf-16", "utf-32")  # text may hold NUL
-SET_ENCODING = "set format.encoding in the card, or add --encoding"
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +222,7 @@ def _detect_encoding(file: RawFile, *, tally: Tally) -> str:
         raise CorpusError(
             f"{file.name} must have an encoding that can be told for certain",
             found=f"at best {guess}",
-            run=f"{SET_ENCODING} (is it {guess.encoding}?)",
+            run=_name_encodings("utf-8", guess),
             about=file.name,
         )
     tally.notes.append(f"{file.name} is read as {guess.encoding} (detected: {guess})")
@@ -236,7 +235,7 @@ def _check_text(file: RawFile) -> None:
         raise CorpusError(
             f"{file.name} must be text, plain or packed with gzip or zstd",
             found=container,
-            run="unpack it, or set format.kind in the card",
+            run="unpack it or make text of it, leave it out, or set format.kind in the card",
             about=file.name,
         )
 
@@ -248,7 +247,7 @@ def _check_mark(file: RawFile, encoding: str, *, start: bytes) -> None:
         raise CorpusError(
             f"{file.name} must begin with a byte-order mark to be read as {name}",
             found="none",
-            run=f"{SET_ENCODING} {_word_guess(guess_encoding(start[:SAMPLE_BYTES]))}",
+            run=_name_encodings(encoding, guess_encoding(start[:SAMPLE_BYTES])),
             about=file.name,
         )
 
@@ -261,8 +260,12 @@ def _make_line(number: int, text: str, *, is_start: bool, is_end: bool, tally: T
     return Line(number, text, is_start, is_end)
 
 
-def _word_guess(guess: Guess) -> str:
-    return f"(is it {guess.encoding}? confidence {guess.confidence:.2f})"
+def _name_encodings(encoding: str, guess: Guess) -> str:
+    # the first stays: other files may be of it, and the guess alone would fit them wrongly
+    return (
+        f"pass --encoding {encoding} --encoding {guess.encoding}, or set format.encoding in the "
+        f"card (is it {guess.encoding}? confidence {guess.confidence:.2f})"
+    )
 
 
 class _EncodingError(CorpusError):
@@ -287,4 +290,4 @@ def _advise(encoding: str, sample: bytes) -> str:
     is_utf8 = codecs.lookup(encoding).name == "utf-8"
     if is_utf8 and is_partly_utf8(sample):
         return "mend the file there: around it is utf-8, so this is two encodings in one file"
-    return f"{SET_ENCODING} {_word_guess(guess_encoding(sample, is_utf8=not is_utf8))}"
+    return _name_encodings(encoding, guess_encoding(sample, is_utf8=not is_utf8))

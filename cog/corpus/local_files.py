@@ -96,7 +96,7 @@ def _survey_folder(folder: Path, *, members: Sequence[str], kinds: Sequence[str]
 def _find_reason(folder: Path, name: str, *, members: Sequence[str], kind: str) -> str:
     # why a file is not taken; empty if it is
     if members:
-        return "" if is_member(name, members) else "no members"
+        return "" if is_member(name, members) else "not among the members"
     found = tell_kind(folder, name)
     if found == kind:
         return ""

@@ -166,8 +166,16 @@ def _guess_kind(path: Path, members: Sequence[str]) -> str:
     kinds = [kind for kind in counts if kind in SUFFIXES]
     if len(kinds) == 1:
         return kinds[0]
-    found = ", ".join(f"{count} {kind}" for kind, count in counts.most_common())
-    raise _unclear(f"{found or 'none'} in {path}", str(path), "or name the files that are meant")
+    found = ", ".join(f"{count} {kind}" for kind, count in counts.most_common()) or "none"
+    if not kinds:
+        raise CorpusError(
+            f"the files must be of one kind, {', '.join(SUFFIXES)}, told by their endings",
+            found=f"{found} in {path}",
+            run="make text of them, or pass --format KIND if they are of one of these kinds",
+            about=str(path),
+        )
+    most = max(kinds, key=lambda kind: counts[kind])
+    raise _unclear(f"{found} in {path}", str(path), "or name the files that are meant", kind=most)
 
 
 def _guess_kind_of_address(place: str, new: NewCorpus) -> str:
@@ -179,11 +187,11 @@ def _guess_kind_of_address(place: str, new: NewCorpus) -> str:
     return kind
 
 
-def _unclear(found: str, place: str, others: str) -> CorpusError:
+def _unclear(found: str, place: str, others: str, *, kind: str = "KIND") -> CorpusError:
     return CorpusError(
         "the files must be of one kind, told by their endings",
         found=found,
-        run=f"pass --format KIND, {others} with --members '*.ending'",
+        run=f"pass --format {kind}, {others} with --members '*.ending'",
         about=place,
     )
 

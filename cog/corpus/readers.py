@@ -174,7 +174,10 @@ class _FieldReader:
 def _word_problem(values: dict[str, Any], name: str, value: object) -> str:
     if not _has_value(values, name):
         there = ", ".join(map(str, values))[:200] or "nothing"
-        return f"field {name!r} is missing among {there} (--text-field, or format.fields.text)"
+        return (
+            f"field {name!r} is missing among {there} (say which holds the text: --text-field, or "
+            "format.fields.text)"
+        )
     return f"field {name!r} must be a text, not {'null' if value is None else type(value).__name__}"
 
 

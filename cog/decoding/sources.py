@@ -58,7 +58,7 @@ def collect_sources(lines: Iterable[str], *, card_of: CardOf, where: str) -> lis
         raise GenerationError(
             f"{where} must hold at least one generation",
             found="none",
-            run=f"cog generate … --json > {where}",
+            run="cog generate … --json writes them",
             about=where,
         )
     return list(found.values())

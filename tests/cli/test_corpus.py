@@ -213,7 +213,8 @@ def test_add_takes_a_hub_name(project: ProjectPaths) -> None:
         ("law", "gone.txt", [], "found: no such path: gone.txt"),
         ("law", "./gone/dir", [], "found: no such path: ./gone/dir"),
         ("law", "gone", [], "found: no such path: gone"),
-        ("law", "odd.xyz", [], "the files must be of one kind"),
+        ("law", "odd.xyz", [], "next: make text of them, or pass --format KIND"),
+        ("law", "mixed", [], "next: pass --format text, or name the files that are meant"),
         ("law", "latin.txt", [], "latin.txt must be utf-8; found: byte 0xe9 at byte offset 3"),
         ("law", "empty.txt", [], "must hold at least one document"),
         ("law", "a.txt", ["--normaliser", "plain-v2"], "did you mean plain-v1?"),
@@ -237,7 +238,11 @@ def test_add_refuses_in_one_line_and_leaves_nothing(
         "latin.txt": b"caf\xe9",
         "empty.txt": b"\n\n",
         "a.jsonl": b'{"text": "x"}',
+        "mixed/a.md": b"one",
+        "mixed/b.md": b"two",
+        "mixed/c.jsonl": b'{"text": "x"}',
     }.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(content)
     before = project.pipeline_file.read_bytes(), sorted(project.cards.iterdir())
     assert message in fail(project, "add", corpus_id, place, *options)
