@@ -6,7 +6,7 @@ scores of words, before they are gathered into scores of phrases.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import log
 
 import numpy as np
@@ -95,9 +95,10 @@ def score_choices(
         is_implausible = _find_implausible(token_logits, places, decoding)
         tokens = tokens.masked_fill(is_implausible, -torch.inf)
     if end.repeats:
-        tokens = tokens.index_fill(0, torch.tensor(end.repeats, device=tokens.device), -torch.inf)
+        tokens = _leave_out_tokens(tokens, end.repeats)
     if word_scores is None or not len(pool.phrases):
-        return Choices(tokens, token_logits.new_zeros(0), places.agreement)
+        choices = Choices(tokens, token_logits.new_zeros(0), places.agreement)
+        return _leave_some(choices, token_logits, places, end, decoding)
     bonus = decoding.context_weight * (places.num_tokens - FREE_TOKENS)
     starts = word_scores[0] + _weigh_beginnings(pool, token_logits, decoding, batch_phrases)
     starts[places.begins[places.is_begin]] += bonus[places.is_begin]
@@ -117,7 +118,25 @@ def score_choices(
         scores = limit_runs(
             pool, scores, token_ids=end.written_ids, max_words=decoding.max_verbatim_words
         )
-    return Choices(tokens, scores, places.agreement)
+    choices = Choices(tokens, scores, places.agreement)
+    return _leave_some(choices, token_logits, places, end, decoding)
+
+
+def _leave_some(
+    choices: Choices, token_logits: Tensor, places: "_Places", end: TextEnd, decoding: Decoding
+) -> Choices:
+    # where all that is plausible would write a passage again, the rest is judged without it
+    if not (end.repeats and decoding.is_verified):
+        return choices
+    if bool((torch.cat([choices.token_logits, choices.phrase_scores]) > -torch.inf).any()):
+        return choices
+    rest = _leave_out_tokens(token_logits, end.repeats)
+    is_implausible = _find_implausible(rest, places, decoding)
+    return replace(choices, token_logits=rest.masked_fill(is_implausible, -torch.inf))
+
+
+def _leave_out_tokens(logits: Tensor, token_ids: Sequence[int]) -> Tensor:
+    return logits.index_fill(0, torch.tensor(token_ids, device=logits.device), -torch.inf)
 
 
 def _weigh_beginnings(

@@ -184,7 +184,15 @@ def plain_choices(  # noqa: C901 - the definition in one place
         is_open = is_plausible(token) and token not in end.repeats
         tokens.append(logit + max([0.0, *evidence]) if is_open else -math.inf)
     too_long = [(first, last) for first, last in spans if last + 1 - first > rooms[first]]
-    return tokens, scores | dict.fromkeys(too_long, -math.inf)
+    scores |= dict.fromkeys(too_long, -math.inf)
+    if decoding.is_verified and max([*tokens, *scores.values()]) == -math.inf:
+        # nothing is left: the tokens that are no passage again are judged among themselves
+        logits[end.repeats] = -math.inf
+        probabilities = logits.softmax(0)
+        floor = plain_floor(probabilities, decoding.verify, decoding.verify_threshold)
+        is_open = [is_plausible(token) for token in range(len(logits))]
+        tokens = [x if y else -math.inf for x, y in zip(logits.tolist(), is_open, strict=True)]
+    return tokens, scores
 
 
 def plain_evidence(pool: Pool, end: TextEnd, first_of: list[int]) -> dict[int, float]:
@@ -297,3 +305,27 @@ def test_without_phrases_the_vocabulary_is_left() -> None:
     )
     assert not len(found.phrase_scores)
     assert found.token_logits[3] == 3.0
+
+
+@pytest.mark.parametrize("rule", ["absolute", "relative", "entropy"])
+@pytest.mark.parametrize("lengths", [(), LENGTHS])
+def test_where_only_a_passage_again_is_plausible_the_next_best_is_left(
+    rule: str, lengths: tuple[int, ...]
+) -> None:
+    pool = make_pool(make_chunks(0, lengths=lengths)[0])
+    logits = torch.full((len(TOKENS),), -20.0)
+    logits[2], logits[5] = 20.0, -10.0
+    none = torch.full((len(pool.phrases.begin_words),), -torch.inf)
+    ends = torch.zeros(len(pool.phrases.end_words))
+    for repeats in ([2], [2, 2]):
+        found = score_choices(
+            pool,
+            logits,
+            (none, ends) if lengths else None,
+            end=TextEnd([1, 2], 2, b"x", repeats=repeats),
+            decoding=replace(PAPER, verify=rule, verify_threshold=0.01),
+            batch_phrases=1,
+        )
+        assert torch.isneginf(found.phrase_scores).all()
+        assert found.token_logits.argmax() == 5
+        assert found.token_logits.isfinite().sum() == 1
