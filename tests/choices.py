@@ -7,7 +7,6 @@ choice, and what follows a choice that fell otherwise is not compared.
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from copy import deepcopy
 from dataclasses import dataclass, field
 from unittest.mock import patch
 
@@ -49,8 +48,8 @@ def record_choices() -> Iterator[list[Choices]]:
 
     def choose_recorded(self: Chooser, distribution: NextChoice) -> int:
         is_drawn = self._decoding.method != "greedy"
-        draw = float(deepcopy(self._random).random()) if is_drawn else None
         chosen = choose(self, distribution)
+        draw = self._draw if is_drawn else None
         weights = distribution.weights.double().cpu().numpy()
         own = found[self]
         own.probabilities.append(weights / weights.sum())

@@ -43,6 +43,7 @@ class TokenRow:
         """Choose a token by unnormalised probabilities, and append it."""
         total = float(weights.sum(dtype=torch.float64))
         choice = self.chooser.choose(NextChoice(weights, total, weights[:0]))
+        self.chooser.settle()
         probability = float(weights[choice]) / total
         self.text.append_token(token_bytes[choice], probability=probability)
         self.new_ids = [choice]
@@ -54,8 +55,9 @@ class TokenLoop:
 
     def __init__(self, model: CogModel) -> None:
         self.model = model
-        device = model.prefix_encoder.device
-        self._special = torch.from_numpy(model.splitter.special_token_ids).to(device)
+        encoder = model.prefix_encoder
+        unwritable = model.splitter.list_unwritable(encoder.vocab_size)
+        self._unwritable = torch.from_numpy(unwritable).to(encoder.device)
 
     def write(
         self, requests: Sequence[Request], *, blend: Blend | None = None
@@ -123,13 +125,13 @@ class TokenLoop:
         return self.model.prefix_encoder.append_last(cache, token_ids)
 
     def weigh_tokens(self, states: Tensor, temperatures: Sequence[float]) -> Tensor:
-        """Unnormalised probabilities of the vocabulary after each state; special tokens have none.
+        """Unnormalised probabilities of the vocabulary after each state; what is no text has none.
 
         They are ``exp`` of the logits, divided by a temperature each, less the largest. *Shape:*
         ``(batch, dim)`` to ``(batch, vocab_size)``
         """
         logits = self.model.prefix_encoder.token_logits(states)
-        logits[:, self._special] = -torch.inf
+        logits[:, self._unwritable] = -torch.inf
         logits.sub_(logits.max(dim=1, keepdim=True).values)
         if any(temperature != 1.0 for temperature in temperatures):
             logits /= torch.tensor(temperatures, device=logits.device)[:, None]

@@ -98,8 +98,8 @@ class Batch:
     def __init__(self, model: CogModel) -> None:
         self.tickets: list[Ticket] = []  # in the order of the cache
         self._encoder = model.prefix_encoder
-        special = torch.from_numpy(model.splitter.special_token_ids)
-        self._special = special.to(self._encoder.device)
+        unwritable = model.splitter.list_unwritable(self._encoder.vocab_size)
+        self._unwritable = torch.from_numpy(unwritable).to(self._encoder.device)
         self._cache = self._encoder.new_cache(batch=0, capacity=1)
 
     def join(self, ticket: Ticket) -> None:
@@ -114,6 +114,19 @@ class Batch:
         self._cache.drop(place)
         self.tickets[place] = self.tickets[-1]
         self.tickets.pop()
+
+    def shrink(self) -> bool:
+        """Let go of memory that texts needed that left; what is left is read again.
+
+        Gives False if there is none.
+        """
+        if self._cache.num_rows <= len(self.tickets):
+            return False
+        tickets, self.tickets = self.tickets, []
+        self._cache = self._encoder.new_cache(batch=0, capacity=1)
+        for ticket in tickets:
+            self.join(ticket)
+        return True
 
     @torch.inference_mode()
     def step(self) -> None:
@@ -149,8 +162,11 @@ class Batch:
                 groups.setdefault(ticket.generator, []).append(ticket)
         for generator, members in groups.items():
             texts = [(each.text, each.ending) for each in members if each.ending is not None]
-            for ticket, draft in zip(members, generator.draft(texts), strict=True):
-                ticket.draft = draft
+            for ticket, found in zip(members, generator.draft(texts), strict=True):
+                if isinstance(found, CogError):
+                    ticket.error = found
+                else:
+                    ticket.draft = found
 
     def _follow(self) -> None:
         # choose behind what was guessed, as long as the guesses are right
@@ -199,6 +215,8 @@ class Batch:
 
     def _read(self) -> None:
         chosen = self._choose_tokens()
+        if not any(chosen):
+            return  # all that were left have been cancelled meanwhile
         guesses = self._guess(chosen)
         read = [[*ids, *more.token_ids] for ids, more in zip(chosen, guesses, strict=True)]
         states = self._encoder.append(self._cache, read, _find_branches(chosen, guesses))
@@ -210,7 +228,7 @@ class Batch:
             begin = end
         states = states[needed]
         logits = self._encoder.token_logits(states)  # once, for checks and for the next choices
-        logits[:, self._special] = -torch.inf
+        logits[:, self._unwritable] = -torch.inf
         end = 0
         for place, (ticket, ids, more) in enumerate(
             zip(self.tickets, chosen, guesses, strict=True)

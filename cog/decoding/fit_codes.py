@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from cog.corpus.documents import DocumentStore
+from cog.errors import IndexingError
 from cog.index.chunking import Chunk, chunk_document
 from cog.model.load import CogModel, IndexModel, load_index_model, load_model
 from cog.model.vector_code import VectorCodes, fit_code
@@ -52,6 +53,12 @@ def fit_codes(texts: Iterable[str], model: CogModel, index_model: IndexModel) ->
             words[1].append(each.end)
         for side, asked in zip(queries, _encode_queries(batch, model), strict=True):
             side.append(asked)
+    if not words[0]:
+        raise IndexingError(
+            "compact vectors need words of the corpus, to which their bits are fitted",
+            found="none that fits into a chunk",
+            run="set `vector_dtype: int8` in section index of params.yaml",
+        )
     start, end = (
         fit_code(np.concatenate(vectors), np.concatenate(asked))
         for vectors, asked in zip(words, queries, strict=True)
@@ -73,7 +80,8 @@ def _encode_queries(
     # start and end queries after every token of the chunks, (num_tokens, dim) each
     encoder = model.prefix_encoder
     begin = [] if encoder.begin_token_id is None else [encoder.begin_token_id]
-    ids = [[*begin, *chunk.token_ids.tolist()][:MAX_QUERY_TOKENS] for chunk in chunks]
-    cache = encoder.new_cache(batch=len(ids), capacity=MAX_QUERY_TOKENS)
+    most = min(MAX_QUERY_TOKENS, encoder.max_positions)
+    ids = [[*begin, *chunk.token_ids.tolist()][:most] for chunk in chunks]
+    cache = encoder.new_cache(batch=len(ids), capacity=most)
     start, end = encoder.phrase_queries(encoder.append(cache, ids))
     return start.cpu().numpy(), end.cpu().numpy()

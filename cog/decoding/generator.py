@@ -104,9 +104,12 @@ class CopyGenerator:
         ids = self.prefix_ids(request)
         return Row.begin(request, pool, ids, begins_word=self._begins_word), seconds
 
-    def draft(self, texts: Sequence[tuple[Row, Ending]]) -> list[Draft]:
-        """Propose how some texts go on: where they were, or by a choice among everything."""
-        drafts = [row.go_on(logits) for row, (_, logits) in texts]
+    def draft(self, texts: Sequence[tuple[Row, Ending]]) -> list[Draft | CogError]:
+        """Propose how some texts go on: where they were, or by a choice among everything.
+
+        In the place of a text that cannot go on stands what ends it.
+        """
+        drafts: list[Draft | CogError | None] = [row.go_on(logits) for row, (_, logits) in texts]
         members: dict[int, list[int]] = {}
         for k, (row, _) in enumerate(texts):
             if drafts[k] is None:
@@ -123,7 +126,10 @@ class CopyGenerator:
             for place, k in enumerate(group):
                 row, (_, logits) = texts[k]
                 of_words = None if scored is None else (scored[0][place], scored[1][place])
-                drafts[k] = self._choose(row, logits, of_words)
+                try:
+                    drafts[k] = self._choose(row, logits, of_words)
+                except CogError as error:
+                    drafts[k] = error
 
         self._workers.run([partial(choose, group) for group in members.values()])
         return [draft for draft in drafts if draft is not None]

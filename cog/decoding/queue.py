@@ -202,7 +202,12 @@ class TextQueue(Closing):
                 if not self._begun or not self._can_begin():
                     break
                 ticket = self._begun.popleft()
-            error = self._end_job(ticket)
+            try:
+                error = self._end_job(ticket)
+            except torch.OutOfMemoryError:
+                if self._put_back(ticket):
+                    continue
+                error = _find_no_room()
             if error is not None:
                 events.append(Event(ticket, error=error))
             elif not ticket.is_cancelled:
@@ -221,6 +226,15 @@ class TextQueue(Closing):
             return error
         return None
 
+    def _put_back(self, ticket: Ticket) -> bool:
+        # what a text may copy from is made again when others have ended, if there are others
+        with self._changed:
+            if not (self._running or self._begun):
+                return False
+            self._waiting.appendleft(ticket)
+        self._lower_places(max(1, self.num_running // 2))
+        return True
+
     def _pass(self, batch: Batch) -> None:
         while batch.tickets:
             try:
@@ -232,17 +246,18 @@ class TextQueue(Closing):
     def _make_room(self) -> None:
         running = self._running
         if len(running) == 1:
-            running[0].error = GenerationError(
-                "the device must have room for one text",
-                found="out of memory",
-                run="give a shorter prefix, lower --max-new-tokens, or use --device cpu",
-            )
+            if not self._alone.get(running[0], self._shared).shrink():
+                running[0].error = _find_no_room()
             return
-        self._num_places = len(running) // 2
+        self._lower_places(len(running) // 2)
         for ticket in reversed(running[self._num_places :]):
             self._leave(ticket)
             with self._changed:
                 self._begun.appendleft(ticket)
+        self._shared.shrink()
+
+    def _lower_places(self, num_places: int) -> None:
+        self._num_places = num_places
         if self._say is not None:
             self._say(
                 f"the device is out of memory: {self._num_places} texts at a time from now on"
@@ -265,3 +280,11 @@ class TextQueue(Closing):
         if ticket.is_cancelled or not (segments or generation or ticket.error):
             return []
         return [Event(ticket, segments, generation, ticket.error)]
+
+
+def _find_no_room() -> GenerationError:
+    return GenerationError(
+        "the device must have room for one text",
+        found="out of memory",
+        run="give a shorter prefix, lower --max-new-tokens, or use --device cpu",
+    )

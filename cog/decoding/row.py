@@ -205,6 +205,8 @@ class Row:
         Probabilities are those of its tokens but the first, under the prefix encoder; as many as
         were looked at.
         """
+        if not draft.goes_on:
+            self.chooser.settle()
         kept = keep_draft(
             draft,
             num_accepted,

@@ -4,11 +4,13 @@ A next-choice distribution goes in, one position of it comes out, greedily or fr
 """
 
 import hashlib
+from math import isfinite
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cog.decoding.distribution import NextChoice
+from cog.errors import GenerationError
 from cog.records import Decoding
 
 
@@ -23,14 +25,28 @@ class Chooser:
         entropy = [decoding.seed, int.from_bytes(digest[:8], "little")]
         self._decoding = decoding
         self._random = np.random.Generator(np.random.Philox(np.random.SeedSequence(entropy)))
+        self._draw: float | None = None  # of a choice that is not settled
 
     def choose(self, distribution: NextChoice) -> int:
-        """Take a choice."""
+        """Take a choice, by the same draw as before if that one was not settled.
+
+        If the probabilities are no numbers, it is a ``GenerationError``.
+        """
+        if not isfinite(distribution.total):
+            raise GenerationError(
+                "what is chosen from must have probabilities",
+                found="scores of the model or of the index that are no numbers",
+                run="cog index verify of the corpus; a model with such weights must be replaced",
+            )
         if self._decoding.method == "greedy":
             return int(distribution.weights.argmax())
-        return choose_nucleus(
-            distribution, top_p=self._decoding.top_p, draw=float(self._random.random())
-        )
+        if self._draw is None:
+            self._draw = float(self._random.random())
+        return choose_nucleus(distribution, top_p=self._decoding.top_p, draw=self._draw)
+
+    def settle(self) -> None:
+        """Say that what was chosen is written: the next choice has a draw of its own."""
+        self._draw = None
 
 
 def choose_nucleus(distribution: NextChoice, *, top_p: float, draw: float) -> int:

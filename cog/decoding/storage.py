@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from cog.corpus.documents import load_prompts
 from cog.decoding.candidates import find_phrases
 from cog.decoding.distribution import next_choice
+from cog.decoding.request import Request, encode_prefix
 from cog.decoding.scoring import WordScorer, make_scorer
 from cog.index.read.reader import PhraseIndex
 from cog.index.records import GatheredChunks, StorageCost
@@ -21,6 +22,7 @@ from cog.model.load import CogModel, IndexModel, load_index_model, load_model
 from cog.model.protocols import WordVectors
 from cog.params import IndexParams
 from cog.paths import CorpusPaths
+from cog.records import Decoding
 
 CHUNKS_PER_PREFIX = 4  # the chunks nearest to each prefix; all prefixes choose from all of them
 
@@ -68,8 +70,8 @@ def measure_storage(
     stored = make_scorer(chunks, device=encoder.device, **words)
     exact = make_scorer(_encode_exactly(index, chunks, index_model), device=encoder.device, **words)
 
-    begin = [] if encoder.begin_token_id is None else [encoder.begin_token_id]
-    ids = [begin + model.splitter.encode(prefix).tolist() for prefix in prefixes]
+    shortest = Decoding(max_new_tokens=1)
+    ids = [encode_prefix(Request(prefix, shortest), model) for prefix in prefixes]
     states = encoder.append_last(encoder.new_cache(batch=len(ids), capacity=64), ids)
     logits, queries = encoder.token_logits(states), encoder.phrase_queries(states)
 

@@ -132,13 +132,14 @@ def score_reference(
     read = [prefix + token_ids[:-1].tolist()]
     cache = encoder.new_cache(batch=1, capacity=len(read[0]))
     states = encoder.append(cache, read)[len(prefix) - 1 :]  # one per token of the reference
-    special = torch.from_numpy(generator.model.splitter.special_token_ids).to(states.device)
+    unwritable = generator.model.splitter.list_unwritable(encoder.vocab_size)
+    left_out = torch.from_numpy(unwritable).to(states.device)
     matcher = PhraseMatcher(pool)
     steps: list[_Step] = []
     for begin in range(0, len(token_ids), STATES_PER_BLOCK):
         block = states[begin : begin + STATES_PER_BLOCK]
         logits = encoder.token_logits(block)
-        logits[:, special] = -torch.inf
+        logits[:, left_out] = -torch.inf
         starts, ends = pool.scorer.score_words(*encoder.phrase_queries(block))
         for k in range(len(block)):
             position = begin + k

@@ -26,6 +26,10 @@ class BaseForm:
     config: Mapping[str, Any]
     tensors: Mapping[str, Tensor]
 
+    def has_sizes(self, *names: str) -> bool:
+        """Whether all of these values of the config are whole numbers from 1 on."""
+        return all(type(size := self.config.get(name)) is int and size > 0 for name in names)
+
 
 def read_form(folder: Path) -> BaseForm | None:
     """Read a base model's folder as ``save_pretrained`` of transformers writes it.
@@ -40,7 +44,7 @@ def read_form(folder: Path) -> BaseForm | None:
             for name, tensor in _iter_tensors(path)
             if tensor.is_floating_point()  # old ones hold counts from 0 on, too
         }
-    except (OSError, ValueError, SafetensorError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError):
         return None
     is_plain = isinstance(config, dict) and "quantization_config" not in config
     return BaseForm(folder, config, tensors) if is_plain else None

@@ -14,6 +14,7 @@ from cog.model.base_form import BaseForm
 from cog.model.weights import TrainedTensors
 
 WORDS = "embeddings.word_embeddings.weight"
+NORM = "embeddings.LayerNorm.weight"
 
 Layer = tuple[Tensor, Tensor]  # weight and bias
 
@@ -38,8 +39,8 @@ class BertNetwork:
 
     def __init__(self, form: BaseForm, tensors: TrainedTensors) -> None:
         config = form.config
-        self.dim = int(config["hidden_size"])
-        self._num_heads = int(config["num_attention_heads"])
+        self.dim: int = config["hidden_size"]
+        self._num_heads: int = config["num_attention_heads"]
         self._epsilon = float(config.get("layer_norm_eps", 1e-12))
 
         def read(name: str) -> Layer:
@@ -49,7 +50,7 @@ class BertNetwork:
         self._kind = tensors.get("embeddings.token_type_embeddings.weight")[0]  # (dim,)
         self._positions = tensors.get("embeddings.position_embeddings.weight")
         self._norm = read("embeddings.LayerNorm")
-        blocks = [f"encoder.layer.{n}." for n in range(int(config["num_hidden_layers"]))]
+        blocks = [f"encoder.layer.{n}." for n in range(config["num_hidden_layers"])]
         self._blocks = [
             _Block(
                 query=read(f"{block}attention.self.query"),
@@ -110,5 +111,7 @@ def is_bert(form: BaseForm) -> bool:
         and config.get("hidden_act", "gelu") == "gelu"
         and config.get("position_embedding_type", "absolute") == "absolute"
         and not config.get("is_decoder", False)
+        and form.has_sizes("hidden_size", "num_attention_heads", "num_hidden_layers")
         and WORDS in form.tensors
+        and NORM in form.tensors  # old files call it gamma
     )

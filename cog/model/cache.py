@@ -76,6 +76,11 @@ class PrefixCache:
         self._layers: list[tuple[Tensor, Tensor]] = []
         self._layout: Layout | None = None
 
+    @property
+    def num_rows(self) -> int:
+        """Number of prefixes there is memory for."""
+        return self._room[0]
+
     def plan(self, counts: Sequence[int], branches: Branches = NO_BRANCHES) -> Layout:
         """Lay out the next pass and make room for it.
 
@@ -190,12 +195,15 @@ class PrefixCache:
         )
         if room == self._room:
             return
+        # layer by layer, so that only one is held twice; where memory gives out, the next pass
+        # goes on with what has not grown yet
+        for number, (keys, values) in enumerate(self._layers):
+            self._layers[number] = (self._move(keys, *room), self._move(values, *room))
         self._room = (room[0], room[1])
-        self._layers = [(self._move(keys), self._move(values)) for keys, values in self._layers]
 
-    def _move(self, old: Tensor) -> Tensor:
+    def _move(self, old: Tensor, num_rows: int, num_positions: int) -> Tensor:
         # memory of zeros is only taken where it is written to
-        grown = old.new_zeros(self._room[0], old.shape[1], self._room[1], old.shape[3])
+        grown = old.new_zeros(num_rows, old.shape[1], num_positions, old.shape[3])
         for row, length in enumerate(self.lengths[: len(old)]):
             grown[row, :, :length] = old[row, :, :length]
         return grown

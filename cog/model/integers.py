@@ -3,6 +3,8 @@
 Products of int8 vectors are exact in int32, so all that is lost is what the digits leave out.
 """
 
+from functools import cache
+
 import torch
 from torch import Tensor
 
@@ -11,12 +13,21 @@ STEP = 254.0  # a digit's unit over the next one's
 
 
 def has_int8_dot_products() -> bool:
-    """Whether this CPU multiplies int8 vectors exactly and fast (VNNI or AMX).
-
-    Without it the library's int8 kernels may saturate in int16, or fall back to a slow loop.
-    """
+    """Whether this CPU multiplies int8 vectors exactly and fast (VNNI or AMX)."""
     capabilities = torch.cpu.get_capabilities()
-    return any(capabilities.get(name) for name in ("avx512_vnni", "avx_vnni", "amx_int8"))
+    has_any = any(capabilities.get(name) for name in ("avx512_vnni", "avx_vnni", "amx_int8"))
+    return has_any and is_int8_exact()
+
+
+@cache
+def is_int8_exact() -> bool:
+    """Whether the library multiplies int8 vectors exactly on this CPU.
+
+    Without VNNI or AMX, or where its instructions are limited by ``ONEDNN_MAX_CPU_ISA``, its
+    kernels saturate in int16 on x86.
+    """
+    largest = torch.full((16, 64), 127, dtype=torch.int8)
+    return bool((torch._int_mm(largest, largest.T) == 64 * 127 * 127).all())
 
 
 def round_rows(matrix: Tensor) -> tuple[Tensor, Tensor]:

@@ -20,6 +20,8 @@ from cog.model.weights import TrainedTensors
 
 EMBEDDINGS = "model.embed_tokens.weight"
 HEAD = "lm_head.weight"
+QUERIES = "model.layers.0.self_attn.q_proj.weight"
+SIZES = ("hidden_size", "num_attention_heads", "num_hidden_layers", "max_position_embeddings")
 DEFAULT = "default"
 STILL_ROTATIONS = (DEFAULT, "linear", "llama3", "yarn")  # that do not change with the length
 
@@ -44,8 +46,8 @@ class LlamaNetwork:
     def __init__(self, form: BaseForm, tensors: TrainedTensors, precision: str) -> None:
         config = form.config
         self.precision = precision
-        self.max_positions = int(config.get("max_position_embeddings", 2048))
-        self._num_heads = int(config["num_attention_heads"])
+        self.max_positions: int = config["max_position_embeddings"]
+        self._num_heads: int = config["num_attention_heads"]
         self._num_key_heads = int(config.get("num_key_value_heads") or self._num_heads)
         self._epsilon = float(config.get("rms_norm_eps", 1e-6))
         self._norm = tensors.get("model.norm.weight")
@@ -74,7 +76,7 @@ class LlamaNetwork:
                 gate_up=read(n, "mlp.gate_proj", "mlp.up_proj"),
                 down=read(n, "mlp.down_proj"),
             )
-            for n in range(int(config["num_hidden_layers"]))
+            for n in range(config["num_hidden_layers"])
         ]
         head = self._embeddings if _is_tied(config) else tensors.get(HEAD)
         self._head = Matrix.read(head, None).pack()  # float32 in any precision
@@ -142,20 +144,34 @@ def is_llama(form: BaseForm) -> bool:
     config = form.config
     return (
         config.get("model_type") == "llama"
+        and form.has_sizes(*SIZES)
         and config.get("hidden_act", "silu") == "silu"
         and _get_rotation(config)["rope_type"] in STILL_ROTATIONS
         and EMBEDDINGS in form.tensors
+        and len(form.tensors.get(QUERIES, ()))
+        == config["num_attention_heads"] * _get_head_dim(config)
         and (_is_tied(config) or HEAD in form.tensors)
     )
+
+
+def list_tied(form: BaseForm) -> tuple[str, ...]:
+    """Name the tensors that whole trained weights may lack, since they are tied to others."""
+    return (HEAD,) if _is_tied(form.config) else ()
 
 
 def _is_tied(config: Mapping[str, Any]) -> bool:
     return bool(config.get("tie_word_embeddings", False))
 
 
+def _get_head_dim(config: Mapping[str, Any]) -> int:
+    return int(config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"])
+
+
 def _get_rotation(config: Mapping[str, Any]) -> dict[str, Any]:
     # how frequencies are stated, today and before transformers 5
     stated = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    if not isinstance(stated, Mapping):
+        return {"rope_type": str(stated)}
     kind = stated.get("type", DEFAULT)
     return {"rope_type": kind, "rope_theta": config.get("rope_theta", 10000.0), **stated}
 
@@ -170,6 +186,6 @@ def _get_frequencies(form: BaseForm) -> tuple[Tensor, float]:
         stated = AutoConfig.from_pretrained(form.folder, local_files_only=True)
         frequencies, scale = ROPE_INIT_FUNCTIONS[rotation["rope_type"]](stated)
         return frequencies, float(scale)
-    dim = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
+    dim = _get_head_dim(config)
     shares = torch.arange(0, dim, 2, dtype=torch.float32) / dim
     return 1.0 / (rotation["rope_theta"] ** shares), 1.0

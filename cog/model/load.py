@@ -12,7 +12,7 @@ from cog.model.base_form import read_form
 from cog.model.bert import BertNetwork, is_bert
 from cog.model.config import ModelConfig, load_config
 from cog.model.fingerprint import fingerprint_model
-from cog.model.llama import LlamaNetwork, is_llama
+from cog.model.llama import LlamaNetwork, is_llama, list_tied
 from cog.model.matrices import choose_precision
 from cog.model.phrase_encoder import PhraseEncoder, untrained_names
 from cog.model.prefix_encoder import PrefixEncoder
@@ -181,7 +181,9 @@ def _load_causal_network(
 ) -> CausalNetwork:
     form = read_form(base)
     if form is not None and is_llama(form) and not keeps_modules:
-        tensors = TrainedTensors(form.tensors, weights, scale=scale, device=device)
+        tensors = TrainedTensors(
+            form.tensors, weights, scale=scale, may_lack=list_tied(form), device=device
+        )
         return LlamaNetwork(form, tensors, precision)
     from cog.model.modules import CausalModules, load_trained  # takes seconds
 

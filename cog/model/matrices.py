@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from cog.errors import CheckpointError
-from cog.model.integers import multiply_rows, round_rows
+from cog.model.integers import is_int8_exact, multiply_rows, round_rows
 from cog.records import AUTO, BFLOAT16, FLOAT32, INT8
 
 CPU = torch.device("cpu")
@@ -119,6 +119,12 @@ def choose_precision(wanted: str, device: torch.device) -> str:
     if wanted == INT8 and is_gpu:
         raise CheckpointError(
             "--precision int8 needs a CPU", found=str(device), run="use --precision bfloat16"
+        )
+    if wanted == INT8 and not is_int8_exact():
+        raise CheckpointError(
+            "--precision int8 needs a CPU that multiplies it exactly",
+            found="one without VNNI or AMX",
+            run="use --precision float32",
         )
     if wanted == BFLOAT16 and is_gpu and not is_bfloat16_fast(device):
         raise CheckpointError(

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
-from safetensors import SafetensorError
 from torch import Tensor, nn
 from transformers import AttentionInterface, AutoModel, AutoModelForCausalLM, PreTrainedModel
 from transformers.pytorch_utils import Conv1D
@@ -147,22 +146,32 @@ def load_causal(base: Path, **overrides: float) -> PreTrainedModel:
 def _load_base(kind: Any, base: Path, overrides: dict[str, float]) -> PreTrainedModel:  # noqa: ANN401
     hush_transformers()
     try:  # a base comes from anybody: neither pickles, which run code, nor code of its own
-        model: PreTrainedModel = kind.from_pretrained(
+        loaded: tuple[PreTrainedModel, dict[str, Any]] = kind.from_pretrained(
             base,
+            output_loading_info=True,
             dtype=torch.float32,
             use_safetensors=True,
             trust_remote_code=False,
             local_files_only=True,
             **overrides,
         )
-    except (OSError, ValueError, KeyError, SafetensorError) as error:
-        raise CheckpointError(
-            f"the base model {base} must be safetensors of a kind that transformers knows",
-            found=(str(error).strip() or type(error).__name__).splitlines()[0],
-            run="save it again with save_pretrained of transformers, or name another base",
-            about=str(base),
-        ) from error
+    except Exception as error:  # what a bad file makes transformers raise has no class in common
+        raise _refuse_base(base, " ".join(str(error).split())[:200] or repr(error)) from error
+    model, info = loaded
+    # it would fill them with random numbers
+    lacking = sorted(name for name in info["missing_keys"] if not name.startswith("pooler."))
+    if lacking:
+        raise _refuse_base(base, f"no {lacking[0]}")
     return model
+
+
+def _refuse_base(base: Path, found: str) -> CheckpointError:
+    return CheckpointError(
+        f"the base model {base} must be safetensors of a kind that transformers knows",
+        found=found,
+        run="save it again with save_pretrained of transformers, or name another base",
+        about=str(base),
+    )
 
 
 def tied_names(causal: PreTrainedModel) -> tuple[str, ...]:

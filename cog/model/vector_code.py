@@ -177,12 +177,19 @@ def fit_code(
 ) -> VectorCode:
     """Fit a code to a sample of vectors, and of the queries that they will be scored with.
 
-    It has fewer bytes where more bits than ``MAX_BITS`` an axis would be needed. *Shape:*
-    ``(num_vectors, dim)`` and ``(num_queries, dim)``
+    It has fewer bytes where more bits than ``MAX_BITS`` an axis would be needed. What is no finite
+    number is a ``CheckpointError``. *Shape:* ``(num_vectors, dim)`` and ``(num_queries, dim)``, one
+    of each at least
     """
+    if not (np.isfinite(vectors).all() and np.isfinite(queries).all()):
+        raise CheckpointError(
+            "vectors and queries that a code is fitted to must be finite",
+            found="a value that is not",
+            run="check the model's weights",
+        )
     dim = vectors.shape[1]
     seen = queries.T.astype(np.float64) @ queries / len(queries)  # (dim, dim)
-    seen += (RIDGE * np.trace(seen) / dim) * np.eye(dim)
+    seen += RIDGE * (np.trace(seen) / dim or 1.0) * np.eye(dim)
     weights, axes = np.linalg.eigh(seen)
     warp, unwarp = (axes * np.sqrt(weights)) @ axes.T, (axes / np.sqrt(weights)) @ axes.T
     mean = vectors.mean(axis=0, dtype=np.float64)

@@ -104,7 +104,17 @@ class TrainedTensors:
 
     @torch.no_grad()
     def get(self, name: str) -> Tensor:
-        """Give a tensor as trained, in float32; the base model's own where nothing changes it."""
+        """Give a tensor as trained, in float32; the base model's own where nothing changes it.
+
+        If the base model lacks it, it is a ``CheckpointError``.
+        """
+        if name not in self._base:
+            raise CheckpointError(
+                "the base model must hold all tensors that its config.json speaks of",
+                found=f"no {name}",
+                run="save it again with save_pretrained of transformers, or name another base",
+                about=name,
+            )
         tensor = self._place(self._whole.get(name, self._base[name]))
         layer = name.removesuffix(".weight")
         if f"{layer}.A" not in self._pairs:

@@ -81,6 +81,7 @@ class WordSplitter:
             s.encode() if i in special else _spell(s, table) for i, s in enumerate(strings)
         )
         self.special_token_ids = np.array(sorted(special), dtype=np.int64)
+        self._empty_token_ids = [i for i, string in enumerate(strings) if not string]
         self._num_bytes = np.array([len(b) for b in self.token_bytes], dtype=np.int64)
         ends_word = {SPACE, NEWLINE, *filter(_is_mark, map(chr, range(128)))}
         self._opens = np.array([s[:1] in ends_word for s in strings])
@@ -90,6 +91,17 @@ class WordSplitter:
     def from_folder(cls, folder: Path) -> "WordSplitter":
         """Read ``tokenizer.json`` of a folder as ``save_pretrained`` writes it."""
         return cls(load_tokenizer(folder))
+
+    def list_unwritable(self, vocab_size: int) -> NDArray[np.int64]:
+        """List the tokens of a network that are no text: special ones, and those without a string.
+
+        Networks often have rows for more tokens than their tokenizer. *Shape:* ``(num_tokens,)``
+        """
+        beyond = range(len(self.token_bytes), vocab_size)
+        listed = np.array(
+            [*self.special_token_ids, *self._empty_token_ids, *beyond], dtype=np.int64
+        )
+        return np.unique(listed[listed < vocab_size])
 
     def encode(self, text: str) -> NDArray[np.int32]:
         """Tokenise a text without lone surrogates. *Shape:* ``(num_tokens,)``."""

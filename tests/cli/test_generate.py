@@ -93,8 +93,8 @@ def test_json_holds_the_contract(village: ProjectPaths) -> None:
 
 def test_precision_is_told_with_the_text_and_never_with_its_sources(village: ProjectPaths) -> None:
     words = ("--corpus", "village", "--prefix", "The old mill", "--json", "--phrase-bias", "3")
-    (line,) = json_lines(run(village, *words, "--precision", "int8"))
-    assert line["precision"] == "int8"
+    (line,) = json_lines(run(village, *words, "--precision", "bfloat16"))
+    assert line["precision"] == "bfloat16"
     copies = [segment for segment in line["segments"] if segment["from"] == "corpus"]
     assert copies
     assert all(list(segment) == COPY_KEYS for segment in copies)

@@ -160,9 +160,8 @@ def plain_choices(  # noqa: C901 - the definition in one place
         token = first_of[first]
         if decoding.first_token_weight:
             score += decoding.first_token_weight * math.log(max(float(probabilities[token]), 1e-99))
-        document = int(
-            chunks.document_ordinals[np.searchsorted(chunks.word_offsets, first, "right") - 1]
-        )
+        chunk = np.searchsorted(chunks.word_offsets, first, "right") - 1
+        document = int(chunks.document_ordinals[chunk])
         of_document = [case.similarities[k] for k in range(len(LENGTHS)) if k // 2 == document]
         score += decoding.relevance_weight * (max(of_document) - decoding.relevance_level)
         score += decoding.context_weight * (agreed.get(first, 2) - 2)
@@ -185,14 +184,22 @@ def plain_choices(  # noqa: C901 - the definition in one place
         tokens.append(logit + max([0.0, *evidence]) if is_open else -math.inf)
     too_long = [(first, last) for first, last in spans if last + 1 - first > rooms[first]]
     scores |= dict.fromkeys(too_long, -math.inf)
-    if decoding.is_verified and max([*tokens, *scores.values()]) == -math.inf:
-        # nothing is left: the tokens that are no passage again are judged among themselves
-        logits[end.repeats] = -math.inf
-        probabilities = logits.softmax(0)
-        floor = plain_floor(probabilities, decoding.verify, decoding.verify_threshold)
-        is_open = [is_plausible(token) for token in range(len(logits))]
-        tokens = [x if y else -math.inf for x, y in zip(logits.tolist(), is_open, strict=True)]
-    return tokens, scores
+    is_empty = decoding.is_verified and max([*tokens, *scores.values()]) == -math.inf
+    return plain_rest(case, agreed, first_of) if is_empty else tokens, scores
+
+
+def plain_rest(case: Case, agreed: dict[int, float], first_of: list[int]) -> list[float]:
+    """Where nothing is left, tokens that are no passage again, judged among themselves."""
+    logits, decoding = case.logits.double(), case.decoding
+    logits[case.end.repeats] = -math.inf
+    probabilities = logits.softmax(0)
+    floor = plain_floor(probabilities, decoding.verify, decoding.verify_threshold)
+    tokens = []
+    for token, logit in enumerate(logits.tolist()):
+        sure = max([0, *(n - 3 for w, n in agreed.items() if first_of[w] == token)])
+        is_open = bool(probabilities[token] >= floor * math.exp(-decoding.trust * sure))
+        tokens.append(logit if is_open else -math.inf)
+    return tokens
 
 
 def plain_evidence(pool: Pool, end: TextEnd, first_of: list[int]) -> dict[int, float]:

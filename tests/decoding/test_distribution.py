@@ -9,6 +9,7 @@ import torch
 from cog.decoding.candidates import Phrases, find_phrases
 from cog.decoding.distribution import NextChoice, next_choice
 from cog.decoding.sampling import Chooser, choose_nucleus
+from cog.errors import GenerationError
 from cog.records import Decoding
 from tests.decoding.synthetic import make_chunks
 from tests.devices import DEVICES
@@ -89,6 +90,15 @@ def decoding(method: str, *, top_p: float = 0.95, seed: int = 0) -> Decoding:
     return Decoding(method, top_p, seed, 8, 4, 0.0)
 
 
+def take_choices(chooser: Chooser, distribution: NextChoice, count: int) -> list[int]:
+    chosen = []
+    for _ in range(count):
+        chosen.append(chooser.choose(distribution))
+        assert chooser.choose(distribution) == chosen[-1]  # nothing is written yet
+        chooser.settle()
+    return chosen
+
+
 def plain_nucleus(distribution: NextChoice, top_p: float) -> list[int]:
     order = sorted(
         range(len(distribution.weights)), key=lambda i: (-float(distribution.weights[i]), i)
@@ -131,8 +141,7 @@ def test_sampled_frequencies_follow_the_distribution(top_p: float) -> None:
     chooser = Chooser(decoding("nucleus", top_p=top_p, seed=7), "prefix")
     num_draws = 6_000
     counts = np.bincount(
-        [chooser.choose(distribution) for _ in range(num_draws)],
-        minlength=len(distribution.weights),
+        take_choices(chooser, distribution, num_draws), minlength=len(distribution.weights)
     )
     expected = np.zeros(len(counts))
     for choice in nucleus:
@@ -151,8 +160,17 @@ def test_stream_depends_on_seed_and_prefix_alone() -> None:
 
     def draws(seed: int, prefix: str) -> list[int]:
         chooser = Chooser(decoding("nucleus", seed=seed), prefix)
-        return [chooser.choose(distribution) for _ in range(30)]
+        return take_choices(chooser, distribution, 30)
 
     assert draws(0, "a") == draws(0, "a")
     assert draws(0, "a") != draws(1, "a")
     assert draws(0, "a") != draws(0, "b")
+
+
+@pytest.mark.parametrize("method", ["greedy", "nucleus"])
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_what_has_no_probabilities_is_refused(method: str, value: float) -> None:
+    phrases = find_phrases(make_chunks(0, lengths=())[0], min_words=2, max_words=2)
+    distribution = next_choice(torch.full((3,), value), torch.zeros(0), phrases)
+    with pytest.raises(GenerationError, match="must have probabilities"):
+        Chooser(decoding(method), "").choose(distribution)

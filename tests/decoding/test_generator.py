@@ -3,14 +3,20 @@
 import math
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
+from cog.baselines.token_loop import TokenLoop
 from cog.decoding.generator import CopyGenerator
 from cog.decoding.request import Request
 from cog.errors import GenerationError
+from cog.evaluation.segmentations import score_reference
+from cog.model.prefix_encoder import PrefixEncoder
+from cog.model.protocols import CausalNetwork
 from cog.records import CORPUS, VOCABULARY, Generation
 from tests.decoding.plain import fits
 from tests.decoding.settings import PREFIXES, RULES, SETTINGS, ask, decoding
@@ -143,6 +149,38 @@ def test_special_tokens_are_never_written(generator: CopyGenerator) -> None:
     texts = [g.text for g in generator.generate(ask(9, top_p=1.0, top_k_documents=0))]
     assert generator.model.splitter.special_token_ids.tolist() == [0]
     assert not any("<|begin|>" in text for text in texts)
+
+
+class WiderNetwork:
+    """A network with rows for more tokens than its tokenizer has, the likeliest of all."""
+
+    def __init__(self, network: CausalNetwork) -> None:
+        self.network = network
+        self.vocab_size = network.vocab_size + 3
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.network, name)
+
+    def score(self, states: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.pad(self.network.score(states), (0, 3), value=100.0)
+
+
+@pytest.mark.parametrize("method", ["greedy", "nucleus"])
+def test_tokens_that_only_the_network_knows_are_never_written(
+    generator: CopyGenerator, method: str
+) -> None:
+    plain = generator.model
+    encoder = PrefixEncoder(
+        WiderNetwork(plain.prefix_encoder.network), query_projection=None, begin_token_id=0
+    )
+    model = replace(plain, prefix_encoder=encoder)
+    requests = ask(**SETTINGS["all"] | {"method": method})
+    for generation in CopyGenerator(model, generator.index).generate(requests):
+        assert generation.num_tokens == 24
+    assert len(TokenLoop(model).write(requests)) == len(requests)
+    ids = plain.splitter.encode("The old mill")
+    likely = score_reference(CopyGenerator(model, generator.index), requests[0], ids)
+    assert likely.token_log_probability > -60.0
 
 
 @pytest.mark.parametrize("method", ["greedy", "nucleus"])

@@ -3,18 +3,22 @@
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import groupby
 
 import pytest
 import torch
 
-from cog.decoding.batch import Ticket
+from cog.decoding.batch import Batch, Ending, Ticket
+from cog.decoding.draft import Draft
 from cog.decoding.generator import CopyGenerator
 from cog.decoding.in_order import write_in_order
 from cog.decoding.queue import Event, TextQueue
 from cog.decoding.request import Request
+from cog.decoding.row import Row
 from cog.errors import CogError, GenerationError
 from cog.model.cache import NO_BRANCHES, Branches, PrefixCache
 from cog.records import Generation
+from tests.choices import record_choices
 from tests.decoding.checked import CheckedGenerator
 from tests.decoding.settings import SETTINGS, ask, decoding
 
@@ -163,6 +167,63 @@ def test_what_ends_a_text_ends_it_alone(generator: CopyGenerator) -> None:
     assert "readable" in str(ended[tickets[2]])
 
 
+def test_a_text_without_probabilities_ends_alone(generator: CopyGenerator) -> None:
+    broken, whole = ask_for((6, 7))
+
+    class Breaking(CopyGenerator):
+        def _choose(
+            self, row: Row, logits: torch.Tensor, word_scores: tuple[torch.Tensor, ...] | None
+        ) -> Draft:
+            logits = logits * float("nan") if row.request == broken else logits
+            return super()._choose(row, logits, word_scores)
+
+    breaking = Breaking(generator.model, generator.index)
+    found = list(write_in_order(breaking, [broken, whole], batch_size=2))
+    assert "must have probabilities" in str(found[0])
+    assert isinstance(found[1], Generation)
+
+
+def test_a_choice_that_memory_gave_out_for_takes_its_draw_again(generator: CopyGenerator) -> None:
+    class Failing(CopyGenerator):
+        num_drafted = 0
+
+        def draft(self, texts: Sequence[tuple[Row, Ending]]) -> list[Draft | CogError]:
+            drafts = super().draft(texts)
+            self.num_drafted += 1
+            if self.num_drafted == 4:
+                raise torch.OutOfMemoryError("no room on this device")
+            return drafts
+
+    requests = ask_for((12, 12, 12), **SETTINGS["verified"])
+    with record_choices() as found:
+        list(write_in_order(Failing(generator.model, generator.index), requests, batch_size=3))
+    with record_choices() as wanted:
+        generator.generate(requests)
+    assert sum(len(each.draws) for each in found) > sum(len(each.draws) for each in wanted)
+    for own, other in zip(found, wanted, strict=True):
+        # of choices that were taken twice, with the same draw, the last counts
+        assert [each for each, _ in groupby(own.draws)] == other.draws
+
+
+def test_a_pass_that_all_are_cancelled_before_reads_nothing(generator: CopyGenerator) -> None:
+    class Leaving(Ticket):
+        num_asked = 0
+
+        @property
+        def is_over(self) -> bool:
+            self.num_asked += 1  # its client goes away behind the first question
+            return self.num_asked > 1
+
+    (request,) = ask_for((5,))
+    ticket = Leaving(generator, request)
+    ticket.row, _ = generator.begin(request)
+    batch = Batch(generator.model)
+    batch.join(ticket)
+    batch.step()
+    assert ticket.num_asked > 1
+    assert ticket.text.num_tokens == 0
+
+
 def test_errors_stand_where_their_text_would(generator: CopyGenerator) -> None:
     requests = [Request(each, decoding(max_new_tokens=2)) for each in ("The", "\ud800", "mill")]
     found = list(write_in_order(generator, requests, batch_size=2))
@@ -219,6 +280,45 @@ def test_a_text_too_long_for_the_device_ends_alone(
     found = list(write_in_order(generator, ask_for((60, 4, 5)), batch_size=3))
     assert [isinstance(each, Generation) for each in found] == [False, True, True]
     assert "room for one text" in str(found[0])
+
+
+def test_a_cache_that_cannot_grow_for_all_grows_for_half_of_them(
+    checked: CheckedGenerator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = PrefixCache._move
+
+    def move(
+        self: PrefixCache, old: torch.Tensor, num_rows: int, num_positions: int
+    ) -> torch.Tensor:
+        if num_rows * num_positions > 200:
+            raise torch.OutOfMemoryError("no room on this device")
+        return real(self, old, num_rows, num_positions)
+
+    monkeypatch.setattr(PrefixCache, "_move", move)
+    said: list[str] = []
+    requests = ask_for([40, 41, 42, 43, 44, 45], **SETTINGS["verified"])
+    found = list(write_in_order(checked, requests, batch_size=6, say=said.append))
+    assert [isinstance(each, Generation) for each in found] == [True] * 6
+    assert said == ["the device is out of memory: 3 texts at a time from now on"]
+
+
+def test_a_pool_there_is_no_room_for_is_made_when_others_have_ended(
+    generator: CopyGenerator,
+) -> None:
+    class Crowded(CopyGenerator):
+        num_begun = 0
+
+        def begin(self, request: Request) -> tuple[Row, dict[str, float]]:
+            self.num_begun += 1
+            if self.num_begun in (2, 3, 6) or request.decoding.max_new_tokens == 7:
+                raise torch.OutOfMemoryError("no room on this device")
+            return super().begin(request)
+
+    crowded = Crowded(generator.model, generator.index)
+    requests = ask_for([5, 6, 7, 8, 9])
+    found = list(write_in_order(crowded, requests, batch_size=4))
+    assert [isinstance(each, Generation) for each in found] == [True, True, False, True, True]
+    assert "room for one text" in str(found[2])
 
 
 def test_a_text_of_another_thread_wakes_the_queue(generator: CopyGenerator) -> None:

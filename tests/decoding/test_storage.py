@@ -1,15 +1,22 @@
 """What storing in int8 costs, against vectors encoded again."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from cog.decoding import storage
+from cog.decoding.fit_codes import fit_codes
 from cog.decoding.generator import CopyGenerator
 from cog.decoding.scoring import WordScorer, make_scorer
+from cog.errors import IndexingError
 from cog.index.records import GatheredChunks
+from cog.model.cache import PrefixCache
 from cog.model.load import load_index_model
+from cog.model.prefix_encoder import PrefixEncoder
 from cog.params import load_params
 from cog.paths import ProjectPaths
 
@@ -57,3 +64,32 @@ def test_exact_storage_costs_nothing(
     monkeypatch.setattr(storage, "make_scorer", exact)
     cost = storage.measure_storage(index, PREFIXES, generator.model, model)
     assert cost.total_variation_max < 1e-9
+
+
+def test_prefixes_beyond_the_context_are_read_from_their_ends(
+    generator: CopyGenerator, village: ProjectPaths
+) -> None:
+    model = load_index_model(village.root / load_params(village.params).model)
+    prefixes = ["The old mill stands on the river. " * 60, "A"]
+    cost = storage.measure_storage(generator.index, prefixes, generator.model, model)
+    assert cost.num_prefixes == 2
+
+
+def test_codes_are_fitted_to_chunks_longer_than_the_context(
+    generator: CopyGenerator, village: ProjectPaths
+) -> None:
+    class ShortEncoder(PrefixEncoder):
+        max_positions = 20
+
+        def append(self, cache: PrefixCache, token_ids: Sequence[Sequence[int]]) -> torch.Tensor:
+            assert max(map(len, token_ids)) == 20
+            return super().append(cache, token_ids)
+
+    network = generator.model.prefix_encoder.network
+    encoder = ShortEncoder(network, query_projection=None, begin_token_id=0)
+    index_model = load_index_model(village.root / load_params(village.params).model)
+    model = replace(generator.model, prefix_encoder=encoder)
+    codes = fit_codes(["The old mill stands on the river. " * 9], model, index_model)
+    assert codes.start.num_bytes == codes.end.num_bytes
+    with pytest.raises(IndexingError, match="need words of the corpus"):
+        fit_codes(["x" * 500], model, index_model)

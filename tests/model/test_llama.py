@@ -3,20 +3,23 @@
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
 from cog.errors import CheckpointError
 from cog.model.base_form import read_form
 from cog.model.llama import LlamaNetwork, is_llama
-from cog.model.load import load_model
+from cog.model.load import load_index_model, load_model
 from cog.model.modules import CausalModules
 from cog.model.prefix_encoder import PrefixEncoder
-from cog.model.weights import TrainedTensors
+from cog.model.weights import TrainedTensors, Weights
 from tests.model_fixtures import make_tiny_model
 
 IDS = [[3, 17, 40, 41, 42, 99, 7, 8], [5], list(range(1, 30))]
@@ -28,11 +31,14 @@ STRETCHED = {
     "high_freq_factor": 4.0,
     "original_max_position_embeddings": 64,
 }
+LINEAR = {"rope_type": "linear", "rope_theta": 1e4, "factor": 2.0}
 KINDS: dict[str, dict[str, Any]] = {
     "tied": {"tie_word_embeddings": True},
     "untied, with biases": {"attention_bias": True, "mlp_bias": True},
     "own width of heads": {"head_dim": 8, "num_key_value_heads": 1},
     "stretched rotations": {"rope_parameters": STRETCHED},
+    "linear rotations": {"rope_parameters": LINEAR},
+    "yarn": {"rope_parameters": LINEAR | {"rope_type": "yarn", "beta_fast": 16.0}},
 }
 
 
@@ -113,6 +119,102 @@ def test_a_damaged_base_is_told_as_ever(damage: str, tmp_path: Path) -> None:
     assert read_form(folder / "prefix") is None
     with pytest.raises(CheckpointError, match="must be safetensors of a kind"):
         load_model(folder)
+
+
+@pytest.mark.parametrize(
+    ("part", "name"),
+    [
+        ("prefix", "model.norm.weight"),
+        ("prefix", "model.layers.1.self_attn.q_proj.weight"),
+        ("phrase", "encoder.layer.1.output.dense.weight"),
+    ],
+)
+def test_a_tensor_that_is_missing_is_named(part: str, name: str, tmp_path: Path) -> None:
+    folder = make_tiny_model(tmp_path, architecture="llama")
+    edit_tensors(folder / part, lambda tensors: tensors.pop(name))
+    with pytest.raises(CheckpointError, match=f"found: no {name}"):
+        (load_model if part == "prefix" else load_index_model)(folder)
+
+
+def test_transformers_fills_no_tensor_with_random_numbers(tmp_path: Path) -> None:
+    folder = make_tiny_model(tmp_path, architecture="gpt2")
+    name = "transformer.h.1.mlp.c_fc.weight"
+    edit_tensors(folder / "prefix", lambda tensors: tensors.pop(name))
+    with pytest.raises(CheckpointError, match=f"found: no {name}"):
+        load_model(folder)
+
+
+@pytest.mark.parametrize("content", ["{}", "[]", '{"weight_map": 3}', '{"weight_map": {"a": 3}}'])
+def test_a_list_of_files_that_is_none_is_told(content: str, tmp_path: Path) -> None:
+    folder = make_tiny_model(tmp_path, architecture="llama")
+    (folder / "prefix" / "model.safetensors").unlink()
+    (folder / "prefix" / "model.safetensors.index.json").write_text(content)
+    with pytest.raises(CheckpointError, match="must be safetensors of a kind"):
+        load_model(folder)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"num_attention_heads": None},
+        {"num_attention_heads": 8},
+        {"num_hidden_layers": "two"},
+        {"max_position_embeddings": None},
+        {"rope_parameters": [1]},
+    ],
+)
+def test_a_config_that_does_not_fit_is_told(change: dict[str, Any], tmp_path: Path) -> None:
+    folder = make_tiny_model(tmp_path, architecture="llama")
+    path = folder / "prefix" / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_bytes()) | change))
+    with pytest.raises(CheckpointError, match="must be safetensors of a kind"):
+        load_model(folder)
+
+
+def test_norms_of_old_names_are_read_all_the_same(tmp_path: Path) -> None:
+    folder = make_tiny_model(tmp_path, architecture="llama")
+    old = {"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNorm.beta"}
+
+    def rename(tensors: Weights) -> None:
+        for name in list(tensors):
+            for new_end, old_end in old.items():
+                if name.endswith(new_end):
+                    tensors[name.replace(new_end, old_end)] = tensors.pop(name)
+
+    texts = ["The old mill stands on the river."]
+    read = load_model(folder).retriever.encode_texts(texts)
+    edit_tensors(folder / "phrase", rename)
+    assert read_form(folder / "phrase") is not None
+    np.testing.assert_allclose(load_model(folder).retriever.encode_texts(texts), read, atol=1e-6)
+
+
+def test_a_tied_head_that_is_stored_need_not_be_trained(tmp_path: Path) -> None:
+    folder = make_tiny_model(tmp_path, architecture="llama")
+    whole: Weights = {}
+
+    def store_head(tensors: Weights) -> None:
+        whole.update({f"lm.{name}": 2 * tensor for name, tensor in tensors.items()})
+        tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"].clone()
+
+    edit_tensors(folder / "prefix", store_head)
+    weights = load_file(folder / "weights.safetensors")
+    kept = {name: each for name, each in weights.items() if not name.startswith("lm.")}
+    save_file(kept | whole, folder / "weights.safetensors")
+    plain, modules = (load_model(folder, keeps_modules=each) for each in (False, True))
+    assert isinstance(plain.prefix_encoder.network, LlamaNetwork)
+    found, wanted = (
+        each.prefix_encoder.token_logits(
+            each.prefix_encoder.append(each.prefix_encoder.new_cache(batch=1, capacity=4), IDS[:1])
+        )
+        for each in (plain, modules)
+    )
+    torch.testing.assert_close(found, wanted, atol=1e-4, rtol=1e-4)
+
+
+def edit_tensors(base: Path, edit: Callable[[Weights], object]) -> None:
+    tensors = load_file(base / "model.safetensors")
+    edit(tensors)
+    save_file(tensors, base / "model.safetensors", metadata={"format": "pt"})
 
 
 def test_a_known_model_is_loaded_without_transformers(tmp_path: Path) -> None:

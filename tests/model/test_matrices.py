@@ -1,5 +1,8 @@
 """Lighter matrices against those in float32."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,18 +12,20 @@ from transformers import AutoModelForCausalLM
 
 from cog.errors import CheckpointError
 from cog.model.base_form import read_form
+from cog.model.integers import is_int8_exact
 from cog.model.llama import LlamaNetwork, is_llama
 from cog.model.matrices import Matrix, can_pack, choose_precision
 from cog.model.modules import CausalModules
 from cog.model.prefix_encoder import PrefixEncoder
 from cog.model.protocols import CausalNetwork
 from cog.model.weights import TrainedTensors
-from cog.records import AUTO, BFLOAT16, FLOAT32, INT8, PRECISIONS
+from cog.records import AUTO, BFLOAT16, FLOAT32, INT8
 from tests.devices import NEEDS_GPU
 from tests.model_fixtures import WIDTH, make_tiny_model
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
-LIGHT = (BFLOAT16, INT8)
+NEEDS_INT8 = pytest.mark.skipif(not is_int8_exact(), reason="needs a processor with VNNI or AMX")
+LIGHT = (BFLOAT16, pytest.param(INT8, marks=NEEDS_INT8))
 IDS = [[3, 17, 40, 41, 42, 99, 7, 8], [5], [7, 8, 9, 10, 11, 12, 13, 14, 15]]
 
 
@@ -151,6 +156,7 @@ def test_joined_layers_give_theirs_side_by_side(precision: str) -> None:
     torch.testing.assert_close(Matrix.join(matrices)(states), expected)
 
 
+@NEEDS_INT8
 def test_extreme_weights_and_inputs_are_multiplied_right() -> None:
     weight = torch.tensor([[1e4], [-1e-6], [0.0]]).expand(3, 64)
     output = Matrix.read(weight, None, INT8)(torch.full((1, 1, 64), 5.0))
@@ -165,8 +171,26 @@ def test_auto_is_bfloat16_where_a_processor_has_instructions_for_it(
     assert choose_precision(AUTO, CPU) == (BFLOAT16 if name.endswith("bf16") else FLOAT32)
 
 
-def test_what_is_asked_for_is_taken_on_any_processor() -> None:
-    assert [choose_precision(each, CPU) for each in PRECISIONS[1:]] == list(PRECISIONS[1:])
+@pytest.mark.parametrize("precision", [FLOAT32, *LIGHT])
+def test_what_is_asked_for_is_taken(precision: str) -> None:
+    assert choose_precision(precision, CPU) == precision
+
+
+def test_int8_is_refused_where_a_processor_saturates() -> None:
+    code = (
+        "import torch; from cog.model.matrices import *; "
+        "largest = torch.full((1, 64), 127.0); matrix = Matrix.read(largest, None, 'int8'); "
+        "print(round(float(matrix(largest)) / 64 / 127**2, 3)); choose_precision('int8', CPU)"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX2"},
+        check=False,
+    )
+    assert (run.stdout.strip() == "1.0") == (run.returncode == 0)
+    assert run.returncode == 0 or "needs a CPU that multiplies it exactly" in run.stderr
 
 
 def test_int8_on_a_gpu_is_refused() -> None:

@@ -8,6 +8,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
+from cog.model.cache import PrefixCache
 from cog.model.load import load_model
 from cog.model.modules import CausalModules, load_network
 from cog.model.prefix_encoder import PrefixEncoder
@@ -64,6 +65,28 @@ def test_cached_steps_equal_one_pass(encoder: PrefixEncoder, folder: Path) -> No
     for row, ids in enumerate(SEQUENCES):
         expected = plain_states(folder, ids)[-1]
         torch.testing.assert_close(last[row], expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("num_moved", range(4))
+def test_a_cache_that_memory_gave_out_for_grows_in_the_next_pass(
+    encoder: PrefixEncoder, folder: Path, num_moved: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, moved = PrefixCache._move, []
+
+    def move(self: PrefixCache, old: torch.Tensor, *room: int) -> torch.Tensor:
+        moved.append(room)
+        if len(moved) == num_moved + 1:
+            raise torch.OutOfMemoryError("no room on this device")
+        return real(self, old, *room)
+
+    monkeypatch.setattr(PrefixCache, "_move", move)
+    cache = encoder.new_cache(batch=1, capacity=4)
+    encoder.append(cache, [SEQUENCES[0][:4]])
+    with pytest.raises(torch.OutOfMemoryError):
+        encoder.append(cache, [SEQUENCES[0][4:]])
+    state = encoder.append_last(cache, [SEQUENCES[0][4:]])
+    expected = plain_states(folder, SEQUENCES[0])[-1:]
+    torch.testing.assert_close(state, expected, atol=1e-5, rtol=1e-5)
 
 
 def test_cut_prefix_goes_on_as_if_never_longer(encoder: PrefixEncoder, folder: Path) -> None:

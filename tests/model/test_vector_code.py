@@ -12,6 +12,7 @@ from cog.model.vector_code import (
     VECTOR_CODES,
     VectorCode,
     VectorCodes,
+    count_bytes,
     fit_code,
     load_codes,
 )
@@ -143,3 +144,30 @@ def test_what_comes_with_the_package_is_installed_again(
     monkeypatch.setattr("cog.model.config.get_shipped", lambda: tmp_path / "_data")
     assert advise_on_damage(tmp_path / "_data" / "models" / "m" / "a.bin").startswith("pip install")
     assert advise_on_damage(tmp_path / "models" / "m" / "a.bin").startswith("git -C ")
+
+
+@pytest.mark.parametrize("dim", [1, 8, 74, 75, 76, 81])
+@pytest.mark.parametrize("kind", ["spread", "constant", "one", "unasked"])
+def test_odd_samples_give_codes_that_hold_them(dim: int, kind: str) -> None:
+    random = np.random.default_rng(dim)
+    vectors = random.normal(size=(1 if kind == "one" else 40, dim)).astype(np.float32)
+    queries = random.normal(size=(50, dim)).astype(np.float32)
+    if kind == "constant":
+        vectors[:] = vectors[0]
+    if kind == "unasked":
+        queries[:] = 0.0
+    code = fit_code(vectors, queries)
+    assert code.num_bytes == count_bytes(dim) == min(75, dim)
+    integers = code.quantise(vectors)
+    assert np.array_equal(code.unpack(code.pack(integers)), integers)
+    np.testing.assert_allclose(code.restore(integers), vectors, atol=0.1)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_code_is_fitted_to_numbers_only(value: float) -> None:
+    vectors, queries = draw(20, seed=0), draw(20, seed=1)
+    for array in (vectors, queries):
+        array[3, 2], kept = value, array[3, 2]
+        with pytest.raises(CheckpointError, match="must be finite"):
+            fit_code(vectors, queries)
+        array[3, 2] = kept

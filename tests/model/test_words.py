@@ -1,14 +1,24 @@
 """Words against rules spelled out by hand, and the exactness of offsets."""
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import Tokenizer
 
 from cog.errors import CheckpointError
-from cog.model.words import BARRED, CAN_END, CAN_START, SPECIFIC, WordSplitter, flag_words
+from cog.model.words import (
+    BARRED,
+    CAN_END,
+    CAN_START,
+    SPECIFIC,
+    WordSplitter,
+    flag_words,
+    load_tokenizer,
+)
 
 
 @pytest.fixture(scope="module")
@@ -106,6 +116,21 @@ def test_names_and_numbers_are_specific(word: str, is_specific: bool) -> None:
 
 def test_flags_of_no_words_are_none() -> None:
     assert len(flag_words("", np.zeros(1, dtype=np.int32))) == 0
+
+
+def test_tokens_without_a_string_are_unwritable(tiny_model: Path) -> None:
+    tokenizer = load_tokenizer(tiny_model / "prefix")
+    size = tokenizer.get_vocab_size()
+    whole = WordSplitter(tokenizer)
+    assert whole.list_unwritable(size).tolist() == [0]
+    assert whole.list_unwritable(size + 2).tolist() == [0, size, size + 1]
+    content = json.loads(tokenizer.to_str())
+    content["model"]["vocab"] = {
+        token: i + 2 * (i > 300) for token, i in content["model"]["vocab"].items()
+    }
+    gaps = WordSplitter(Tokenizer.from_str(json.dumps(content)))
+    assert gaps.list_unwritable(size + 2).tolist() == [0, 301, 302]
+    assert gaps.list_unwritable(301).tolist() == [0]
 
 
 def test_vocabulary_that_is_not_byte_level_is_refused(tiny_model: Path) -> None:
