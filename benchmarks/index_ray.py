@@ -1,9 +1,10 @@
 """Two local Ray workers against a build with two threads, on the same documents, in one run.
 
 In a project with a prepared corpus: ``python -m benchmarks.index_ray [--corpus wiki-mini]``. Both
-build several times, in turn, each in a process of its own, in a temporary folder. Words a second
-are those after the first tenth, so that neither loading the model nor starting workers counts;
-``ratio_whole`` counts both.
+build several times, in turn, each in a process of its own, in a temporary folder. The clock begins
+when all workers have loaded the model and ends with the last row; ``ratio_whole`` counts all.
+``ratio_processor`` compares words a second of processor time, of all processes: on a machine that
+does other things, who has more processes is given more of it.
 """
 
 import argparse
@@ -12,47 +13,71 @@ import os
 import statistics
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from benchmarks.common import ROOT, report, say
 from cog.corpus.documents import DOCUMENT_SCHEMA, PROMPT_SCHEMA, DocumentStore, RecordWriter
 from cog.index.building.builder import build_index
-from cog.index.building.encoding import OpenPool, open_local_pool
+from cog.index.building.encoding import Encoders, Pool, open_local_pool
 from cog.index.building.ray_pool import WorkerModel, open_ray_pool
-from cog.model.load import load_index_model
+from cog.model.load import IndexModel, load_index_model
 from cog.params import load_params
 from cog.paths import CorpusPaths, find_project
-from cog.progress import SilentProgress
+from cog.progress import SILENT
 
 ENGINES = ("local", "ray")
-COMMIT_CHUNKS = 256  # so that a short corpus has windows enough
-SKIPPED_SHARE = 0.1  # of the words, before the clock begins
+COMMIT_CHUNKS = 128  # so that a short corpus has windows enough
+NUM_FIRST = 8  # tasks before the clock begins
 
 
-class Clock(SilentProgress):
-    """Notes when how many words were done."""
+class Clock:
+    """Words a second while a pool encodes; its workers have loaded the model before."""
 
     def __init__(self) -> None:
-        self.times: list[tuple[float, int]] = []
+        self.seconds = 0.0
+        self.processor_seconds = 0.0
 
-    def advance(self, amount: int) -> None:
-        """Note an amount.
+    @contextmanager
+    def open_pool(self, model: IndexModel, encoders: Encoders, opened: Any) -> Iterator[Pool]:  # noqa: ANN401
+        """Open a pool, let every worker do something, and take the time that it is used.
 
-        :param amount: Of words.
+        :param model: The model.
+        :param encoders: Its encoders.
+        :param opened: Opens the pool.
+        :yields: The pool.
         """
-        done = self.times[-1][1] if self.times else 0
-        self.times.append((time.perf_counter(), done + amount))
+        with opened(model, encoders) as pool:
+            for each in [pool.submit(Encoders.measure_batch_change) for _ in range(NUM_FIRST)]:
+                each.result()
+            began, spent = time.perf_counter(), get_processor_seconds()
+            yield pool
+            self.seconds = time.perf_counter() - began
+            self.processor_seconds = get_processor_seconds() - spent
 
-    def get_rate(self) -> float:
-        """Words a second after the first share.
 
-        :returns: The rate.
-        """
-        total = self.times[-1][1]
-        began, before = next(each for each in self.times if each[1] >= SKIPPED_SHARE * total)
-        return (total - before) / (self.times[-1][0] - began)
+def get_processor_seconds() -> float:
+    """Processor time of this process and of all below it that live.
+
+    :returns: Seconds.
+    """
+    parents, ticks = {}, {}
+    for path in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it ended meanwhile
+            fields = (path / "stat").read_text().rpartition(")")[2].split()
+            pid = int(path.name)
+            parents[pid], ticks[pid] = int(fields[1]), int(fields[11]) + int(fields[12])
+
+    def is_below(pid: int) -> bool:
+        while pid in parents and pid != os.getpid():
+            pid = parents[pid]
+        return pid == os.getpid()
+
+    return sum(ticks[pid] for pid in ticks if is_below(pid)) / os.sysconf("SC_CLK_TCK")
 
 
 def write_beginning(source: CorpusPaths, target: CorpusPaths, *, num_words: int) -> None:
@@ -100,12 +125,13 @@ def build(root: str, engine: str, address: str, results: "multiprocessing.Queue[
     folder = paths.model(params.model)
     model = load_index_model(folder)
     clock = Clock()
+    num_words = DocumentStore(CorpusPaths(Path(root)).documents).load_report().num_words
     wanted = WorkerModel(
         folder, model.fingerprint, model.numerics, "cpu", params.index.vector_dtype, None
     )
-    open_pool: OpenPool = open_local_pool
+    opened: Any = open_local_pool
     if engine == "ray":
-        open_pool = lambda *_: open_ray_pool(wanted, address=address, progress=clock)  # noqa: E731
+        opened = lambda *_: open_ray_pool(wanted, address=address, progress=SILENT)  # noqa: E731
     corpus_paths = CorpusPaths(Path(root))
     began = time.perf_counter()
     manifest = build_index(
@@ -115,15 +141,15 @@ def build(root: str, engine: str, address: str, results: "multiprocessing.Queue[
         load_model=lambda: model,
         params=replace(params.index, commit_chunks=COMMIT_CHUNKS),
         get_kept=lambda: None,
-        progress=clock,
+        progress=SILENT,
         force=True,
-        open_pool=open_pool,
+        open_pool=partial(clock.open_pool, opened=opened),
     ).manifest
     results.put(
         {
             "digest": manifest.digest,
-            "num_words": clock.times[-1][1],
-            "words_per_second": clock.get_rate(),
+            "words_per_second": num_words / clock.seconds,
+            "words_per_processor_second": num_words / clock.processor_seconds,
             "seconds": time.perf_counter() - began,
         }
     )
@@ -153,17 +179,19 @@ def main() -> None:
                 found[engine].append(results.get())
                 process.join()
                 say(f"{engine}: {found[engine][-1]}")
-    local, ray = (
-        statistics.median(each["words_per_second"] for each in found[engine]) for engine in ENGINES
-    )
+    rates = {
+        name: [statistics.median(each[name] for each in found[engine]) for engine in ENGINES]
+        for name in ("words_per_second", "words_per_processor_second")
+    }
     whole = [min(each["seconds"] for each in found[engine]) for engine in ENGINES]
     report(
         {
             "benchmark": "index_ray",
-            "ratio": ray / local,
+            "ratio": rates["words_per_second"][1] / rates["words_per_second"][0],
+            "ratio_processor": rates["words_per_processor_second"][1]
+            / rates["words_per_processor_second"][0],
             "ratio_whole": whole[0] / whole[1],
             "is_equal": len({each["digest"] for engine in ENGINES for each in found[engine]}) == 1,
-            "words_per_second": {"local": local, "ray": ray},
             "rounds": found,
             "corpus": options.corpus,
         }

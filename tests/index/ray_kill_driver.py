@@ -29,6 +29,7 @@ from tests.model_fixtures import make_tiny_model
 
 KILL_SECONDS = 4.0  # between two kills, at most
 DRIVER_SHARE = 0.25  # of the kills
+MAX_KILLS = 6  # of one build, so that some end
 NUM_DOCUMENTS = 300
 
 
@@ -85,6 +86,7 @@ class Killer:
             stderr=subprocess.PIPE,
             text=True,
         )
+        num_kills = min(num_kills, self.random.randint(0, MAX_KILLS))
         while driver.poll() is None:
             time.sleep(self.random.uniform(0.05, KILL_SECONDS))
             workers = self.cluster.find_workers()

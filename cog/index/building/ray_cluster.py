@@ -4,8 +4,9 @@ import os
 import socket
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,7 +70,10 @@ def connect(address: str, *, with_gpus: bool) -> Iterator[Cluster]:
         _check_answer(address)
     own = {} if address else {"include_dashboard": False}
     try:
-        ray.init(address or "local", logging_level="ERROR", log_to_driver=False, **own)
+        with warnings.catch_warnings():
+            # its processes are forks that become another program at once, whatever Lance says
+            warnings.simplefilter("ignore")
+            ray.init(address or "local", logging_level="ERROR", log_to_driver=False, **own)
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
         raise _unreachable(address, str(error).splitlines()[0]) from error
     try:
@@ -83,7 +87,9 @@ def connect(address: str, *, with_gpus: bool) -> Iterator[Cluster]:
                 about=address,
             )
         options = {"num_cpus": 0 if with_gpus else 1, "num_gpus": int(with_gpus)}
-        yield Cluster(address, num_workers, options | {"max_restarts": 0, "max_task_retries": 0})
+        options |= {"max_restarts": 0, "max_task_retries": 0}  # whoever uses them sees to that
+        with redirect_stdout(sys.stderr):  # Ray says on stdout, where results go, why workers died
+            yield Cluster(address, num_workers, options)
     finally:
         ray.shutdown()
 

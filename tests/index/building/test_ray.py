@@ -65,7 +65,12 @@ def check(corpus: CorpusPaths, locks: Path) -> str:
 @needs_ray
 @pytest.mark.slow
 def test_index_is_that_of_one_machine_though_a_worker_is_killed(
-    corpus: CorpusPaths, locks: Path, tiny_model: Path, cluster: TestCluster, local_digest: str
+    corpus: CorpusPaths,
+    locks: Path,
+    tiny_model: Path,
+    cluster: TestCluster,
+    local_digest: str,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     progress = Doing(3000, lambda: os.kill(cluster.find_workers()[0], signal.SIGKILL))
     report = build_on(
@@ -76,6 +81,9 @@ def test_index_is_that_of_one_machine_though_a_worker_is_killed(
         progress=progress,
     )
     assert report.manifest.digest == check(corpus, locks) == local_digest
+    said = capsys.readouterr()
+    assert said.out == ""  # results alone go there
+    assert "A worker died" in said.err
     (line,) = [each for each in progress.lines if "is lost" in each]
     assert re.fullmatch(r"\S+ \(pid \d+\) is lost; another one takes over what it had", line)
     assert progress.lines[0] == f"2 workers are started on the cluster at {cluster.address}"
