@@ -109,7 +109,8 @@ class Killer:
             self.counts["given up"] += 1
             return ""
         assert driver.returncode == 0, errors[-3000:]
-        return output.split()[0]
+        (line,) = output.splitlines()  # nothing but the result
+        return line.split()[0]
 
 
 def main() -> None:

@@ -69,29 +69,27 @@ def connect(address: str, *, with_gpus: bool) -> Iterator[Cluster]:
     if address:
         _check_answer(address)
     own = {} if address else {"include_dashboard": False}
-    try:
-        with warnings.catch_warnings():
-            # its processes are forks that become another program at once, whatever Lance says
-            warnings.simplefilter("ignore")
-            ray.init(address or "local", logging_level="ERROR", log_to_driver=False, **own)
-    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
-        raise _unreachable(address, str(error).splitlines()[0]) from error
-    try:
-        kind = "GPU" if with_gpus else "CPU"
-        num_workers = int(ray.cluster_resources().get(kind, 0))
-        if not num_workers:
-            raise IndexingError(
-                f"the cluster needs a {kind}",
-                found="none",
-                run="ray status",
-                about=address,
-            )
-        options = {"num_cpus": 0 if with_gpus else 1, "num_gpus": int(with_gpus)}
-        options |= {"max_restarts": 0, "max_task_retries": 0}  # whoever uses them sees to that
-        with redirect_stdout(sys.stderr):  # Ray says on stdout, where results go, why workers died
+    # Ray says on stdout, where results go, why workers died, and some of it only when it ends
+    with redirect_stdout(sys.stderr):
+        try:
+            with warnings.catch_warnings():
+                # its processes are forks that become another program at once, whatever Lance says
+                warnings.simplefilter("ignore")
+                ray.init(address or "local", logging_level="ERROR", log_to_driver=False, **own)
+        except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+            raise _unreachable(address, str(error).splitlines()[0]) from error
+        try:
+            kind = "GPU" if with_gpus else "CPU"
+            num_workers = int(ray.cluster_resources().get(kind, 0))
+            if not num_workers:
+                raise IndexingError(
+                    f"the cluster needs a {kind}", found="none", run="ray status", about=address
+                )
+            options = {"num_cpus": 0 if with_gpus else 1, "num_gpus": int(with_gpus)}
+            options |= {"max_restarts": 0, "max_task_retries": 0}  # whoever uses them sees to that
             yield Cluster(address, num_workers, options)
-    finally:
-        ray.shutdown()
+        finally:
+            ray.shutdown()
 
 
 def _check_answer(address: str) -> None:
