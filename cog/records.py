@@ -74,7 +74,7 @@ class Decoding:
     :param seed: Seed of the text's own random stream.
     :param max_new_tokens: Exact number of prefix-encoder tokens to append.
     :param top_k_documents: Number of chunks retrieved per prompt; 0 copies nothing.
-    :param phrase_bias: Added to the score of every phrase.
+    :param phrase_bias: Added to the score of every phrase: higher copies more.
     :param verify: How unlikely a token may be to the prefix encoder: ``off``, or less than
         ``verify_threshold`` (``absolute``), than that times the best token's probability
         (``relative``), or than what the entropy allows (``entropy``) is too unlikely.

@@ -37,7 +37,10 @@ class DecodingOptions:
         "Longest run of words copied from one place of a document; 0 for no limit.",
     )
     phrase_bias: float | None = setting(
-        Decoding, "phrase_bias", "Added to the score of every phrase.", metavar="X"
+        Decoding,
+        "phrase_bias",
+        "Added to the score of every phrase: higher copies more.",
+        metavar="X",
     )
     verify: str | None = setting(
         Decoding, "verify", "When the prefix encoder finds a token too unlikely."

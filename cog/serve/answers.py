@@ -47,7 +47,7 @@ def answer_error(scope: Scope, error: ApiError) -> Response:
     if wants_page(scope):
         context = {"status": error.status, "message": error.message, "run": error.run or ""}
         name = "login" if error.status == 401 else "error"
-        page = render(name, {**context, "next": scope["path"], "needs_key": error.status == 401})
+        page = render(name, {**context, "needs_key": error.status == 401})
         if page is not None:
             return Response(page, error.status, error.headers, media_type=HTML)
     return Response(write_json(error.to_json()), error.status, error.headers, "application/json")

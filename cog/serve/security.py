@@ -12,7 +12,7 @@ import re
 import secrets
 import socket
 from http.cookies import CookieError, SimpleCookie
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -36,7 +36,7 @@ HEADERS = {
 }
 # what everybody may ask for who may call the server: the login, and what raters bring a token for
 PUBLIC = re.compile(
-    r"/static/[^/]+|/healthz|/api/login|/api/logout|/study|/api/studies/[^/]+/(items|judgements)"
+    r"/static/[^/]+|/healthz|/api/login|/api/logout|/api/studies/[^/]+/(items|judgements)"
 )
 
 
@@ -67,7 +67,7 @@ class Security:
         try:
             self._check_host(headers)
             self._check_origin(headers)
-            if not PUBLIC.fullmatch(scope["path"]) and not self.keys.is_admitted(headers):
+            if not _is_public(scope) and not self.keys.is_admitted(headers):
                 raise ApiError(
                     401,
                     "a key is needed; found: "
@@ -133,6 +133,12 @@ class Keys:
         except CookieError:
             return False
         return cookie is not None and hmac.compare_digest(cookie.value, self.session)
+
+
+def _is_public(scope: Scope) -> bool:
+    if scope["path"] == "/study":  # the page itself holds nothing: it asks with the token
+        return b"token" in parse_qs(scope["query_string"])
+    return PUBLIC.fullmatch(scope["path"]) is not None
 
 
 def _get_name(host: str) -> str:

@@ -43,7 +43,10 @@ def test_every_route_needs_the_key_but_those_of_the_login(locked: RunningServer)
 def test_a_browser_begins_and_ends_a_session(locked: RunningServer) -> None:
     page = locked.ask("GET", "/corpora", headers=HTML)
     assert page.status == 401
-    assert b'data-next="/corpora"' in page.body
+    assert b'id="login"' in page.body
+    study = "/study?study=0123456789abcdef"
+    assert locked.ask("GET", study, headers=HTML).status == 401
+    assert locked.ask("GET", f"{study}&token=x", headers=HTML).status == 200  # for who judges
     assert locked.post("/api/login", {"key": "wrong"}).status == 401
     begun = locked.post("/api/login", {"key": "sesame"})
     assert begun.status == 204

@@ -10,9 +10,7 @@ form.addEventListener("submit", async (event) => {
   event.preventDefault();
   try {
     await logIn(key.value);
-    // only a path of this server: nothing that leads elsewhere
-    const next = new URL(form.dataset.next || "/", location.origin);
-    location.replace(next.origin === location.origin ? next.href : "/");
+    location.reload(); // the address is that of the page which was asked for, settings and all
   } catch (error) {
     key.value = "";
     key.focus();

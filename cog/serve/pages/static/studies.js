@@ -1,7 +1,7 @@
 // Studies for who asks: new ones, links for those who judge, what they say.
 
 import { addRater, answersAddress, getResults, getVerdict, makeStudy } from "./api.js";
-import { copyText, make, makeCommand, makeError, oneLine } from "./dom.js";
+import { copyText, formatCount, make, makeCommand, makeError, oneLine } from "./dom.js";
 
 const SPACE = "http://www.w3.org/2000/svg";
 const addressOf = (study) => `/study?study=${encodeURIComponent(study)}`;
@@ -83,7 +83,7 @@ export function showStudy(place, found) {
   const raters = make("div", {});
   const error = make("div");
   const name = make("input", { id: "name", required: true, maxlength: 64, autocomplete: "off" });
-  const form = make("form", { class: "row" },
+  const form = make("form", { class: "row asking" },
     make("div", { class: "field" }, make("label", { for: "name" }, "Name of who judges"), name), make("button", {}, "Make a link"));
   const draw = () => raters.replaceChildren(...found.raters.length ? [makeRaters(found)] : [make("p", { class: "soft" }, "Nobody judges yet. Make a link for everyone who should.")]);
   form.addEventListener("submit", async (event) => {
@@ -147,7 +147,7 @@ function drawVerdict({ systems, questions }) {
       make("p", { class: "soft small" }, [
         `Sign test: p = ${each.p_value.toPrecision(2)}`,
         isMore ? `${ahead} is preferred by more than chance` : "no more than chance",
-        `${each.num_cases} cases`, `${each.num_graders} judging`, ...agreement,
+        formatCount(each.num_cases, "case"), `${each.num_graders} judging`, ...agreement,
       ].join(" · ")));
   });
 }
