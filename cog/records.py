@@ -148,7 +148,8 @@ class Segment:
     :param text: The appended text; for a corpus segment ``document.text[char_start:char_end]``.
     :param origin: ``corpus`` or ``vocabulary`` (``from`` in JSON).
     :param probability: Probability of the choice under the joint distribution, before truncation;
-        under the vocabulary alone where a copy was refused.
+        under the vocabulary alone where a copy was cut or refused. Of neighbours that are one copy,
+        the product; words that a draft went on by count as 1.
     :param document_id: Source document; None, as are all that follow, unless it is of a corpus.
     :param title: Title of the source document.
     :param char_start: First character of the copy in the source document.

@@ -119,7 +119,7 @@ def score_reference(
     these tokens only. Phrases are found in the pool, if it is at hand, else in the chunks that
     generation would retrieve. Of the decoding, what is added to scores matters, and
     ``max_new_tokens`` (how much of a long prefix is read), since nothing is drawn. Nothing is
-    verified, and what may be copied once only does not count.
+    verified, no name is guarded, and what may be copied once only does not count.
     """
     if not len(token_ids):
         raise ValueError("a reference needs at least one token")
@@ -128,7 +128,9 @@ def score_reference(
         pool = generator.pools.get_pool(request)[0]
     decoding = replace(request.decoding, verify=OFF, max_verbatim_words=0)
     encoder = generator.model.prefix_encoder
-    prefix = generator.prefix_ids(request)
+    length = max(request.decoding.max_new_tokens, len(token_ids))
+    placed = replace(request, decoding=replace(request.decoding, max_new_tokens=length))
+    prefix = generator.prefix_ids(placed)
     read = [prefix + token_ids[:-1].tolist()]
     cache = encoder.new_cache(batch=1, capacity=len(read[0]))
     states = encoder.append(cache, read)[len(prefix) - 1 :]  # one per token of the reference

@@ -289,6 +289,8 @@ def packed_attention(
     *,
     layout: Layout,
     scaling: float | None = None,
+    softcap: float | None = None,
+    s_aux: Tensor | None = None,
     **_kwargs: object,
 ) -> tuple[Tensor, None]:
     """Attend from packed new tokens to the cached keys of their own prefix.
@@ -300,9 +302,14 @@ def packed_attention(
     :param _attention_mask: Not used; the layout says what is seen.
     :param layout: Where the tokens belong.
     :param scaling: Factor of the scores; None for ``head_dim ** -0.5``.
+    :param softcap: What some models cap scores with, which is not done here.
+    :param s_aux: What some models add to the scores, likewise.
     :param **_kwargs: What else transformers passes; not used.
     :returns: *Shape:* ``(1, num_tokens, num_heads, head_dim)``, and None for the weights.
+    :raises ValueError: If more is asked for than plain causal attention.
     """
+    if softcap is not None or s_aux is not None:
+        raise ValueError("attention with capped scores, or with sinks")
     packed = query[0].transpose(0, 1)  # (num_tokens, num_heads, head_dim)
     outputs = []
     for part in layout.parts:

@@ -21,9 +21,14 @@ from cog.model.matrices import CPU, Matrix
 from cog.model.weights import Weights, apply_weights, load_weights, select_weights
 from cog.records import FLOAT32
 
+TRIED_TOKENS = 8
+MAX_DIFFERENCE = 0.02  # of hidden states, in shares of the largest value
+
 
 class CausalModules:
-    """Any causal language model in float32, changed in place: its attention becomes the packed one.
+    """A causal language model in float32, changed in place: its attention becomes the packed one.
+
+    One that attends otherwise than by plain causal attention is a ``CheckpointError``.
 
     ``keeps_modules`` says whether its own modules run, for what is hooked to them or learns through
     them; slower. The precision is that of its linear layers.
@@ -39,12 +44,12 @@ class CausalModules:
     ) -> None:
         AttentionInterface.register(ATTENTION_NAME, packed_attention)
         model.requires_grad_(False).train(mode=False)
-        model.set_attn_implementation(ATTENTION_NAME)
         self.model = model
         self.precision = precision
         self._body: nn.Module = model.base_model
         self._embed: nn.Embedding = model.get_input_embeddings()  # type: ignore[assignment]
         model.to(device)  # type: ignore[arg-type]
+        self._replace_attention()
         self._head: nn.Module = model.get_output_embeddings()  # type: ignore[no-untyped-call]
         if not keeps_modules:
             self._head = _read_layer(cast(nn.Linear, self._head), FLOAT32).pack()
@@ -64,8 +69,27 @@ class CausalModules:
 
     @property
     def max_positions(self) -> int:
-        """Number of tokens that the model can read."""
-        return int(self.model.config.max_position_embeddings)
+        """Number of tokens that the model can read; of a sliding window, no more than it holds."""
+        config = self.model.config
+        window = getattr(config, "sliding_window", None) or config.max_position_embeddings
+        return int(min(config.max_position_embeddings, window))
+
+    @torch.no_grad()
+    def _replace_attention(self) -> None:
+        # a few tokens tell whether the model attends as the packed attention does: others cap
+        # scores, add to them by distance, or look at fewer tokens
+        try:
+            ids = torch.arange(min(TRIED_TOKENS, self.max_positions), device=self.device)
+            ids %= self.vocab_size
+            wanted = self._body(input_ids=ids[None], use_cache=False).last_hidden_state[0]
+            self.model.set_attn_implementation(ATTENTION_NAME)
+            cache = PrefixCache(batch=1, capacity=len(ids), device=self.device)
+            found = self.read(ids, cache.plan([len(ids)]), cache)
+        except (AttributeError, TypeError, ValueError) as error:
+            raise _refuse_attention(str(error)) from error
+        difference = float((found - wanted).abs().max() / wanted.abs().max().clamp_min(1e-9))
+        if difference > MAX_DIFFERENCE:
+            raise _refuse_attention(f"hidden states that differ by {100 * difference:.0f} %")
 
     def read(self, token_ids: Tensor, layout: Layout, cache: PrefixCache) -> Tensor:
         """Read packed tokens; as :meth:`cog.model.llama.LlamaNetwork.read`."""
@@ -82,6 +106,14 @@ class CausalModules:
         """Scores of the vocabulary; as :meth:`cog.model.llama.LlamaNetwork.score`."""
         logits: Tensor = self._head(states)
         return logits
+
+
+def _refuse_attention(found: str) -> CheckpointError:
+    return CheckpointError(
+        "the prefix encoder must have plain causal attention, as GPT-2, Llama and Qwen have",
+        found=found,
+        run="name another prefix encoder in the model's config.yaml",
+    )
 
 
 class TextModules:

@@ -57,7 +57,7 @@ class PrefixEncoder:
 
     @property
     def num_cheap_tokens(self) -> int:
-        """Number of tokens that a pass reads in the time of one: 1 without packed weights."""
+        """Number of tokens that a pass reads in about the time of one; 1 if none can be packed."""
         return CHEAP_TOKENS if can_pack(torch.empty(0, device=self.device)) else 1
 
     @property

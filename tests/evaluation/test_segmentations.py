@@ -189,3 +189,16 @@ def test_forward_pass_over_hand_made_arcs() -> None:
 def test_empty_reference_is_refused(generator: CopyGenerator) -> None:
     with pytest.raises(ValueError, match="at least one token"):
         score_reference(generator, REQUEST, np.zeros(0, dtype=np.int32))
+
+
+def test_a_reference_longer_than_what_is_written_leaves_less_of_a_prefix(
+    generator: CopyGenerator,
+) -> None:
+    request = Request("The old mill stands. " * 90, replace(DECODING, max_new_tokens=4))
+    ids = generator.model.splitter.encode("On market days bread is sold by the river. " * 3)
+    assert (
+        len(generator.prefix_ids(request)) + len(ids) > generator.model.prefix_encoder.max_positions
+    )
+    found = score_reference(generator, request, ids)
+    assert found.num_tokens == len(ids)
+    assert math.isfinite(found.log_probability)

@@ -11,7 +11,15 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
+from transformers import (
+    AutoModelForCausalLM,
+    BloomConfig,
+    Gemma2Config,
+    LlamaConfig,
+    LlamaForCausalLM,
+    MistralConfig,
+    PreTrainedConfig,
+)
 
 from cog.errors import CheckpointError
 from cog.model.base_form import read_form
@@ -169,6 +177,45 @@ def test_a_config_that_does_not_fit_is_told(change: dict[str, Any], tmp_path: Pa
     path.write_text(json.dumps(json.loads(path.read_bytes()) | change))
     with pytest.raises(CheckpointError, match="must be safetensors of a kind"):
         load_model(folder)
+
+
+SIZES: dict[str, Any] = {
+    "vocab_size": 120,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 64,
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [
+        (MistralConfig, {"sliding_window": 12}),
+        (MistralConfig, {"sliding_window": None}),
+        (Gemma2Config, {"head_dim": 8, "sliding_window": 12, "attn_logit_softcapping": 2.0}),
+        (BloomConfig, {"n_layer": 2, "n_head": 4}),
+    ],
+)
+def test_attention_of_another_kind_is_refused_and_windows_are_kept(
+    kind: type[PreTrainedConfig], settings: dict[str, Any]
+) -> None:
+    sizes = SIZES if kind is not BloomConfig else {"vocab_size": 120, "hidden_size": 32}
+    torch.manual_seed(0)
+    plain = AutoModelForCausalLM.from_config(kind(**(sizes | settings))).eval()
+    if kind is not MistralConfig:
+        with pytest.raises(CheckpointError, match="must have plain causal attention"):
+            CausalModules(plain)
+        return
+    ids = torch.arange(12) + 3
+    with torch.inference_mode():
+        wanted = plain(ids[None], use_cache=False).logits[0]
+    encoder = PrefixEncoder(CausalModules(plain), query_projection=None, begin_token_id=None)
+    assert encoder.max_positions == (settings["sliding_window"] or 64)
+    states = encoder.append(encoder.new_cache(batch=1, capacity=4), [ids.tolist()])
+    torch.testing.assert_close(encoder.token_logits(states), wanted, atol=1e-4, rtol=1e-4)
 
 
 def test_norms_of_old_names_are_read_all_the_same(tmp_path: Path) -> None:
