@@ -24,6 +24,7 @@ from cog.params import IndexParams
 from cog.paths import CorpusPaths
 
 TOP_K = 64
+RECALL_AT = 32  # of the 40 chunks of a group; of millions of others some are as near by chance
 REPEATS = 20
 
 
@@ -110,7 +111,7 @@ def main() -> None:
     free, needed = shutil.disk_usage(options.folder).free, PEAK_BYTES * max(options.chunks)
     if needed > free:
         parser.error(f"{needed:,} bytes are needed in {options.folder}, {free:,} are free")
-    params = IndexParams(ivf_threshold_rows=options.threshold)
+    params = IndexParams(ivf_threshold_rows=options.threshold, recall_at=RECALL_AT)
     context = multiprocessing.get_context("spawn")
     sizes: dict[str, Any] = {}
     for num_chunks in options.chunks:

@@ -5,6 +5,7 @@ each time, and on a GPU where it has one. Licences and documents are looked up b
 own. None of it is part of what an index is: its digest is that of the rows.
 """
 
+import os
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -29,11 +30,14 @@ VectorBlocks = Callable[[], Iterator[NDArray[np.float32]]]
 def build_lists(blocks: VectorBlocks, *, folder: Path, num_rows: int, dim: int) -> int:
     """Put the chunks of a version folder into lists; gives the number of lists.
 
-    Memory is bounded by the vectors that centres are found by: 48 a list, of which there are as
-    many as the square root of the chunks.
+    Memory is bounded by the vectors that centres are found by: 48 a list, of two lists for the
+    square root of the chunks.
     """
     import lance
 
+    # with thousands of lists Lance would guess the nearest, and by inner product it guesses wrong
+    # for half of the chunks
+    os.environ["LANCE_USE_HNSW_SPEEDUP_INDEXING"] = "disabled"
     num_lists = count_lists(num_rows)
     sample = _sample(blocks, num_rows=num_rows, size=num_lists * TRAINING_ROWS_PER_LIST)
     chunks = lance.dataset(folder / f"{CHUNKS}.lance")
@@ -51,7 +55,7 @@ def build_lists(blocks: VectorBlocks, *, folder: Path, num_rows: int, dim: int) 
 
 def count_lists(num_rows: int) -> int:
     """Number of lists of so many chunks."""
-    return max(1, min(int(num_rows**0.5), num_rows // MIN_LIST_ROWS))
+    return max(1, min(int(2 * num_rows**0.5), num_rows // MIN_LIST_ROWS))
 
 
 def index_documents(folder: Path) -> dict[str, int]:

@@ -8,12 +8,15 @@ from pathlib import Path
 
 import lance
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from cog.errors import IndexingError, IndexMismatchError
 from cog.index.read.reader import PhraseIndex, open_index
 from cog.index.read.verify import verify_index
 from cog.index.search.searcher import search_exactly
+from cog.index.tables.lists import build_lists
+from cog.index.tables.store import StoreReader
 from cog.index.versions.manifest import load_manifest
 from cog.paths import CorpusPaths
 from cog.progress import SilentProgress
@@ -213,3 +216,39 @@ def test_an_index_with_lists_of_another_kind_is_built_anew(
     report = build(corpus, locks=locks, params=PARAMS_OF_LISTS)
     assert (report.is_new, report.manifest.num_encoded) == (True, 0)
     assert report.manifest.digest == manifest.digest
+
+
+def test_rows_of_several_files_are_told_apart(listed: PhraseIndex, tmp_path: Path) -> None:
+    (part,) = listed.parts
+    folder = tmp_path / "tables"
+    shutil.copytree(part.folder, folder)
+    shutil.rmtree(folder / "chunks.lance")
+    rows = part.take("chunks", np.arange(listed.num_chunks))
+    lance.write_dataset(rows, folder / "chunks.lance", max_rows_per_file=100)
+    num_lists = build_lists(part.iter_vectors, folder=folder, num_rows=rows.num_rows, dim=12)
+    store = StoreReader(folder, "tiny")
+    vectors = next(part.iter_vectors())[::90]
+    found, scores = store.find_nearest(vectors, 10, num_lists, "")
+    exact = search_exactly(part.iter_vectors(), vectors, top_k=10)
+    np.testing.assert_allclose(scores, exact.scores, atol=1e-5)
+    stored = np.concatenate(list(part.iter_vectors()))
+    np.testing.assert_allclose((vectors[:, None] * stored[found]).sum(axis=2), scores, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_each_chunk_lies_in_its_nearest_list_however_many_there_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cog.index.tables.lists.count_lists", lambda _: 4500)
+    random = np.random.default_rng(0)
+    topics = random.standard_normal((60, 384))[random.integers(0, 60, 20000)]
+    vectors = (topics + random.standard_normal((20000, 384))).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), 384)
+    lance.write_dataset(pa.table({"vector": column}), tmp_path / "chunks.lance")
+    build_lists(lambda: iter([vectors]), folder=tmp_path, num_rows=20000, dim=384)
+    chunks = lance.dataset(tmp_path / "chunks.lance")
+    for row in range(0, 20000, 400):
+        nearest = {"column": "vector", "q": vectors[row], "k": 50, "nprobes": 1}
+        found = chunks.to_table(columns=["_distance"], nearest=nearest, with_row_id=True)
+        assert row in found.column("_rowid").to_pylist()
