@@ -163,13 +163,14 @@ class Engine:
     def _check_room(self, num_texts: int) -> None:
         if self.is_stopping or not self._thread.is_alive():
             raise StoppingError("the server must go on running", found="it is about to end")
-        waiting, limit = self._queue.num_waiting, self.settings.max_waiting
-        # what is asked for at once may fill the free places too
-        free = max(0, self.settings.batch_size - self._queue.num_running)
-        if waiting + num_texts > limit + free:
+        waiting = self._queue.num_waiting
+        taken = self._queue.num_running + waiting
+        # what is asked for at once may fill the places of texts that run, too
+        places = self.settings.batch_size + self.settings.max_waiting
+        if taken + num_texts > places:
             passes = 1 + waiting // self.settings.batch_size
             seconds = max(1, round(passes * self._text_seconds))
-            found = f"{waiting} texts that wait, of {limit} that may"
+            found = f"{taken} of {places} taken, and {num_texts} asked for"
             raise QueueFullError(seconds, found=found)
 
     def _take_out(self, job: Job) -> int:
