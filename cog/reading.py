@@ -347,7 +347,8 @@ def _check_known(kind: Any, names: Iterable[Any], keys: Keys) -> None:
     for name in names:
         if name not in known:
             word = name if isinstance(name, str) else show(name)
-            run = f"did you mean {find_nearest(name, known)}?"
+            near = difflib.get_close_matches(str(word)[:80], known, n=1, cutoff=0.4)
+            run = f"did you mean {near[0]}?" if near else f"take one of {', '.join(known)}"
             raise FieldError(*keys, word, wanted="is no known key", run=run)
 
 

@@ -138,6 +138,7 @@ def test_rules_of_what_may_be_copied_hold(server: RunningServer) -> None:
         ({"prefix": "\ud800"}, 400, None, "Unicode text"),
         ({"prefix": "a", "colour": 1}, 400, "colour", "is no known key"),
         ({"prefix": "a", "decoding": {"top_q": 1}}, 400, "decoding.top_q", "did you mean top_"),
+        ({"prefix": "a", "foo": 1}, 400, "foo", "next: take one of prefix, corpus,"),
         ({"prefix": "a", "decoding": {"top_p": 0}}, 400, "decoding.top_p", "above 0"),
         (
             {"prefix": "a", "decoding": {"max_new_tokens": 10**6}},
