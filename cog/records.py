@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any
 
-from cog.reading import Count, Factor, FieldError, Natural, OneOf, Range, Share, Text
+from cog.reading import Count, FieldError, Natural, OneOf, Range, Share, Text
 
 CORPUS = "corpus"
 VOCABULARY = "vocabulary"
@@ -16,6 +16,9 @@ ENTROPY = "entropy"
 GREEDY, NUCLEUS = METHODS = ("greedy", "nucleus")
 AUTO, FLOAT32, BFLOAT16, INT8 = PRECISIONS = ("auto", "float32", "bfloat16", "int8")
 VERIFY_RULES = (OFF, ABSOLUTE, RELATIVE, ENTROPY)
+LARGEST = 1_000_000  # of a setting, so that no sum of scores overflows
+_Weight = Annotated[float, Range(at_least=0, at_most=LARGEST)]
+_Number = Annotated[int, Range(at_least=0, at_most=10**9)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,24 +112,24 @@ class Decoding:
     top_p: Annotated[float, Range(above=0, at_most=1)] = 0.95
     seed: Natural = 0
     max_new_tokens: Count = 128
-    top_k_documents: Natural = 1024
-    phrase_bias: float = 0.0
+    top_k_documents: _Number = 1024
+    phrase_bias: Annotated[float, Range(at_least=-LARGEST, at_most=LARGEST)] = 0.0
     verify: Annotated[str, OneOf(VERIFY_RULES)] = OFF
-    verify_threshold: Factor = 0.0
+    verify_threshold: _Weight = 0.0
     temperature: Annotated[float, Range(at_least=0.01, at_most=100)] = 1.0
-    max_verbatim_words: Natural = 0
+    max_verbatim_words: _Number = 0
     pool_bias: bool = False
-    span_words: Natural = 0
+    span_words: _Number = 0
     span_ratio: Share = 0.0
-    min_bits: Factor = 0.0
+    min_bits: _Weight = 0.0
     copy_once: bool = False
-    relevance_weight: Factor = 0.0
+    relevance_weight: _Weight = 0.0
     relevance_level: Annotated[float, Range(at_least=-1, at_most=1)] = 0.0
     guard_names: bool = False
-    first_token_weight: Factor = 0.0
-    context_weight: Factor = 0.0
-    trust: Factor = 0.0
-    no_repeat_ngram: Natural = 0
+    first_token_weight: _Weight = 0.0
+    context_weight: _Weight = 0.0
+    trust: _Weight = 0.0
+    no_repeat_ngram: _Number = 0
 
     @property
     def is_verified(self) -> bool:

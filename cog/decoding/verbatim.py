@@ -70,6 +70,8 @@ def _find_twins(
     begins = begins[begins + num_words <= pool.run_ends[begins]]
     keys = [np.zeros(len(each), dtype=np.uint64) for each in (words, begins)]
     for count in range(num_words):
+        if not (len(words) and len(begins)):
+            return begins[:0]
         keys = [
             key * HASH_BASE + (hashes[each + count] ^ hashes[each + count] >> np.uint64(31))
             for key, each in zip(keys, (words, begins), strict=True)

@@ -84,13 +84,14 @@ def test_no_words_show_the_help() -> None:
     [
         ("--temperature", "nan", "nan is not a finite number"),
         ("--temperature", "101", "101.0 is not in the range 0.01<=x<=100"),
-        ("--phrase-bias", "inf", "inf is not a finite number"),
+        ("--phrase-bias", "inf", "inf is not in the range -1000000<=x<=1000000"),
+        ("--phrase-bias", "nan", "nan is not a finite number"),
         ("--verify-threshold", "nan", "nan is not a finite number"),
         ("--min-token-probability", "nan", "nan is not a finite number"),
         ("--top-p", "0", "0.0 is not in the range 0<x<=1"),
         ("--top-p", "nan", "nan is not a finite number"),
         ("--decoding", "beam", "'beam' is not one of 'greedy', 'nucleus'"),
-        ("--top-k-documents", "-1", "-1 is not in the range x>=0"),
+        ("--top-k-documents", "-1", "-1 is not in the range 0<=x<=1000000000"),
     ],
 )
 def test_an_option_takes_what_its_setting_takes(option: str, value: str, message: str) -> None:

@@ -241,3 +241,32 @@ def test_places_of_the_whole_index_join_a_pool(generator: CopyGenerator) -> None
         assert pools.add_places(pool, ids, settings, num_added=64) == (pool, 64)
         num_grown += grown is not pool
     assert num_grown > 4
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"phrase_bias": 1e300},
+        {"phrase_bias": -1e38},
+        {"context_weight": 1e38},
+        {"min_bits": 1e7},
+        {"max_verbatim_words": 10**30},
+        {"top_k_documents": 10**12},
+    ],
+)
+def test_settings_that_would_overflow_are_refused(
+    generator: CopyGenerator, changes: dict[str, Any]
+) -> None:
+    with pytest.raises(GenerationError, match=f"{next(iter(changes))} must be"):
+        generator.generate(ask(**changes)[:1])
+
+
+def test_the_largest_settings_write_texts(generator: CopyGenerator) -> None:
+    weights = ("relevance_weight", "first_token_weight", "context_weight", "trust")
+    numbers = ("top_k_documents", "span_words", "no_repeat_ngram", "max_verbatim_words")
+    largest = dict.fromkeys(weights, 1e6) | dict.fromkeys(numbers, 10**9)
+    for bias in (-1e6, 1e6):
+        requests = ask(**SETTINGS["all"] | largest | {"phrase_bias": bias})
+        for generation in generator.generate(requests):
+            assert generation.num_tokens == 24
+            assert all(0.0 <= each.probability <= 1.0 for each in generation.segments)
