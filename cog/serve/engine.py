@@ -80,6 +80,7 @@ class Engine:
         self._text_seconds = FIRST_GUESS_SECONDS
         self._stop = threading.Event()
         self.is_stopping = False
+        self.failure: ServeError | None = None  # what ended the thread, if something did
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._thread.start()
 
@@ -223,6 +224,7 @@ class Engine:
         stated = ServeError(
             "the engine must run", found=f"{type(error).__name__}: {error}", run="cog serve"
         )
+        self.failure = stated
         with self._lock:
             jobs = dict(self._jobs)
             self._jobs.clear()

@@ -38,7 +38,10 @@ def serve(
     device: str,
     say: Callable[[str], None],
 ) -> None:
-    """Serve a project until the process is told to end."""
+    """Serve a project until the process is told to end, or what writes is broken.
+
+    Then it is a ``ServeError``, so that whoever looks after the process starts it again.
+    """
     settings.check()
     with bind(settings) as listener:  # before anything slow is loaded
         engine = Engine(paths, params, settings=settings, device=device)
@@ -49,6 +52,8 @@ def serve(
         say(f"serving {paths.root.name} at http://{shown}:{port}/ (Ctrl-C ends)")
         asyncio.run(Server(engine, settings).serve(sockets=[listener]))
         warming.join()
+        if engine.failure is not None:
+            raise engine.failure
         say("ended")
 
 
@@ -114,6 +119,11 @@ class Server(uvicorn.Server):
         finally:
             for each, handler in before.items():
                 signal.signal(each, handler)
+
+    async def on_tick(self, counter: int) -> bool:
+        """Whether to end, asked ten times a second."""
+        self.should_exit |= self._engine.failure is not None
+        return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Finish what runs; who has not read an answer some seconds later is cut off."""

@@ -13,12 +13,14 @@ from pathlib import Path
 
 import pytest
 
+from cog.decoding.queue import TextQueue
 from cog.errors import ServeError
 from cog.index.versions.activation import switch_corpus
+from cog.params import load_params
 from cog.paths import ProjectPaths
-from cog.serve.run import bind
+from cog.serve.run import bind, serve
 from cog.serve.settings import ServeSettings
-from tests.serve.serving import WAIT, RunningServer, run_server
+from tests.serve.serving import WAIT, Answer, RunningServer, run_server
 
 
 @pytest.fixture
@@ -136,21 +138,33 @@ def test_a_request_that_takes_too_long_is_given_up(two_corpora: ProjectPaths) ->
         wait_for(lambda: is_idle(server))
 
 
-def test_an_engine_that_breaks_tells_everybody_and_takes_no_more(
-    two_corpora: ProjectPaths, caplog: pytest.LogCaptureFixture
+def test_an_engine_that_breaks_tells_everybody_and_ends_the_server(
+    two_corpora: ProjectPaths, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with run_server(two_corpora) as server:
+    def break_down(_queue: TextQueue) -> object:
+        raise MemoryError("made up")
 
-        def break_down() -> object:
-            raise MemoryError("made up")
+    monkeypatch.setattr(TextQueue, "step", break_down)
+    answers: list[Answer] = []
 
-        server.engine._queue.step = break_down  # type: ignore[assignment,method-assign]
-        found = server.post("/generate", {"prefix": "A"})
-        assert found.status == 500
-        assert "made up" in found.error["message"]
-        wait_for(lambda: not server.engine._thread.is_alive())
-        assert server.post("/generate", {"prefix": "A"}).status == 503
-        assert server.get("/healthz").status == 503
+    def ask(line: str) -> None:
+        port = int(line.split("http://127.0.0.1:")[1].split("/")[0])
+        running = RunningServer(two_corpora, None, port)  # type: ignore[arg-type]
+        asking.append(
+            threading.Thread(
+                target=lambda: answers.append(running.post("/generate", {"prefix": "A"}))
+            )
+        )
+        asking[0].start()
+
+    asking: list[threading.Thread] = []
+    params = load_params(two_corpora.params)
+    with pytest.raises(ServeError, match="MemoryError: made up; next: cog serve"):
+        serve(two_corpora, params, settings=ServeSettings(port=0), device="cpu", say=ask)
+    asking[0].join(WAIT)
+    (answer,) = answers
+    assert answer.status == 500
+    assert "made up" in answer.error["message"]
     assert "the engine is broken" in caplog.text
 
 
