@@ -65,10 +65,10 @@ class Range:
     def describe(self, noun: str) -> str:
         """Such as ``a number above 0 and up to 1``."""
         is_open = isfinite(self.above)
-        low = f" above {self.above:g}" if is_open else ""
-        low = f" from {self.at_least:g}" if isfinite(self.at_least) else low
-        high = f" below {self.below:g}" if isfinite(self.below) else ""
-        high = f" {self.at_most:g}" if isfinite(self.at_most) else high
+        low = f" above {self.above:.12g}" if is_open else ""
+        low = f" from {self.at_least:.12g}" if isfinite(self.at_least) else low
+        high = f" below {self.below:.12g}" if isfinite(self.below) else ""
+        high = f" {self.at_most:.12g}" if isfinite(self.at_most) else high
         joint = "" if not (low and high) else " and up to" if is_open else " to"
         return f"{noun}{low}{joint}{high}"
 

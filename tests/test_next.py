@@ -25,7 +25,7 @@ SOURCES = [path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "cog").r
 COMMANDS = [name for commands in SECTIONS.values() for name in commands]
 CLAUSES = re.compile(r", | && |; |: | \(|\)|`| and (?=cog )")
 MEANT = re.compile(rf"\bnext: |^cog ({'|'.join(COMMANDS)}) ")
-OTHERS = ("dvc ", "git ", "mlflow ", "pip ", "run pip")  # whose options are their own
+OTHERS = ("dvc ", "git ", "mlflow ", "pip ", "ray ", "run pip")  # whose options are their own
 
 
 def read_texts(node: ast.AST) -> list[str]:
