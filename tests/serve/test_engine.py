@@ -9,7 +9,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from queue import SimpleQueue
 
 import pytest
 
@@ -20,7 +22,7 @@ from cog.params import load_params
 from cog.paths import ProjectPaths
 from cog.serve.run import bind, serve
 from cog.serve.settings import ServeSettings
-from tests.serve.serving import WAIT, Answer, RunningServer, run_server
+from tests.serve.serving import WAIT, RunningServer, run_server
 
 
 @pytest.fixture
@@ -145,26 +147,19 @@ def test_an_engine_that_breaks_tells_everybody_and_ends_the_server(
         raise MemoryError("made up")
 
     monkeypatch.setattr(TextQueue, "step", break_down)
-    answers: list[Answer] = []
-
-    def ask(line: str) -> None:
-        port = int(line.split("http://127.0.0.1:")[1].split("/")[0])
-        running = RunningServer(two_corpora, None, port)  # type: ignore[arg-type]
-        asking.append(
-            threading.Thread(
-                target=lambda: answers.append(running.post("/generate", {"prefix": "A"}))
-            )
+    lines: SimpleQueue[str] = SimpleQueue()
+    params, settings = load_params(two_corpora.params), ServeSettings(port=0)
+    with ThreadPoolExecutor(1) as pool:
+        ended = pool.submit(
+            serve, two_corpora, params, settings=settings, device="cpu", say=lines.put
         )
-        asking[0].start()
-
-    asking: list[threading.Thread] = []
-    params = load_params(two_corpora.params)
-    with pytest.raises(ServeError, match="MemoryError: made up; next: cog serve"):
-        serve(two_corpora, params, settings=ServeSettings(port=0), device="cpu", say=ask)
-    asking[0].join(WAIT)
-    (answer,) = answers
-    assert answer.status == 500
-    assert "made up" in answer.error["message"]
+        port = int(lines.get(timeout=WAIT).split("http://127.0.0.1:")[1].split("/")[0])
+        running = RunningServer(two_corpora, None, port)  # type: ignore[arg-type]
+        answer = running.post("/generate", {"prefix": "A"})
+        assert answer.status == 500
+        assert "made up" in answer.error["message"]
+        with pytest.raises(ServeError, match="MemoryError: made up; next: cog serve"):
+            ended.result(WAIT)
     assert "the engine is broken" in caplog.text
 
 
