@@ -231,10 +231,7 @@ class StoreReader:
 
     def _locate_rows(self, row_ids: NDArray[np.uint64]) -> NDArray[np.int64]:
         # a row id says the fragment, and the position in it
-        firsts, start = {}, 0
-        for fragment in self._tables[CHUNKS].get_fragments():
-            firsts[fragment.fragment_id] = start
-            start += fragment.physical_rows
+        firsts = self._chunk_firsts
         fragments = (row_ids >> np.uint64(32)).tolist()
         inside = (row_ids & np.uint64(0xFFFFFFFF)).astype(np.int64)
         return np.array([firsts[each] for each in fragments], dtype=np.int64) + inside
@@ -267,6 +264,15 @@ class StoreReader:
             storage_options=get_storage_options(),
             block_size=REMOTE_GAP_BYTES,
         )
+
+    @cached_property
+    def _chunk_firsts(self) -> dict[int, int]:
+        # position of the first chunk of each fragment; an index that is open does not change
+        firsts, start = {}, 0
+        for fragment in self._tables[CHUNKS].get_fragments():
+            firsts[fragment.fragment_id] = start
+            start += fragment.physical_rows
+        return firsts
 
     @cached_property
     def _session(self) -> Any:  # noqa: ANN401
