@@ -7,7 +7,6 @@ a thread of its own while the others are written, so a pass never waits for a di
 import threading
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,7 @@ from cog.decoding.batch import Batch, Ticket
 from cog.decoding.request import Request
 from cog.errors import CogError, GenerationError
 from cog.model.load import CogModel
+from cog.model.threads import start_single_threads
 from cog.records import Generation, Segment
 
 if TYPE_CHECKING:
@@ -67,9 +67,7 @@ class TextQueue(Closing):
         self._begun: deque[Ticket] = (
             deque()
         )  # their jobs are running or done, or they were sent back
-        self._background = ThreadPoolExecutor(
-            1, thread_name_prefix="pools", initializer=torch.set_num_threads, initargs=(1,)
-        )
+        self._background = start_single_threads(1, "pools")
 
     def close(self) -> None:
         """Drop what is left, once nothing is read from an index any more."""

@@ -5,6 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import torch
 
+from cog.model.threads import start_single_threads
+
 Job = Callable[[], None]
 
 
@@ -27,12 +29,7 @@ class Workers:
                 job()
             return
         if self._pool is None:
-            self._pool = ThreadPoolExecutor(
-                num_threads,
-                thread_name_prefix="decode",
-                initializer=torch.set_num_threads,
-                initargs=(1,),
-            )
+            self._pool = start_single_threads(num_threads, "decode")
         for _ in self._pool.map(_run_job, jobs):
             pass
 

@@ -1,6 +1,8 @@
-"""Threads of the encoders: how many run at once, so that vectors depend on their text alone."""
+"""Threads: how many encoders run at once, and those that multiply on one core each."""
 
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import torch
@@ -25,6 +27,27 @@ def pin_threads(device: torch.device) -> Iterator[int]:
         yield num_threads
     finally:
         torch.set_num_threads(num_threads)
+
+
+def start_single_threads(count: int, name: str) -> ThreadPoolExecutor:
+    """Start threads on each of which torch multiplies on one core.
+
+    Torch gives the number that was set last, on whatever thread, to every thread that asks or
+    multiplies for the first time: these ask before theirs is set, and then it is set back.
+    """
+    num_threads, are_ready = torch.get_num_threads(), threading.Barrier(count + 1)
+
+    def begin() -> None:
+        torch.get_num_threads()
+        torch.set_num_threads(1)
+        are_ready.wait()
+
+    pool = ThreadPoolExecutor(count, thread_name_prefix=name, initializer=begin)
+    for _ in range(count):
+        pool.submit(int)  # each starts a thread, since those before wait for all
+    are_ready.wait()
+    torch.set_num_threads(num_threads)
+    return pool
 
 
 def get_batch_tolerance(device: torch.device) -> float:

@@ -1,5 +1,6 @@
 """Threads: operations run on one, and are restored; vectors do not depend on their batch."""
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,7 @@ import torch
 
 from cog.index.building.encoding import measure_batch_change
 from cog.model.load import load_index_model
-from cog.model.threads import describe_numerics, pin_threads
+from cog.model.threads import describe_numerics, pin_threads, start_single_threads
 
 
 def test_threads_are_pinned_and_restored() -> None:
@@ -21,6 +22,24 @@ def test_threads_are_pinned_and_restored() -> None:
         with pytest.raises(KeyError), pin_threads(torch.device("cpu")):
             raise KeyError
         assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_threads_that_begin_later_use_as_many_cores_as_before() -> None:
+    before = torch.get_num_threads()
+    product = torch.ones(8, 8)
+
+    def count() -> int:
+        torch.mm(product, product)  # torch settles a thread's number at its first product
+        return torch.get_num_threads()
+
+    try:
+        torch.set_num_threads(3)
+        with start_single_threads(2, "single") as single, ThreadPoolExecutor(1) as later:
+            assert {single.submit(count).result() for _ in range(8)} == {1}
+            assert later.submit(count).result() == 3
+        assert count() == 3
     finally:
         torch.set_num_threads(before)
 
