@@ -59,13 +59,32 @@ def _convert_wheel(base: WheelBase, target: Path) -> None:
 
 
 def _convert_gguf(target: Path, file_name: str) -> None:
-    # transformers leaves a quantizer on a plainly loaded GGUF model, which then refuses to be saved
-    import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
+    from cog.model.gguf_file import GgufFile
 
     source = target / "gguf"
     source.mkdir()
     (target / file_name).rename(source / file_name)
+    try:
+        file = GgufFile(source / file_name)
+    except (ValueError, IndexError) as error:  # of gguf, for other files and for short ones
+        raise CheckpointError(
+            f"{file_name} must be a whole GGUF file",
+            found=str(error),
+            run="mend the model's config.yaml",
+            about=file_name,
+        ) from error
+    if file.is_llama():
+        file.convert(target)
+    else:
+        _convert_any_gguf(source, file_name, target)
+    shutil.rmtree(source)
+
+
+def _convert_any_gguf(source: Path, file_name: str, target: Path) -> None:
+    # transformers leaves a quantizer on a plainly loaded GGUF model, which then refuses to be saved
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
+
     model = AutoModelForCausalLM.from_pretrained(
         source,
         gguf_file=file_name,
@@ -74,4 +93,3 @@ def _convert_gguf(target: Path, file_name: str) -> None:
     )
     model.save_pretrained(target)
     AutoTokenizer.from_pretrained(source, gguf_file=file_name).save_pretrained(target)
-    shutil.rmtree(source)
