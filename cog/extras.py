@@ -7,6 +7,7 @@ from cog.errors import MissingPackageError
 DISTRIBUTION = "copy-generator"
 # the extra that brings a package, by the name it is imported by
 EXTRAS = {
+    "accelerate": "train",
     "datasets": "hub",
     "dvc": "pipeline",
     "dvc_data": "pipeline",
@@ -14,6 +15,7 @@ EXTRAS = {
     "dvc_s3": "s3",
     "faiss": "cpu",
     "jinja2": "serve",
+    "lancedb": "lancedb",
     "matplotlib": "evaluate",
     "mauve": "mauve",
     "mlflow": "evaluate",
@@ -21,6 +23,7 @@ EXTRAS = {
     "scipy": "evaluate",
     "sklearn": "evaluate",
     "starlette": "serve",
+    "transformers": "train",
     "uvicorn": "serve",
 }
 

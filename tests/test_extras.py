@@ -56,4 +56,4 @@ def test_no_extra_brings_what_is_installed_anyway() -> None:
     assert set(EXTRAS.values()) <= set(extras)
     core = {re.split(r"\W", each)[0] for each in project["dependencies"]}
     assert core.isdisjoint(EXTRAS)
-    assert {"accelerate", "gguf"} <= core  # without which transformers reads no GGUF
+    assert "gguf" in core  # without which the default model is not read

@@ -3,7 +3,10 @@
 from collections.abc import Iterator
 from typing import Any
 
+from cog.api.refusals import name_extras
 from cog.cards import format_card
+from cog.errors import IndexNotBuiltError
+from cog.index.versions.manifest import check_index
 from cog.index.versions.resolve import Version, list_versions
 from cog.paths import ProjectPaths
 from cog.records import Document, Prompt
@@ -75,3 +78,22 @@ class Corpus:
     def versions(self) -> list[Version]:
         """The built versions of its index, newest first: in place, kept, known to DVC."""
         return list_versions(self._paths, self.id)
+
+    @name_extras()
+    def tables(self) -> Any:  # noqa: ANN401 - LanceDB states no types
+        """Open its index in LanceDB, a connection to the tables documents, chunks and words.
+
+        They are for reading: an index in which anything was changed is refused from then on. Needs
+        the extra ``lancedb``. Raises ``IndexingError`` if they are not on this machine, or damaged.
+        """
+        from cog.index.tables.store import connect
+
+        folder = self._files.index / check_index(self._files).folder
+        if not folder.is_dir():
+            raise IndexNotBuiltError(
+                f"the tables of {self.id} must be on this machine",
+                found="its index lies on an object store",
+                run=f"cog index pull {self.id} --tables",
+                about=self.id,
+            )
+        return connect(folder)

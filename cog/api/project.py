@@ -86,6 +86,7 @@ class Project:
         """Go back to what was active before the last switch; else a ``NothingActiveError``."""
         return rollback_corpus(self._paths)
 
+    @name_extras()
     def generator(
         self,
         corpus_id: str | None = None,

@@ -32,7 +32,7 @@ def evaluate(
     asked for by name that there cannot be, too much of the references is in the index, the store is
     of another version, or the disk is full.
     """
-    for package in ("scipy", "sklearn"):  # imported when texts are written
+    for package in ("scipy", "sklearn", "transformers"):  # imported when texts are written
         require(package)
     run = prepare(paths, params, plan, progress)
     run.plan = replace(run.plan, groups=choose_groups(run))

@@ -1,6 +1,7 @@
 """The Python interface on a built project: corpora, switching, generators, and what they refuse."""
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,6 +17,8 @@ from cog.errors import (
     CorpusError,
     CorpusNotFoundError,
     GenerationError,
+    IndexNotBuiltError,
+    MissingPackageError,
     NothingActiveError,
     ProjectError,
 )
@@ -74,6 +77,45 @@ def test_corpora_give_documents_prompts_and_counts(project: Project, village: Pr
     assert version.documents == len(documents)
     assert (
         repr(project.corpora) == "[<cog corpus hamlet: not built>, <cog corpus village: indexed>]"
+    )
+
+
+def test_the_tables_of_an_index_open_in_lancedb(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus = project.corpus("village")
+    tables = corpus.tables()
+    found = tables.open_table("documents").to_arrow().column("text").to_pylist()
+    assert found == [each.text for each in corpus.documents()]
+    (version,) = corpus.versions()
+    assert tables.open_table("chunks").count_rows() == version.chunks
+    monkeypatch.setitem(sys.modules, "lancedb", None)
+    with pytest.raises(MissingPackageError, match=r"pip install 'copy-generator\[lancedb\]'"):
+        corpus.tables()
+
+
+def test_tables_that_are_on_an_object_store_are_not_made_here(
+    village: ProjectPaths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = shutil.copytree(village.root, tmp_path / "project")
+    shutil.rmtree(root / "corpora" / "village" / "index")
+    monkeypatch.setenv("COG_INDEX_URI", "s3://nowhere/indexes")
+    with pytest.raises(IndexNotBuiltError, match="next: cog index pull village --tables"):
+        cog.open(root).corpus("village").tables()
+    assert not (root / "corpora" / "village" / "index").exists()
+
+
+def test_a_base_model_of_another_kind_names_the_extra_that_it_needs(village: ProjectPaths) -> None:
+    code = (
+        "import sys, cog\nsys.modules['transformers'] = None\n"
+        "try:\n    cog.open(sys.argv[1]).generator('village', device='cpu')\n"
+        "except cog.CogError as error:\n    print(error)\n"
+    )
+    command = [sys.executable, "-c", code, str(village.root)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == (
+        "this needs the package transformers; found: it is not installed; "
+        "next: pip install 'copy-generator[train]'\n"
     )
 
 
