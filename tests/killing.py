@@ -1,7 +1,7 @@
 """Kills a piece of work at a touch of a file, at each of them, or at a moment.
 
 The work runs in forks of the process that calls this; that process is one of its own, since what
-has used torch's threads or opened LanceDB does not survive a fork.
+has used torch's threads or opened a table of Lance does not survive a fork.
 """
 
 import json
@@ -99,7 +99,7 @@ def kill_at_every_touch(
 
 def run_driver(*words: str) -> Any:  # noqa: ANN401
     """Run a module of the tests that kills, in a process of its own; the counts it prints."""
-    forks = ("-W", "ignore:lancedb fork support:RuntimeWarning")  # it is not open when forked
+    forks = ("-W", "ignore:lance is not fork-safe:UserWarning")  # it is not open when forked
     threads = ("-W", "ignore:This process:DeprecationWarning")
     done = subprocess.run(
         [sys.executable, *forks, *threads, "-m", *words],

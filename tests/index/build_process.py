@@ -25,7 +25,7 @@ def main() -> None:
     parser.add_argument("--fingerprint", default="a" * 64)
     parser.add_argument("--kill-at", type=int, default=0)
     words = parser.parse_args()
-    import lancedb  # noqa: F401  before the watch begins
+    import lance  # noqa: F401  before the watch begins
 
     say("ready")
     touches = watch_files(str(words.corpus), words.kill_at)

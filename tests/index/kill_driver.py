@@ -1,7 +1,7 @@
 """Kills builds at random moments, thousands of times, and looks at what is left after each.
 
 ``python -m tests.index.kill_driver FOLDER NUMBER SEED``: every build is a forked process, so that
-nothing is imported again; the parent never opens LanceDB, which does not survive a fork. Half of
+nothing is imported again; the parent never opens Lance, which does not survive a fork. Half of
 the builds are killed at a random touch of a file, half at a random moment, since Lance writes
 without Python. Now and then a switch or a rollback is killed too. After each kill what is in place
 and what is active are verified in another process: digest, words, and texts that are generated from
@@ -16,7 +16,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-import lancedb  # noqa: F401  imported once, opened only in children
+import lance  # noqa: F401  imported once, opened only in children
 
 from cog.corpus.documents import digest_records
 from cog.decoding.generator import CopyGenerator
