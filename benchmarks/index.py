@@ -84,7 +84,7 @@ def time_encoders(model: IndexModel) -> dict[str, Stopwatch]:
     """
     watches = {"phrase_encoder": Stopwatch(), "retriever": Stopwatch()}
     for role, owner in (("phrase_encoder", model.phrase_encoder), ("retriever", model.retriever)):
-        owner._network = Timed(owner._network, watches[role])
+        owner.network = Timed(owner.network, watches[role])
     return watches
 
 

@@ -1,6 +1,7 @@
 """Hashes: files, texts and words go in, digits or numbers come out."""
 
 import hashlib
+from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 
@@ -9,6 +10,16 @@ def hash_file(path: Path) -> str:
     """sha256 of a file, 64 hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def digest_files(paths: Iterable[Path], *, num_bytes: int) -> str:
+    """Digest the bytes of files, in order, and their names."""
+    digest = hashlib.blake2b(digest_size=num_bytes)
+    for path in paths:
+        with path.open("rb") as file:
+            content = hashlib.file_digest(file, hashlib.blake2b).digest()
+        digest.update(path.name.encode() + b"\0" + content)
+    return digest.hexdigest()
 
 
 def hash_text(text: str) -> int:

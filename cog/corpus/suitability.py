@@ -3,8 +3,6 @@
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache
-from typing import Protocol
 
 from cog.records import Document
 
@@ -17,20 +15,13 @@ MIN_LANGUAGE = 0.5
 _MAX_LANGUAGES = 5
 
 
-class PieceCounts(Protocol):
+@dataclass(frozen=True, slots=True)
+class PieceCounts:
     """How a model's tokenizers cut a text."""
 
-    @property
-    def num_tokens(self) -> int:
-        """Number of prefix-encoder tokens."""
-
-    @property
-    def num_pieces(self) -> int:
-        """Number of phrase-encoder pieces."""
-
-    @property
-    def num_unknown(self) -> int:
-        """Number of phrase-encoder pieces that stand for what it does not know."""
+    num_tokens: int  # of the prefix encoder
+    num_pieces: int  # of the phrase encoder
+    num_unknown: int  # pieces that stand for what the phrase encoder does not know
 
 
 CountPieces = Callable[[str], PieceCounts]
@@ -93,10 +84,9 @@ def measure_suitability(
 
 
 def _tell_languages(texts: list[str]) -> dict[str, float]:
-    if not texts:
-        return {}
-    classify = _load_classifier()
-    found = Counter(classify(text)[0] for text in texts)
+    import py3langid
+
+    found = Counter(py3langid.classify(text)[0] for text in texts)
     shares = sorted(found.items(), key=lambda item: (-item[1], item[0]))
     return {name: round(count / len(texts), 3) for name, count in shares[:_MAX_LANGUAGES]}
 
@@ -119,11 +109,3 @@ def _warn_of_tokens(tokens_per_word: float | None, unknown: float | None) -> Ite
             f"the phrase encoder does not know {unknown:.1%} of the pieces of the text"
             f" (up to {MAX_UNKNOWN:.0%} is usual): phrases of them cannot be copied"
         )
-
-
-@cache
-def _load_classifier() -> Callable[[str], tuple[str, float]]:
-    from py3langid.langid import MODEL_FILE, LanguageIdentifier
-
-    identifier = LanguageIdentifier.from_model_file(MODEL_FILE)
-    return identifier.classify  # type: ignore[no-any-return]

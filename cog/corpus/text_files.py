@@ -1,9 +1,5 @@
-"""Text files without a card: paths go in, documents come out, by the form that each file shows.
+"""Text files without a card: paths go in, documents come out, by the form that each file shows."""
 
-Read with nothing but the standard library, so that it also works where no store is installed.
-"""
-
-import hashlib
 import itertools
 import re
 from collections.abc import Iterator, Sequence
@@ -17,6 +13,7 @@ from cog.corpus.local_files import survey_files
 from cog.corpus.normalisers import get_normaliser
 from cog.corpus.pages import read_page
 from cog.corpus.reassembly import Unit, iter_units
+from cog.corpus.selection import SeenTexts
 from cog.corpus.sources import describe_files, find_kind, is_html
 from cog.corpus.tally import Tally
 from cog.errors import CorpusError
@@ -77,7 +74,7 @@ def _has_paragraphs(lines: Sequence[str]) -> bool:
 
 def iter_text_documents(paths: Sequence[Path]) -> Iterator[Document]:
     """Read the documents of text files; a text that was there before is left out."""
-    seen: set[bytes] = set()
+    seen = SeenTexts()
     for number, path in enumerate(paths):
         form = find_form(path)
         normalise = get_normaliser(form.normaliser)
@@ -85,9 +82,7 @@ def iter_text_documents(paths: Sequence[Path]) -> Iterator[Document]:
         units = iter_units(_iter_file_lines(path), documents=form.documents, heading=form.heading)
         for unit in units:
             document = _read_unit(unit, normalise(unit.text), path=path, stem=stem)
-            digest = hashlib.blake2b(document.text.encode(), digest_size=16).digest()
-            if document.text and digest not in seen:
-                seen.add(digest)
+            if document.text and seen.add(document.text):
                 yield document
 
 
@@ -121,16 +116,6 @@ def _check_file(path: Path) -> Path:
         else "name text files, plain or packed, or folders of them",
         about=str(path),
     )
-
-
-def digest_text_files(paths: Sequence[Path]) -> str:
-    """Digest the bytes of files, in order, and their names."""
-    digest = hashlib.blake2b(digest_size=16)
-    for path in paths:
-        with path.open("rb") as file:
-            digest.update(path.name.encode() + b"\0")
-            digest.update(hashlib.file_digest(file, hashlib.blake2b).digest())
-    return digest.hexdigest()
 
 
 def _read_unit(unit: Unit, text: str, *, path: Path, stem: str) -> Document:

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from cog.index.records import FLAT, LISTS, Manifest
 from cog.index.tables.lists import count_lists
-from cog.index.tables.quantise import COMPACT, get_layout, get_vector_type, make_layout
-from cog.model.vector_code import count_bytes
+from cog.index.tables.quantise import get_layout, get_vector_type, make_layout
 from cog.params import IndexParams
 
 FLOAT_BYTES = 4
@@ -60,7 +59,7 @@ def plan_index(
     num_units, num_chunks = round(reference.num_words * scale), round(reference.num_chunks * scale)
     dtype, stored = params.vector_dtype, reference.vectors
     before = get_layout(stored).bytes_per_word
-    wanted = before if dtype == stored.dtype else _count_bytes_per_word(dtype, stored.dim)
+    wanted = before if dtype == stored.dtype else make_layout(dtype, stored.dim).bytes_per_word
     parts = {
         name: reference.sizes[name] * scale
         for name in ("documents", "chunks", "words", "contexts", "word_counts")
@@ -93,10 +92,3 @@ def plan_index(
         prompt_bytes=round(read),
         measured_on=reference.corpus,
     )
-
-
-def _count_bytes_per_word(dtype: str, dim: int) -> float:
-    # of its start and end vector, as they are not stored yet
-    if dtype == COMPACT:
-        return 2.0 * count_bytes(dim)
-    return make_layout(dtype, dim).bytes_per_word

@@ -6,7 +6,6 @@ same bytes with either.
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 from torch.nn import functional
 
@@ -49,6 +48,7 @@ class BertNetwork:
         self._words = tensors.get(WORDS)  # (num_pieces, dim)
         self._kind = tensors.get("embeddings.token_type_embeddings.weight")[0]  # (dim,)
         self._positions = tensors.get("embeddings.position_embeddings.weight")
+        self.max_positions, self.device = len(self._positions), self._words.device
         self._norm = read("embeddings.LayerNorm")
         blocks = [f"encoder.layer.{n}." for n in range(config["num_hidden_layers"])]
         self._blocks = [
@@ -64,16 +64,6 @@ class BertNetwork:
             )
             for block in blocks
         ]
-
-    @property
-    def max_positions(self) -> int:
-        """Number of pieces that it can read, special ones included."""
-        return len(self._positions)
-
-    @property
-    def device(self) -> torch.device:
-        """Where the weights lie."""
-        return self._words.device
 
     def __call__(self, ids: Tensor, mask: Tensor) -> Tensor:
         """Read texts, with a mask of 1 where there is a piece.

@@ -20,46 +20,29 @@ PART_COST = 1000  # of attending apart, in pairs of a query and a key
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Prefixes whose new tokens attend together, padded to the same numbers of queries and keys.
+    """Prefixes whose new tokens attend together, padded to the same numbers of queries and keys."""
 
-    :param first: The first of them in the cache.
-    :param end: One past the last. Those between that are in another part add only padding.
-    :param tokens: Their tokens in the packed pass; None for all. *Shape:* ``(num_tokens,)``
-    :param rows: Prefix of each of these tokens, counted from ``first``; None where every prefix has
-        ``max_new`` of them, so that packed and padded layouts are the same.
-    :param slots: Place of each of these tokens among the new ones of its prefix; None likewise.
-    :param max_new: Largest number of new tokens of a prefix.
-    :param max_len: Largest length of a prefix, new tokens included.
-    :param mask: Which keys a query may see; None if all. *Shape:* ``(batch, 1, max_new, max_len)``
-    """
-
-    first: int
-    end: int
-    tokens: Tensor | None
+    first: int  # of them in the cache
+    end: int  # one past the last; those between that are in another part add only padding
+    tokens: Tensor | None  # (num_tokens,) theirs in the packed pass; None for all
+    # (num_tokens,) prefix of each, counted from `first`; None where every prefix has `max_new` of
+    # them, so that packed and padded layouts are the same
     rows: Tensor | None
-    slots: Tensor | None
-    max_new: int
-    max_len: int
-    mask: Tensor | None
+    slots: Tensor | None  # (num_tokens,) place of each among the new ones of its prefix; likewise
+    max_new: int  # largest number of new tokens of a prefix
+    max_len: int  # largest length of a prefix, new tokens included
+    mask: Tensor | None  # (batch, 1, max_new, max_len) which keys a query may see; None if all
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where the tokens of one packed pass belong.
+    """Where the tokens of one packed pass belong."""
 
-    :param rows: Prefix of each token. *Shape:* ``(num_tokens,)``
-    :param positions: Position of each token in its text. *Shape:* ``(num_tokens,)``
-    :param slots: Place of each token in the cache, another one where texts branch. *Shape:*
-        ``(num_tokens,)``
-    :param counts: Number of new tokens per prefix.
-    :param parts: What attends together; every prefix that gets tokens is in one part.
-    """
-
-    rows: Tensor
-    positions: Tensor
-    slots: Tensor
-    counts: tuple[int, ...]
-    parts: tuple[Part, ...]
+    rows: Tensor  # (num_tokens,) prefix of each
+    positions: Tensor  # (num_tokens,) position of each in its text
+    slots: Tensor  # (num_tokens,) place of each in the cache, another one where texts branch
+    counts: tuple[int, ...]  # number of new tokens per prefix
+    parts: tuple[Part, ...]  # what attends together; every prefix that gets tokens is in one
 
 
 class PrefixCache:
@@ -295,18 +278,12 @@ def packed_attention(
 ) -> tuple[Tensor, None]:
     """Attend from packed new tokens to the cached keys of their own prefix.
 
-    :param _module: The attention layer.
-    :param query: *Shape:* ``(1, num_heads, num_tokens, head_dim)``
-    :param key: All keys. *Shape:* ``(room, num_key_heads, capacity, head_dim)``
-    :param value: All values. *Shape:* ``(room, num_key_heads, capacity, head_dim)``
-    :param _attention_mask: Not used; the layout says what is seen.
-    :param layout: Where the tokens belong.
-    :param scaling: Factor of the scores; None for ``head_dim ** -0.5``.
-    :param softcap: What some models cap scores with, which is not done here.
-    :param s_aux: What some models add to the scores, likewise.
-    :param **_kwargs: What else transformers passes; not used.
-    :returns: *Shape:* ``(1, num_tokens, num_heads, head_dim)``, and None for the weights.
-    :raises ValueError: If more is asked for than plain causal attention.
+    Called by transformers too, whose mask is not used: the layout says what is seen. The factor of
+    the scores (``scaling``) is ``head_dim ** -0.5`` unless told. Gives None for the weights. To cap
+    scores (``softcap``), or to add to them (``s_aux``), is a ``ValueError``.
+
+    *Shape:* queries ``(1, num_heads, num_tokens, head_dim)``, all keys and all values ``(room,
+    num_key_heads, capacity, head_dim)`` to ``(1, num_tokens, num_heads, head_dim)``
     """
     if softcap is not None or s_aux is not None:
         raise ValueError("attention with capped scores, or with sinks")

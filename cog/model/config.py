@@ -22,32 +22,22 @@ BATCH_PHRASES = 80_000  # what models hold whose config does not say it
 
 @dataclass(frozen=True, slots=True)
 class ModelConfig:
-    """What a trained model is made of.
+    """What a trained model is made of."""
 
-    :param format_version: Version of this file's form.
-    :param weights: Safetensors files below the model folder.
-    :param begin_token_id: Token put before every prefix; None for none.
-    :param lora_scale: Factor of ``B A`` where the weights hold LoRA pairs.
-    :param max_pieces: Number of WordPieces of a chunk the phrase encoder reads, special ones aside.
-    :param max_chunk_tokens: Number of prefix-encoder tokens of a chunk, at most.
-    :param min_chunk_tokens: Number of tokens of a chunk, at least, where its document has as many.
-    :param batch_phrases: Number of phrases that a training batch held, at which ``phrase_bias``
-        says what it says.
-    """
-
-    format_version: int
+    format_version: int  # of this file's form
     name: str
-    weights: tuple[str, ...]
+    weights: tuple[str, ...]  # safetensors files below the model folder
     prefix_base: Base
-    begin_token_id: Natural | None
-    lora_scale: float
+    begin_token_id: Natural | None  # token put before every prefix; None for none
+    lora_scale: float  # factor of `B A` where the weights hold LoRA pairs
     phrase_base: Base
-    max_pieces: Count
+    max_pieces: Count  # WordPieces of a chunk that the phrase encoder reads, special ones aside
     retriever_base: Base
-    max_chunk_tokens: Count
-    min_chunk_tokens: Natural
+    max_chunk_tokens: Count  # prefix-encoder tokens of a chunk, at most
+    min_chunk_tokens: Natural  # the same, at least, where its document has as many
     min_phrase_words: Count
     max_phrase_words: Count
+    # phrases that a training batch held, at which `phrase_bias` says what it says
     batch_phrases: Count = BATCH_PHRASES
 
 

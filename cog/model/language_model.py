@@ -11,8 +11,10 @@ import torch
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 from torch import nn
+from torch.nn.utils.rnn import pad_sequence
 
 from cog.errors import ParamsError
+from cog.hashing import digest_files
 from cog.model.base import get_base_folder
 from cog.model.config import load_config
 from cog.model.load import resolve_device
@@ -34,21 +36,14 @@ IDENTIFYING_FILES = ("config.json", "tokenizer.json")
 
 @dataclass(frozen=True, slots=True)
 class LanguageModel:
-    """A causal language model, frozen, in float32.
+    """A causal language model, frozen, in float32."""
 
-    :param identity: Digest that tells it from others.
-    :param body: Gives ``hidden_states`` and ``last_hidden_state``.
-    :param head: Turns last hidden states into logits over the vocabulary.
-    :param begin_token_id: Token put before a text that has nothing before it; None for none.
-    :param max_positions: Number of tokens that it can read.
-    """
-
-    identity: str
-    body: "PreTrainedModel"
-    head: nn.Module
+    identity: str  # digest that tells it from others
+    body: "PreTrainedModel"  # gives `hidden_states` and `last_hidden_state`
+    head: nn.Module  # turns last hidden states into logits over the vocabulary
     tokenizer: Tokenizer
-    begin_token_id: int | None
-    max_positions: int
+    begin_token_id: int | None  # put before a text that has nothing before it; None for none
+    max_positions: int  # number of tokens that it can read
 
     def encode(self, text: str) -> list[int]:
         """Tokenise a text without special tokens."""
@@ -70,15 +65,11 @@ class LanguageModel:
         limit = min(max_tokens, self.max_positions)
         rows = [self.encode(text)[:limit] or [self.begin_token_id or 0] for text in texts]
         device = self.body.device
-        ids = torch.zeros(len(rows), max(map(len, rows)), dtype=torch.long)
-        mask = torch.zeros_like(ids)
-        for i, row in enumerate(rows):
-            ids[i, : len(row)] = torch.tensor(row)
-            mask[i, : len(row)] = 1  # padding on the right is never seen by a text's own tokens
-        output = self.body(
-            input_ids=ids.to(device), attention_mask=mask.to(device), output_hidden_states=True
-        )
         last = torch.tensor([len(row) - 1 for row in rows], device=device)
+        # padding on the right is never seen by a text's own tokens
+        ids = pad_sequence([torch.tensor(row) for row in rows], batch_first=True).to(device)
+        mask = (torch.arange(ids.shape[1], device=device) <= last.unsqueeze(1)).long()
+        output = self.body(input_ids=ids, attention_mask=mask, output_hidden_states=True)
         texts_at = torch.arange(len(rows), device=device)
         # of each layer (num_texts, prefix_len, dim)
         parts = [output.hidden_states[layer][texts_at, last].float() for layer in layers]
@@ -109,13 +100,12 @@ def get_language_model_folder(name: str, *, root: Path) -> Path:
 
 def identify_language_model(folder: Path) -> str:
     """Digest what tells a language model from others: its config, its tokenizer and its weights."""
-    digest = hashlib.blake2b(digest_size=8)
-    for path in sorted(folder.iterdir()):
-        if path.name in IDENTIFYING_FILES or path.suffix == ".safetensors":
-            with path.open("rb") as file:
-                content = hashlib.file_digest(file, hashlib.blake2b).digest()
-            digest.update(path.name.encode() + b"\0" + content)
-    return digest.hexdigest()
+    files = [
+        path
+        for path in sorted(folder.iterdir())
+        if path.name in IDENTIFYING_FILES or path.suffix == ".safetensors"
+    ]
+    return digest_files(files, num_bytes=8)
 
 
 def identify_tokenizer(folder: Path) -> str:
@@ -137,8 +127,6 @@ def load_language_model(folder: Path, *, device: str) -> LanguageModel:
     body = model.base_model
     assert isinstance(body, PreTrainedModel)
     tokenizer = load_tokenizer(folder)
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
     tokenizer.encode_special_tokens = True
     return LanguageModel(
         identity=identify_language_model(folder),

@@ -52,8 +52,9 @@ class LlamaNetwork:
         self._epsilon = float(config.get("rms_norm_eps", 1e-6))
         self._norm = tensors.get("model.norm.weight")
         self._embeddings = tensors.get(EMBEDDINGS)  # (vocab_size, dim)
+        self.vocab_size, self.device = len(self._embeddings), self._embeddings.device
         frequencies, self._rotation_scale = _get_frequencies(form)
-        self._frequencies = frequencies.to(self._embeddings.device)  # (head_dim / 2,)
+        self._frequencies = frequencies.to(self.device)  # (head_dim / 2,)
 
         def read(number: int, *names: str) -> Matrix:
             parts = [f"model.layers.{number}.{name}" for name in names]
@@ -80,16 +81,6 @@ class LlamaNetwork:
         ]
         head = self._embeddings if _is_tied(config) else tensors.get(HEAD)
         self._head = Matrix.read(head, None).pack()  # float32 in any precision
-
-    @property
-    def device(self) -> torch.device:
-        """Where the weights lie."""
-        return self._embeddings.device
-
-    @property
-    def vocab_size(self) -> int:
-        """Number of tokens of the vocabulary."""
-        return len(self._embeddings)
 
     def read(self, token_ids: Tensor, layout: Layout, cache: PrefixCache) -> Tensor:
         """Read packed tokens, by which their prefixes in the cache grow.

@@ -20,16 +20,11 @@ INPUT_DIGITS = 2  # with one, inputs lose three times as much as weights do
 
 
 class Matrix(nn.Module):
-    """A linear layer; float32 goes in and comes out.
+    """A linear layer; float32 goes in and comes out."""
 
-    :param weight: float32, bfloat16 or int8. *Shape:* ``(num_out, num_in)``
-    :param bias: *Shape:* ``(num_out,)`` float32
-    :param scales: What each row of an int8 weight is multiplied with. *Shape:* ``(num_out,)``
-    """
-
-    weight: Tensor
-    bias: Tensor | None
-    scales: Tensor | None
+    weight: Tensor  # (num_out, num_in) float32, bfloat16 or int8
+    bias: Tensor | None  # (num_out,) float32
+    scales: Tensor | None  # (num_out,) what each row of an int8 weight is multiplied with
 
     def __init__(self, weight: Tensor, bias: Tensor | None, scales: Tensor | None) -> None:
         super().__init__()

@@ -45,9 +45,10 @@ class CausalModules:
         AttentionInterface.register(ATTENTION_NAME, packed_attention)
         model.requires_grad_(False).train(mode=False)
         self.model = model
-        self.precision = precision
+        self.precision, self.device = precision, device
         self._body: nn.Module = model.base_model
         self._embed: nn.Embedding = model.get_input_embeddings()  # type: ignore[assignment]
+        self.vocab_size = self._embed.num_embeddings
         model.to(device)  # type: ignore[arg-type]
         self._replace_attention()
         self._head: nn.Module = model.get_output_embeddings()  # type: ignore[no-untyped-call]
@@ -56,16 +57,6 @@ class CausalModules:
             model.set_output_embeddings(self._head)  # type: ignore[no-untyped-call]
         if not keeps_modules or precision != FLOAT32:
             _take_layers(self._body, precision, packs=not keeps_modules)
-
-    @property
-    def device(self) -> torch.device:
-        """Where the weights lie."""
-        return self._embed.weight.device
-
-    @property
-    def vocab_size(self) -> int:
-        """Number of tokens of the vocabulary."""
-        return self._embed.num_embeddings
 
     @property
     def max_positions(self) -> int:
@@ -123,14 +114,9 @@ class TextModules:
         model.requires_grad_(False).train(mode=False)
         model.to(device)  # type: ignore[arg-type]
         self._model = model
-        self.dim = int(model.config.hidden_size)
+        self.dim, self.device = int(model.config.hidden_size), device
         # None: positions are told by distance
         self.max_positions: int | None = getattr(model.config, "max_position_embeddings", None)
-
-    @property
-    def device(self) -> torch.device:
-        """Where the weights lie."""
-        return next(self._model.parameters()).device
 
     def __call__(self, ids: Tensor, mask: Tensor) -> Tensor:
         """Read texts; as :class:`cog.model.bert.BertNetwork`."""

@@ -9,7 +9,7 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from cog.errors import CheckpointError
-from cog.model.pieces import PieceBatch, encode_pieces
+from cog.model.pieces import PieceBatch, PieceReader
 from cog.model.protocols import TextNetwork, WordVectors
 from cog.model.weights import Weights, load_part, select_weights
 
@@ -18,11 +18,7 @@ class Head(nn.Module):
     """MLP that turns a hidden state into a start or an end vector (CoG, section 3.1).
 
     Differs from the paper's code, whose MLP is one linear layer on a tanh: two linear layers with
-    an exact GELU.
-
-    :param width: Width of the hidden state.
-    :param hidden: Width between the layers.
-    :param dim: Width of the vector.
+    an exact GELU, and ``hidden`` numbers between them.
     """
 
     def __init__(self, width: int, hidden: int, dim: int) -> None:
@@ -36,7 +32,7 @@ class Head(nn.Module):
         return vectors
 
 
-class PhraseEncoder:
+class PhraseEncoder(PieceReader):
     """A bidirectional encoder with a start and an end head (CoG, section 3.1, eq. 2).
 
     The start vector of a word is read at the first WordPiece that overlaps it, its end vector at
@@ -47,9 +43,7 @@ class PhraseEncoder:
     def __init__(
         self, network: TextNetwork, tokenizer: Tokenizer, weights: Weights, *, max_pieces: int
     ) -> None:
-        self._network = network
-        self._tokenizer = tokenizer
-        self._max_pieces = max_pieces
+        super().__init__(network, tokenizer, max_pieces=max_pieces)
         if "start.l1.weight" not in weights:
             raise CheckpointError(
                 "the phrase encoder needs phrase heads",
@@ -58,60 +52,40 @@ class PhraseEncoder:
                 about="start.l1.weight",
             )
         hidden, width = weights["start.l1.weight"].shape
-        self._dim = weights["start.l2.weight"].shape[0]
-        self.start = Head(width, hidden, self._dim)
-        self.end = Head(width, hidden, self._dim)
+        self.dim = weights["start.l2.weight"].shape[0]  # of a start vector, and of an end vector
+        self.start = Head(width, hidden, self.dim)
+        self.end = Head(width, hidden, self.dim)
         load_part(self.start, select_weights(weights, "start."))
         load_part(self.end, select_weights(weights, "end."))
         for head in (self.start, self.end):
             head.eval().requires_grad_(False).to(network.device)
 
-    @property
-    def dim(self) -> int:
-        """Width of a start vector, and of an end vector."""
-        return self._dim
-
-    @property
-    def device(self) -> torch.device:
-        """Where the weights are."""
-        return self._network.device
-
-    def count_pieces(self, texts: Sequence[str]) -> NDArray[np.int64]:
-        """Number of WordPieces that are read of each text, special ones included."""
-        batch = encode_pieces(self._tokenizer, texts, max_pieces=self._max_pieces)
-        counts: NDArray[np.int64] = batch.mask.sum(1).numpy()
-        return counts
-
     @torch.inference_mode()
     def encode_chunks(
         self, texts: Sequence[str], word_spans: Sequence[NDArray[np.int32]]
     ) -> list[WordVectors]:
-        """Encode chunks together."""
+        """Encode the words of chunks together.
+
+        Spans are, per chunk, the characters of each word relative to the chunk's text, leading
+        space excluded. *Shape:* ``(num_words, 2)`` each
+        """
         if not texts:
             return []
-        batch = encode_pieces(self._tokenizer, texts, max_pieces=self._max_pieces)
+        batch = self.encode_pieces(texts)
         located = [locate_words(batch, row, spans) for row, spans in enumerate(word_spans)]
         hidden_states = self.hidden_states(batch)  # (batch, num_pieces, width)
-        device = hidden_states.device
-        rows = np.repeat(np.arange(len(texts)), [len(spans) for spans in word_spans])
-        first = np.concatenate([firsts for firsts, _, _ in located])
-        last = np.concatenate([lasts for _, lasts, _ in located])
-        row_index = torch.from_numpy(rows).to(device)
-        start = self.start(
-            hidden_states[row_index, torch.from_numpy(first).to(device)]
-        )  # (num_words, dim)
-        end = self.end(hidden_states[row_index, torch.from_numpy(last).to(device)])
-        starts, ends = start.cpu().numpy(), end.cpu().numpy()
-        bounds = np.concatenate([[0], np.cumsum([len(spans) for spans in word_spans])])
+        counts = [len(spans) for spans in word_spans]
+        rows = torch.arange(len(texts)).repeat_interleave(torch.tensor(counts))
+        first, last = (
+            torch.from_numpy(np.concatenate([each[side] for each in located])) for side in (0, 1)
+        )
+        starts = self.start(hidden_states[rows, first]).cpu()  # (num_words, dim)
+        ends = self.end(hidden_states[rows, last]).cpu()
+        split = zip(starts.split(counts), ends.split(counts), located, strict=True)
         return [
-            WordVectors(starts[a:b], ends[a:b], has_piece)
-            for a, b, (_, _, has_piece) in zip(bounds[:-1], bounds[1:], located, strict=True)
+            WordVectors(start.numpy(), end.numpy(), has_piece)
+            for start, end, (_, _, has_piece) in split
         ]
-
-    def hidden_states(self, batch: PieceBatch) -> Tensor:
-        """Run the bidirectional encoder alone. *Shape:* ``(batch, num_pieces, width)``."""
-        device = self.device
-        return self._network(batch.ids.to(device), batch.mask.to(device))
 
 
 def untrained_names(names: Iterable[str]) -> tuple[str, ...]:

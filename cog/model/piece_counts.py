@@ -6,39 +6,25 @@ from pathlib import Path
 
 from tokenizers import Tokenizer
 
+from cog.corpus.suitability import PieceCounts
 from cog.model.base import get_base_folder
 from cog.model.config import load_config
 from cog.model.words import WordSplitter, load_tokenizer
 
 
 @dataclass(frozen=True, slots=True)
-class TextPieces:
-    """How a text is cut: by the prefix encoder into tokens, by the phrase encoder into pieces.
-
-    :param num_unknown: Number of pieces that stand for what the phrase encoder does not know.
-    """
-
-    num_tokens: int
-    num_pieces: int
-    num_unknown: int
-
-
-@dataclass(frozen=True, slots=True)
 class TextCutter:
-    """The tokenizers of a model: the prefix encoder's splits, the phrase encoder's has WordPieces.
-
-    :param unknown_id: Its piece for what it does not know; None if it knows every byte.
-    """
+    """The tokenizers of a model: the prefix encoder's, and that of the phrase encoder's pieces."""
 
     splitter: WordSplitter
     tokenizer: Tokenizer
-    unknown_id: int | None
+    unknown_id: int | None  # its piece for what it does not know; None if it knows every byte
 
-    def count(self, text: str) -> TextPieces:
+    def count(self, text: str) -> PieceCounts:
         """Count tokens and pieces."""
         pieces = self.tokenizer.encode(text, add_special_tokens=False).ids
         num_unknown = pieces.count(self.unknown_id) if self.unknown_id is not None else 0
-        return TextPieces(len(self.splitter.encode(text)), len(pieces), num_unknown)
+        return PieceCounts(len(self.splitter.encode(text)), len(pieces), num_unknown)
 
 
 def load_cutter(folder: Path) -> TextCutter:

@@ -1,4 +1,4 @@
-"""WordPieces: texts go in, padded ids with character offsets come out."""
+"""WordPieces: texts go in, padded ids with character offsets come out, and what reads them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,24 +9,19 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 from torch import Tensor
 
+from cog.model.protocols import TextNetwork
+
 
 @dataclass(frozen=True, slots=True)
 class PieceBatch:
-    """Texts as WordPieces, ``[CLS] pieces [SEP]`` each, padded to one length.
+    """Texts as WordPieces, ``[CLS] pieces [SEP]`` each, padded to one length."""
 
-    :param ids: *Shape:* ``(batch, num_pieces)``
-    :param mask: 1 where there is a piece. *Shape:* ``(batch, num_pieces)``
-    :param offsets: Per text, the characters of each piece, special ones aside. *Shape:*
-        ``(num_pieces, 2)``
-    :param is_cut: Per text, whether pieces were left out.
-    :param num_leading: Number of special pieces before the first.
-    """
-
-    ids: Tensor
-    mask: Tensor
+    ids: Tensor  # (batch, num_pieces)
+    mask: Tensor  # (batch, num_pieces) 1 where there is a piece
+    # per text (num_pieces, 2) characters of each piece, special ones aside
     offsets: list[NDArray[np.int64]]
-    is_cut: list[bool]
-    num_leading: int
+    is_cut: list[bool]  # per text, whether pieces were left out
+    num_leading: int  # special pieces before the first
 
 
 def encode_pieces(
@@ -53,3 +48,38 @@ def encode_pieces(
         mask[i, : len(row)] = 1
     is_cut = [len(encoding.ids) > max_pieces for encoding in encodings]
     return PieceBatch(torch.from_numpy(ids), torch.from_numpy(mask), offsets, is_cut, num_leading)
+
+
+class PieceReader:
+    """A bidirectional encoder with its tokenizer; of a long text it reads the beginning or the end.
+
+    Pieces are counted without special ones.
+    """
+
+    def __init__(
+        self,
+        network: TextNetwork,
+        tokenizer: Tokenizer,
+        *,
+        max_pieces: int,
+        keep_last: bool = False,
+    ) -> None:
+        self.network, self.device = network, network.device
+        self._tokenizer = tokenizer
+        self._max_pieces = max_pieces
+        self._keep_last = keep_last
+
+    def encode_pieces(self, texts: Sequence[str]) -> PieceBatch:
+        """Tokenise texts as they are read."""
+        return encode_pieces(
+            self._tokenizer, texts, max_pieces=self._max_pieces, keep_last=self._keep_last
+        )
+
+    def count_pieces(self, texts: Sequence[str]) -> NDArray[np.int64]:
+        """Number of WordPieces that are read of each text, special ones included."""
+        counts: NDArray[np.int64] = self.encode_pieces(texts).mask.sum(1).numpy()
+        return counts
+
+    def hidden_states(self, batch: PieceBatch) -> Tensor:
+        """Run the encoder alone. *Shape:* ``(batch, num_pieces, width)``."""
+        return self.network(batch.ids.to(self.device), batch.mask.to(self.device))

@@ -35,35 +35,17 @@ class PrefixEncoder:
         begin_token_id: int | None,
     ) -> None:
         self.network = network
+        self.precision, self.device = network.precision, network.device
+        self.vocab_size, self.max_positions = network.vocab_size, network.max_positions
         self.begin_token_id = begin_token_id
         self._projection = query_projection
         if query_projection is not None:
             self._projection = query_projection.to(network.device)
 
     @property
-    def precision(self) -> str:
-        """Precision of its linear layers."""
-        return self.network.precision
-
-    @property
-    def device(self) -> torch.device:
-        """Where the weights lie."""
-        return self.network.device
-
-    @property
-    def vocab_size(self) -> int:
-        """Number of tokens of the vocabulary."""
-        return self.network.vocab_size
-
-    @property
     def num_cheap_tokens(self) -> int:
         """Number of tokens that a pass reads in about the time of one; 1 if none can be packed."""
         return CHEAP_TOKENS if can_pack(torch.empty(0, device=self.device)) else 1
-
-    @property
-    def max_positions(self) -> int:
-        """Number of tokens that the model can read."""
-        return self.network.max_positions
 
     def get_modules(self) -> "PreTrainedModel":
         """The model of transformers that reads, where it was loaded to keep its modules."""

@@ -16,16 +16,11 @@ if TYPE_CHECKING:  # an index is read without torch
 
 @dataclass(frozen=True, slots=True)
 class WordVectors:
-    """The vectors of the words of one chunk (CoG, section 3.1, eq. 2).
+    """The vectors of the words of one chunk (CoG, section 3.1, eq. 2)."""
 
-    :param start: Start vectors. *Shape:* ``(num_words, dim)``, float32
-    :param end: End vectors. *Shape:* ``(num_words, dim)``, float32
-    :param has_piece: Whether the phrase encoder saw the word. *Shape:* ``(num_words,)``, bool
-    """
-
-    start: NDArray[np.float32]
-    end: NDArray[np.float32]
-    has_piece: NDArray[np.bool_]
+    start: NDArray[np.float32]  # (num_words, dim)
+    end: NDArray[np.float32]  # (num_words, dim)
+    has_piece: NDArray[np.bool_]  # (num_words,) whether the phrase encoder saw the word
 
 
 class CausalNetwork(Protocol):
@@ -48,20 +43,13 @@ class CausalNetwork(Protocol):
         """Number of tokens that it can read."""
 
     def read(self, token_ids: "Tensor", layout: "Layout", cache: "PrefixCache") -> "Tensor":
-        """Read packed tokens.
+        """Read packed tokens, by which their prefixes in the cache grow; gives hidden states.
 
-        :param token_ids: *Shape:* ``(num_tokens,)``
-        :param layout: Where the tokens belong.
-        :param cache: Their prefixes, which grow.
-        :returns: Hidden states. *Shape:* ``(num_tokens, dim)``
+        *Shape:* ``(num_tokens,)`` to ``(num_tokens, dim)``
         """
 
     def score(self, states: "Tensor") -> "Tensor":
-        """Scores of the vocabulary.
-
-        :param states: Hidden states. *Shape:* ``(batch, dim)``
-        :returns: *Shape:* ``(batch, vocab_size)``, float32
-        """
+        """Scores of the vocabulary, float32: ``(batch, dim)`` to ``(batch, vocab_size)``."""
 
 
 class TextNetwork(Protocol):
@@ -80,34 +68,9 @@ class TextNetwork(Protocol):
         """Where the weights lie."""
 
     def __call__(self, ids: "Tensor", mask: "Tensor") -> "Tensor":
-        """Read texts.
+        """Read texts, with a mask of 1 where there is a piece; gives hidden states.
 
-        :param ids: *Shape:* ``(batch, num_pieces)``
-        :param mask: 1 where there is a piece. *Shape:* ``(batch, num_pieces)``
-        :returns: Hidden states. *Shape:* ``(batch, num_pieces, dim)``
-        """
-
-
-class ChunkEncoder(Protocol):
-    """Encodes the words of chunks: the phrase encoder with its heads."""
-
-    @property
-    def dim(self) -> int:
-        """Width of a start vector, and of an end vector."""
-
-    def count_pieces(self, texts: Sequence[str]) -> NDArray[np.int64]:
-        """Number of WordPieces that are read of each text; texts of one length need no padding."""
-
-    def encode_chunks(
-        self, texts: Sequence[str], word_spans: Sequence[NDArray[np.int32]]
-    ) -> list[WordVectors]:
-        """Encode chunks together.
-
-        :param texts: Text of each chunk.
-        :param word_spans: Per chunk, the characters of each word relative to the chunk's text,
-            leading space
-            excluded. *Shape:* ``(num_words, 2)``
-        :returns: Vectors per chunk.
+        *Shape:* twice ``(batch, num_pieces)`` to ``(batch, num_pieces, dim)``
         """
 
 
@@ -122,8 +85,4 @@ class Retriever(Protocol):
         """Number of WordPieces that are read of each text; texts of one length need no padding."""
 
     def encode_texts(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Encode texts together.
-
-        :param texts: Prefixes or chunks.
-        :returns: Vectors of unit length. *Shape:* ``(num_texts, dim)``
-        """
+        """Encode prefixes or chunks together, to unit length. *Shape:* ``(num_texts, dim)``."""

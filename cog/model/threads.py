@@ -7,8 +7,6 @@ from contextlib import contextmanager
 
 import torch
 
-GPU_TOLERANCE = 1e-4
-
 
 @contextmanager
 def pin_threads(device: torch.device) -> Iterator[int]:
@@ -48,18 +46,6 @@ def start_single_threads(count: int, name: str) -> ThreadPoolExecutor:
     are_ready.wait()
     torch.set_num_threads(num_threads)
     return pool
-
-
-def get_batch_tolerance(device: torch.device) -> float:
-    """How far a vector may move with the batch that its text is encoded in.
-
-    On a processor, whose threads are pinned, not at all: an index that is built twice is the same
-    bytes. A GPU sums in an order that depends on the size of the batch, and encoding every text
-    alone would leave it idle; what is allowed there is a fortieth of what rounding to int8 changes.
-
-    Gives a share of the vector's largest value.
-    """
-    return 0.0 if device.type == "cpu" else GPU_TOLERANCE
 
 
 def describe_numerics(device: torch.device) -> str:

@@ -34,19 +34,13 @@ MAX_FIT_VALUES = 4096  # values of an axis that its step is fitted on
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VectorCode:
-    """How start vectors, or end vectors, become bits.
+    """How start vectors, or end vectors, become bits."""
 
-    :param mean: *Shape:* ``(dim,)`` float32
-    :param encode: Rotation to the axes that have bits, in units of their steps. *Shape:*
-        ``(dim, num_axes)`` float32
-    :param decode: What a step along an axis is. *Shape:* ``(num_axes, dim)`` float32
-    :param num_bits: Bits of each axis, falling. *Shape:* ``(num_axes,)`` uint8
-    """
-
-    mean: NDArray[np.float32]
+    mean: NDArray[np.float32]  # (dim,)
+    # (dim, num_axes) rotation to the axes that have bits, in units of their steps
     encode: NDArray[np.float32]
-    decode: NDArray[np.float32]
-    num_bits: NDArray[np.uint8]
+    decode: NDArray[np.float32]  # (num_axes, dim) what a step along an axis is
+    num_bits: NDArray[np.uint8]  # (num_axes,) bits of each, falling
 
     @property
     def num_bytes(self) -> int:
@@ -74,11 +68,6 @@ class VectorCode:
         half = self._halves()
         steps = np.floor((vectors - self.mean) @ self.encode)
         return np.clip(steps, -half, half - 1).astype(np.int8)
-
-    def restore(self, integers: NDArray[np.int8]) -> NDArray[np.float32]:
-        """What integers stand for. *Shape:* ``(num_vectors, dim)``."""
-        restored: NDArray[np.float32] = integers.astype(np.float32) @ self.decode + self.offset
-        return restored
 
     def pack(self, integers: NDArray[np.int8]) -> NDArray[np.uint8]:
         """Lay integers out as bits: the highest bit of every axis, then the next of those with two.

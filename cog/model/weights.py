@@ -64,14 +64,11 @@ class TrainedTensors:
     nothing is computed before it is asked for, so that a tensor that is mapped into memory is read
     once and never copied.
 
-    :param base: The base model's tensors by name.
-    :param weights: Whole tensors, low-rank factors ``<layer>.A`` of *Shape:* ``(rank, in)`` and
-        ``<layer>.B`` of *Shape:* ``(out, rank)``, both or neither.
-    :param scale: Factor of the low-rank updates.
-    :param may_lack: Names of tensors that may keep the values they have where there are whole ones.
-    :param transposed: Names of matrices that are stored as *Shape:* ``(in, out)``.
-    :param device: Where the tensors shall lie.
-    :raises CheckpointError: If a pair is incomplete, or a name or a shape does not fit.
+    Weights are whole tensors, and low-rank factors ``<layer>.A`` of *shape* ``(rank, in)`` and
+    ``<layer>.B`` of *shape* ``(out, rank)``, both or neither. Where there are whole ones, only
+    tensors that ``may_lack`` names keep the values they have; ``transposed`` names matrices that
+    are stored as *shape* ``(in, out)``. A pair that is incomplete, or a name or a shape that does
+    not fit, is a ``CheckpointError``.
     """
 
     def __init__(

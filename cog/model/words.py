@@ -29,18 +29,12 @@ NO_BYTE = "\uffff"
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """A text as prefix-encoder tokens and as words; words tile the text.
+    """A text as prefix-encoder tokens and as words; words tile the text."""
 
-    :param token_ids: Prefix-encoder tokens, no special ones. *Shape:* ``(num_tokens,)``, int32
-    :param word_tokens: Word ``i`` is tokens ``[word_tokens[i], word_tokens[i + 1])``. *Shape:*
-        ``(num_words + 1,)``, int32
-    :param word_chars: Word ``i`` is characters ``[word_chars[i], word_chars[i + 1])``. *Shape:*
-        ``(num_words + 1,)``, int32
-    """
-
-    token_ids: NDArray[np.int32]
+    token_ids: NDArray[np.int32]  # (num_tokens,) of the prefix encoder, no special ones
+    # (num_words + 1,) word i is tokens [word_tokens[i], word_tokens[i + 1])
     word_tokens: NDArray[np.int32]
-    word_chars: NDArray[np.int32]
+    word_chars: NDArray[np.int32]  # (num_words + 1,) likewise in characters
 
     @property
     def num_words(self) -> int:
@@ -54,10 +48,8 @@ class WordSplitter:
     A token starts a word if its string begins with a space or a line feed, or with an ASCII
     character that is no letter or digit, or if the token before it ended in such a character (a
     token that is one space does not count), or if it is the first. So a word carries its leading
-    space and never has to be tokenised again.
-
-    :param tokenizer: The prefix encoder's tokenizer.
-    :raises CheckpointError: If its vocabulary is not byte-level.
+    space and never has to be tokenised again. A vocabulary that is not byte-level is a
+    ``CheckpointError``.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
@@ -83,7 +75,7 @@ class WordSplitter:
         self.special_token_ids = np.array(sorted(special), dtype=np.int64)
         self._empty_token_ids = [i for i, string in enumerate(strings) if not string]
         self._num_bytes = np.array([len(b) for b in self.token_bytes], dtype=np.int64)
-        ends_word = {SPACE, NEWLINE, *filter(_is_mark, map(chr, range(128)))}
+        ends_word = {SPACE, NEWLINE, *(c for c in map(chr, range(128)) if not c.isalnum())}
         self._opens = np.array([s[:1] in ends_word for s in strings])
         self._closes = np.array([s != SPACE and s[-1:] in ends_word for s in strings])
 
@@ -188,10 +180,6 @@ def _flag(word: str) -> int:
     if core[:1].isupper() or any(map(str.isdigit, core)):
         flag |= int(SPECIFIC)
     return flag
-
-
-def _is_mark(character: str) -> bool:
-    return character.isascii() and not character.isalnum()
 
 
 def _byte_alphabet() -> dict[int, str]:

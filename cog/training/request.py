@@ -13,13 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from cog.atomic import discard
-from cog.corpus.text_files import (
-    digest_text_files,
-    find_form,
-    iter_text_documents,
-    list_text_files,
-)
+from cog.corpus.text_files import find_form, iter_text_documents, list_text_files
 from cog.errors import CheckpointError, DamagedCheckpointError
+from cog.hashing import digest_files
 from cog.model.config import CONFIG_FILE
 from cog.model.fingerprint import fingerprint_model
 from cog.params import Params
@@ -214,14 +210,16 @@ def _choose_text(
     from cog.training.building import TrainingText
 
     evaluation, notes = list_text_files(request.evaluation)
-    compared = f"{request.on_overlap}:{digest_text_files(evaluation)}" if evaluation else "none"
+    compared = (
+        f"{request.on_overlap}:{digest_files(evaluation, num_bytes=16)}" if evaluation else "none"
+    )
     names = _name_files(evaluation)
     read: Callable[[], Iterable[Document]]
     about = {"compared with": f"{names}, on overlap {request.on_overlap}" if evaluation else "none"}
     if request.corpus_id is None:
         files, more_notes = list_text_files(request.data)
         notes += more_notes
-        digest = digest_text_files(files)
+        digest = digest_files(files, num_bytes=16)
         forms = [find_form(path).meaning for path in files]
         # the same bytes may be read in another way by a later version
         identity = f"files:{digest} {forms}"

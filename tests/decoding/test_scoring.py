@@ -103,7 +103,8 @@ def test_scores_of_a_code_are_those_of_what_its_integers_stand_for() -> None:
     query = torch.randn(2, DIM, generator=torch.Generator().manual_seed(0))
     scores = make_scorer(chunks, device=CPU).score_words(query, query)
     for found, code, each in zip(scores, (codes.start, codes.end), integers, strict=True):
-        expected = query.numpy().astype(np.float64) @ code.restore(each).T
+        restored = each.astype(np.float32) @ code.decode + code.offset
+        expected = query.numpy().astype(np.float64) @ restored.T
         np.testing.assert_allclose(found.numpy(), expected, rtol=1e-4, atol=1e-4)
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from cog.errors import CheckpointError
-from cog.index.building.encoding import measure_batch_change
+from cog.index.building.encoding import Encoders
 from cog.model.load import load_index_model, load_model
 from cog.model.room import HalvingNetwork
 from tests.devices import DEVICES
@@ -45,7 +45,7 @@ def test_chunks_are_encoded_alike_and_a_batch_moves_no_more_than_is_allowed(
     spans = [np.array([[0, 3], [4, 8]], dtype=np.int32)] * len(TEXTS)
     plain, model = load_index_model(folder), load_index_model(folder, device=device)
     with model.pin_threads():
-        change = measure_batch_change(model.phrase_encoder, model.retriever)
+        change = Encoders(model.phrase_encoder, model.retriever, "int8").measure_batch_change()
         found = model.phrase_encoder.encode_chunks(TEXTS, spans)
         wanted = plain.phrase_encoder.encode_chunks(TEXTS, spans)
         vectors = model.retriever.encode_texts(TEXTS)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from cog.index.building.encoding import measure_batch_change
+from cog.index.building.encoding import Encoders
 from cog.model.load import load_index_model
 from cog.model.threads import describe_numerics, pin_threads, start_single_threads
 
@@ -54,7 +54,8 @@ def test_encoders_give_the_same_vectors_alone_and_in_a_batch(tiny_model: Path) -
     texts = [f"the {word} of the village" for word in ("mill", "baker", "market", "river")]
     spans = [np.array([[0, 3], [4, 8], [9, 11], [12, 15]], dtype=np.int32)] * len(texts)
     with model.pin_threads():
-        is_proof = measure_batch_change(model.phrase_encoder, model.retriever) == 0.0
+        encoders = Encoders(model.phrase_encoder, model.retriever, "int8")
+        is_proof = encoders.measure_batch_change() == 0.0
         together = model.phrase_encoder.encode_chunks(texts, spans)
         vectors = model.retriever.encode_texts(texts)
         for k, text in enumerate(texts):

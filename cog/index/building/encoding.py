@@ -17,12 +17,13 @@ from numpy.typing import NDArray
 from cog.errors import IndexingError
 from cog.index.chunking import Chunk
 from cog.index.tables.quantise import StoredVectors, get_vector_type, quantise
-from cog.model.protocols import ChunkEncoder, Retriever
+from cog.model.protocols import Retriever
 from cog.model.vector_code import VectorCode, VectorCodes
 from cog.model.words import BARRED
 
 if TYPE_CHECKING:
     from cog.model.load import IndexModel  # torch, which an index is read without
+    from cog.model.phrase_encoder import PhraseEncoder
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -46,7 +47,7 @@ class EncodedChunk:
 class Encoders:
     """What a pool has: it encodes batches, and knows nothing of windows."""
 
-    phrase_encoder: ChunkEncoder
+    phrase_encoder: "PhraseEncoder"
     retriever: Retriever
     vector_dtype: str
     codes: VectorCodes | None = None  # of `compact` vectors
@@ -55,23 +56,43 @@ class Encoders:
         """Give the retriever's vectors of the texts of batches."""
         return [_check_finite(self.retriever.encode_texts(each), "retriever") for each in batches]
 
+    def measure_batch_change(self) -> float:
+        """How far a vector moves when its chunk is encoded in a batch instead of alone.
+
+        Tried on texts of its own, so that the answer is the same for every build of a machine.
+        Gives the largest change of a value as a share of the largest value of its vector; 0 only if
+        all vectors are the same bytes.
+        """
+        encode_chunks, encode_texts = self.phrase_encoder.encode_chunks, self.retriever.encode_texts
+        change = 0.0
+        for num_words, num_texts in PROBES:
+            words = (PROBE_WORDS * num_words)[:num_words]
+            rotated = [words[i % num_words :] + words[: i % num_words] for i in range(num_texts)]
+            texts = [" ".join(each) for each in rotated]
+            spans = [_find_spans(text) for text in texts]
+            (alone,) = encode_chunks(texts[-1:], spans[-1:])
+            together = encode_chunks(texts, spans)[-1]
+            for one, other in (
+                (alone.start, together.start),
+                (alone.end, together.end),
+                (encode_texts(texts[-1:]), encode_texts(texts)[-1:]),
+            ):
+                if one.tobytes() != other.tobytes():
+                    moved = np.abs(one - other).max(axis=1) / np.abs(one).max(axis=1)
+                    change = max(change, float(moved.max()), float(np.finfo(np.float32).tiny))
+        return change
+
     def encode_words(self, batches: Sequence[list[Chunk]]) -> list[list[EncodedChunk]]:
         """Encode the words of the chunks of batches; the retriever's vectors are left out."""
         return [self._encode_words(chunks) for chunks in batches]
-
-    def measure_batch_change(self) -> float:
-        """How far a vector moves with its batch."""
-        return measure_batch_change(self.phrase_encoder, self.retriever)
 
     def _encode_words(self, chunks: list[Chunk]) -> list[EncodedChunk]:
         texts = [chunk.text for chunk in chunks]
         spans = [chunk.word_spans() for chunk in chunks]
         encoded = self.phrase_encoder.encode_chunks(texts, spans)
-        dtype, codes = self.vector_dtype, self.codes
-        starts = _store(
-            [words.start for words in encoded], dtype, None if codes is None else codes.start
-        )
-        ends = _store([words.end for words in encoded], dtype, None if codes is None else codes.end)
+        codes = (self.codes.start, self.codes.end) if self.codes else (None, None)
+        starts = self._store([words.start for words in encoded], codes[0])
+        ends = self._store([words.end for words in encoded], codes[1])
         bounds = np.cumsum([0, *(chunk.num_words for chunk in chunks)]).tolist()
         return [
             EncodedChunk(
@@ -83,6 +104,12 @@ class Encoders:
             )
             for chunk, words, first, last in zip(chunks, encoded, bounds, bounds[1:], strict=False)
         ]
+
+    def _store(
+        self, vectors: Sequence[NDArray[np.float32]], code: VectorCode | None
+    ) -> StoredVectors:
+        finite = _check_finite(np.concatenate(vectors), "phrase encoder")
+        return quantise(finite, dtype=self.vector_dtype, code=code)
 
 
 class Pool(Protocol):
@@ -135,10 +162,7 @@ def open_local_pool(model: "IndexModel", encoders: Encoders) -> Iterator[Pool]:
 class PendingChunks:
     """Chunks of a window, cut into batches of equal length, which a pool encodes meanwhile.
 
-    :param chunks: The chunks.
-    :param encoders: Count the WordPieces of a text, by which batches are cut.
-    :param pool: Encodes the batches.
-    :param batch_tokens: Number of WordPieces of a batch, at most; 0: every chunk is one.
+    A batch has ``batch_tokens`` WordPieces at most; 0: every chunk is one.
     """
 
     def __init__(
@@ -178,39 +202,12 @@ def _take(
         yield batches, future.result()
 
 
-def measure_batch_change(phrase_encoder: ChunkEncoder, retriever: Retriever) -> float:
-    """How far a vector moves when its chunk is encoded in a batch instead of alone.
-
-    Tried on texts of its own, so that the answer is the same for every build of a machine.
-
-    Gives the largest change of a value as a share of the largest value of its vector; 0 only if all
-    vectors are the same bytes.
-    """
-    change = 0.0
-    for num_words, num_texts in PROBES:
-        words = (PROBE_WORDS * num_words)[:num_words]
-        rotated = [words[i % num_words :] + words[: i % num_words] for i in range(num_texts)]
-        texts = [" ".join(each) for each in rotated]
-        spans = [_find_spans(text) for text in texts]
-        (alone,) = phrase_encoder.encode_chunks(texts[-1:], spans[-1:])
-        together = phrase_encoder.encode_chunks(texts, spans)[-1]
-        for one, other in (
-            (alone.start, together.start),
-            (alone.end, together.end),
-            (retriever.encode_texts(texts[-1:]), retriever.encode_texts(texts)[-1:]),
-        ):
-            if one.tobytes() != other.tobytes():
-                moved = np.abs(one - other).max(axis=1) / np.abs(one).max(axis=1)
-                change = max(change, float(moved.max()), float(np.finfo(np.float32).tiny))
-    return change
-
-
 def _find_spans(text: str) -> NDArray[np.int32]:
     return np.array([match.span() for match in re.finditer(r"\S+", text)], dtype=np.int32)
 
 
 def _plan(
-    texts: list[str], encoder: ChunkEncoder | Retriever, pool: Pool, batch_tokens: int
+    texts: list[str], encoder: "PhraseEncoder | Retriever", pool: Pool, batch_tokens: int
 ) -> Iterator[list[list[int]]]:
     # the batches of each task
     lengths = encoder.count_pieces(texts)
@@ -229,11 +226,8 @@ def _plan(
 def plan_batches(lengths: NDArray[np.int64], *, batch_tokens: int) -> Iterator[list[int]]:
     """Put chunks of equal length together, the longest first.
 
-    A chunk is never padded: padding would change the last bits of its vectors.
-
-    :param lengths: WordPieces of each chunk. *Shape:* ``(num_chunks,)``
-    :param batch_tokens: Number of WordPieces of a batch, at most; a batch has one chunk at least.
-    :yields: Positions of the chunks of a batch; every chunk is in one.
+    A chunk is never padded: padding would change the last bits of its vectors. Yields positions of
+    the chunks of a batch; every chunk is in one. *Shape:* ``(num_chunks,)`` WordPieces of each
     """
     order = np.argsort(-lengths, kind="stable")
     for group in np.split(order, np.flatnonzero(np.diff(lengths[order])) + 1):
@@ -241,13 +235,6 @@ def plan_batches(lengths: NDArray[np.int64], *, batch_tokens: int) -> Iterator[l
             size = max(1, batch_tokens // max(1, int(lengths[group[0]])))
             for first in range(0, len(group), size):
                 yield group[first : first + size].tolist()
-
-
-def _store(
-    vectors: Sequence[NDArray[np.float32]], dtype: str, code: VectorCode | None
-) -> StoredVectors:
-    finite = _check_finite(np.concatenate(vectors), "phrase encoder")
-    return quantise(finite, dtype=dtype, code=code)
 
 
 def _check_finite(vectors: NDArray[np.float32], encoder: str) -> NDArray[np.float32]:

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cog.index.records import VectorFormat
-from cog.model.vector_code import VectorCode, VectorCodes
+from cog.model.vector_code import VectorCode, VectorCodes, count_bytes
 
 INT8 = "int8"
 COMPACT = "compact"
@@ -37,9 +37,9 @@ def get_layout(vectors: VectorFormat) -> Layout:
 
 
 def make_layout(dtype: str, dim: int, *, codes: VectorCodes | None = None) -> Layout:
-    """The layout of vectors of some width, stored as ``dtype``."""
-    if codes is not None:
-        return Layout(np.dtype(np.uint8), codes.start.num_bytes, 0)
+    """The layout of vectors of some width, stored as ``dtype``; ``codes`` if they are fitted."""
+    if dtype == COMPACT:
+        return Layout(np.dtype(np.uint8), codes.start.num_bytes if codes else count_bytes(dim), 0)
     return Layout(np.dtype(dtype), dim, np.dtype(np.float32).itemsize)
 
 
@@ -69,10 +69,7 @@ def quantise(
     float16: the scale is 1, or what brings the vector into range.
     compact: the bits of ``code``.
 
-    :param vectors: All of them finite. *Shape:* ``(num_vectors, dim)``
-    :param dtype: ``int8``, ``float16`` or ``compact``.
-    :param code: Of ``compact`` vectors.
-    :returns: What is stored.
+    All vectors must be finite. *Shape:* ``(num_vectors, dim)``
     """
     if code is not None:
         return StoredVectors(code.pack(code.quantise(vectors)), np.zeros(0, dtype=np.float32))

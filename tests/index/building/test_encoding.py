@@ -11,7 +11,6 @@ from cog.index.building.encoding import (
     Encoders,
     LocalPool,
     PendingChunks,
-    measure_batch_change,
     plan_batches,
 )
 from cog.index.chunking import Chunk, chunk_document
@@ -121,8 +120,12 @@ def test_encoder_that_counts_pieces_decides_the_batches() -> None:
 
 
 def test_encoder_whose_batches_change_its_vectors_is_found_out() -> None:
-    assert measure_batch_change(HashPhraseEncoder(), HashRetriever()) == 0.0
-    assert 0.0 < measure_batch_change(LeaningEncoder(), HashRetriever()) < 1e-5
+    alike, leaning = (
+        Encoders(each, HashRetriever(), "int8").measure_batch_change()
+        for each in (HashPhraseEncoder(), LeaningEncoder())
+    )
+    assert alike == 0.0
+    assert 0.0 < leaning < 1e-5
 
 
 def test_alone_means_batches_of_one() -> None:
