@@ -15,13 +15,7 @@ import pyarrow as pa
 
 from cog.corpus.report import PrepareReport
 from cog.errors import IndexingError
-from cog.index.building.encoding import (
-    EncodedChunk,
-    Encoders,
-    OpenPool,
-    PendingChunks,
-    Pool,
-)
+from cog.index.building.encoding import EncodedChunk, Encoders, OpenPool, PendingChunks, Pool
 from cog.index.building.reuse import StoredChunks, adopt
 from cog.index.building.rows import make_rows
 from cog.index.building.search_quality import build_search
@@ -239,8 +233,7 @@ class Assembly:
                 self._progress.advance(len(chunk.chunk.text.split()))
         for position, content in enumerate(begun.hashes):
             if position not in encoded:
-                same = encoded[begun.firsts[content]]
-                encoded[position] = adopt(same, chunks[position], own=same.word_flags)
+                encoded[position] = adopt(encoded[begun.firsts[content]], chunks[position])
                 self._progress.advance(len(chunks[position].text.split()))
         return [encoded[position] for position in range(len(chunks))]
 
@@ -290,7 +283,7 @@ class Assembly:
         )
         for table, number in numbers.items():
             if store.count_rows(table) != number:
-                raise store.mismatch(table, f"{store.count_rows(table)} of {number} rows")
+                raise store.refuse(f"{number} rows of {table}", f"{store.count_rows(table)} rows")
             for _ in store.iter_rows(table, columns=[ID_COLUMNS[table]]):
                 pass  # which refuses other ids than 0 and what follows
 
@@ -367,11 +360,12 @@ class Assembly:
 
 def _get_cost_before(manifest: Manifest, before: Manifest | None) -> StorageCost | None:
     # what storage costs is a property of model and text: it holds where nearly all text is the same
-    if before is None or before.storage_cost is None or before.model != manifest.model:
-        return None
-    if before.params != manifest.params:
-        return None
-    if manifest.num_encoded > MAX_ANEW_SHARE * manifest.num_chunks:
+    if (
+        before is None
+        or before.storage_cost is None
+        or (before.model, before.params) != (manifest.model, manifest.params)
+        or manifest.num_encoded > MAX_ANEW_SHARE * manifest.num_chunks
+    ):
         return None
     measured_on = before.storage_cost.measured_on or before.digest
     return replace(before.storage_cost, measured_on=measured_on)

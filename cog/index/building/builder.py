@@ -27,7 +27,7 @@ from cog.index.versions.folders import (
     prune_versions,
     remove_leftovers,
 )
-from cog.index.versions.manifest import check_index, load_manifest, save_manifest
+from cog.index.versions.manifest import check_index, find_manifest, load_manifest, save_manifest
 from cog.locks import make_lock
 from cog.model.vector_code import VectorCodes
 from cog.params import IndexParams
@@ -125,14 +125,14 @@ def _build(
         vector_dtype=dtype + (codes.digest() if codes else ""),
         numerics=model.numerics,
     )
-    before = _load_manifest(corpus_paths)
+    before = find_manifest(corpus_paths, oldest=VECTORS_VERSION)
     _say_format(corpus_paths, before, progress=progress, force=force)
     parts = None if force else find_parts(corpus_paths, key)
     if before is not None:
         # what an unreadable manifest served is unknown: nothing goes before a new one is in place
         kept = [before.folder, *([parts.parent.name] if parts else [])]
         remove_leftovers(corpus_paths, keep=kept, locks=locks)
-    folders = [] if force else _find_stored(corpus_paths, key, parts)
+    folders = [] if force else _find_stored(corpus_paths, before, key, parts)
     with open_staging(corpus_paths.index / key, is_kept=True) as staging:
         assembly = Assembly(staging / TABLES, build_input, model, progress)
         try:
@@ -171,13 +171,6 @@ def find_current(build_input: BuildInput) -> Manifest | None:
     return manifest if manifest.params == build_input.params.list_decisive() else None
 
 
-def _load_manifest(corpus_paths: CorpusPaths) -> Manifest | None:
-    try:
-        return load_manifest(corpus_paths, oldest=VECTORS_VERSION)
-    except IndexingError:
-        return None
-
-
 def _say_format(
     corpus_paths: CorpusPaths, before: Manifest | None, *, progress: Progress, force: bool
 ) -> None:
@@ -195,9 +188,11 @@ def _say_format(
         )
 
 
-def _find_stored(corpus_paths: CorpusPaths, key: str, parts: Path | None) -> list[Path]:
+def _find_stored(
+    corpus_paths: CorpusPaths, before: Manifest | None, key: str, parts: Path | None
+) -> list[Path]:
     # folders whose vectors were made under this key, the most likely first
-    versions = [(corpus_paths, _load_manifest(corpus_paths)), *iter_kept(corpus_paths)]
+    versions = [(corpus_paths, before), *iter_kept(corpus_paths)]
     folders = [
         place.index / manifest.folder
         for place, manifest in versions

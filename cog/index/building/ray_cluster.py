@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from cog.errors import IndexingError
-from cog.extras import require
 
 ADDRESS = "RAY_ADDRESS"  # Ray's own name for where the cluster is
 AUTO = "auto"
@@ -40,6 +39,12 @@ class Cluster:
 
         return ray.remote(**self.options)(kind).remote()
 
+    def get(self, reference: Any) -> Any:  # noqa: ANN401
+        """Wait for what a worker was asked for."""
+        import ray
+
+        return ray.get(reference)
+
     def kill(self, worker: Any) -> None:  # noqa: ANN401
         """End a worker."""
         import ray
@@ -60,7 +65,6 @@ def connect(address: str, *, with_gpus: bool) -> Iterator[Cluster]:
     The address is ``HOST:PORT``, ``auto`` for the cluster of this machine, or empty: then it is
     what RAY_ADDRESS says, else a cluster of this machine alone, which ends with the block.
     """
-    require("ray")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # it tells its makers else
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     import ray

@@ -5,16 +5,16 @@ builds writes the rows, in order, as it writes those of its own threads. So a wo
 or a batch that is encoded twice, leaves nothing behind, and a build that was killed goes on as any.
 """
 
+import itertools
 import pickle
-from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from threading import Thread
+from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, Concatenate
 
 from cog.errors import CogError, IndexingError, IndexMismatchError, advise_on_writing
@@ -124,24 +124,15 @@ def make_worker_class() -> type:
 class _Worker:
     actor: Any
     name: str = "a worker"
+    is_ready: bool = False
     is_lost: bool = False
-
-
-@dataclass(slots=True, eq=False)
-class _Task:
-    call: tuple[Any, ...]  # the method and its arguments
-    result: "Future[Any]" = field(default_factory=Future)
-    num_tries: int = 0
 
 
 class RayPool:
     """Workers of a cluster; those that are lost are replaced, and what they had goes to others.
 
-    One thread decides everything: what happens elsewhere is put into its queue.
-
-    :param cluster: The cluster.
-    :param wanted: What workers load.
-    :param progress: Is told of workers that are lost.
+    There is a thread for each task that runs: it waits for a worker that is free, and for what that
+    makes of the task.
     """
 
     task_pieces = TASK_PIECES
@@ -150,71 +141,45 @@ class RayPool:
         self._cluster = cluster
         self._wanted = wanted
         self._progress = progress
-        self._events: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        self._waiting: deque[_Task] = deque()
-        self._free: deque[_Worker] = deque()  # as often as it takes another task
+        self._lock = Lock()
         self._workers: set[_Worker] = set()
-        self._running: set[_Task] = set()
+        self._free: SimpleQueue[_Worker | None] = SimpleQueue()  # as often as it takes another task
         self._num_lost_starts = 0
         self._failure: CogError | None = None
         # a task may hold all that is done of a window; whichever is encoded next is in this many
         self.num_windows = cluster.num_workers + 1
+        self._threads = ThreadPoolExecutor(TASKS_AT_ONCE * cluster.num_workers, "ray-pool")
         for _ in range(cluster.num_workers):
-            self._start_worker()
-        self._thread = Thread(target=self._decide, name="ray-pool", daemon=True)
-        self._thread.start()
+            Thread(target=self._start, daemon=True).start()
 
     def submit(
         self, method: Callable[Concatenate[Encoders, P], T], /, *args: P.args, **named: P.kwargs
     ) -> "Future[T]":
         """Have a worker call a method of its encoders."""
-        task = _Task((partial(method, **named) if named else method, *args))
-        self._events.put(partial(self._add, task))
-        return task.result
+        return self._threads.submit(self._run, partial(method, **named) if named else method, *args)
 
     def close(self) -> None:
         """Let all workers go."""
-        self._events.put(None)
-        self._thread.join()
+        self._fail(IndexingError("what encodes was let go"))
         for worker in self._workers:
             self._cluster.kill(worker.actor)
+        self._threads.shutdown(cancel_futures=True)
 
-    def _decide(self) -> None:
-        while True:
-            try:
-                event = self._events.get(timeout=None if self._running else START_SECONDS)
-            except Empty:
-                if self._waiting:
-                    self._fail_without_workers()
-                continue
-            if event is None:
-                return
-            try:
-                event()
-                while self._waiting and self._free:
-                    self._assign(self._waiting.popleft(), self._free.popleft())
-            except Exception as error:  # who waits for a result must not wait for ever
-                self._fail(self._explain(error, _Worker(None, "of the cluster")))
-
-    def _start_worker(self) -> None:
-        worker = _Worker(self._cluster.start(make_worker_class()))
-        self._workers.add(worker)
-        greeting = worker.actor.hello.remote(self._wanted.version, pickle.dumps(self._wanted))
-        self._when_done(greeting, partial(self._greet, worker))
-
-    def _when_done(self, reference: Any, then: Callable[["Future[Any]"], None]) -> None:  # noqa: ANN401
-        reference.future().add_done_callback(lambda done: self._events.put(partial(then, done)))
-
-    def _greet(self, worker: _Worker, done: "Future[Any]") -> None:
-        error = done.exception()
-        if error is not None:
+    def _start(self) -> None:
+        worker = _Worker(None, "of the cluster")
+        try:
+            with self._lock:
+                if self._failure is not None:
+                    return
+                worker = _Worker(self._cluster.start(make_worker_class()))
+                self._workers.add(worker)
+            hello = worker.actor.hello.remote(self._wanted.version, pickle.dumps(self._wanted))
+            self._greet(worker, self._cluster.get(hello))
+        except Exception as error:  # who waits for a worker must not wait for ever
             self._num_lost_starts += 1
-            if self._cluster.is_of_task(error) or self._num_lost_starts == MAX_LOST_STARTS:
-                self._fail(self._explain(error, worker))
-            else:
-                self._replace(worker)
-            return
-        told = done.result()
+            self._settle(error, worker, is_last=self._num_lost_starts >= MAX_LOST_STARTS)
+
+    def _greet(self, worker: _Worker, told: dict[str, str]) -> None:
         worker.name = told["name"]
         self._num_lost_starts = 0
         if told["found"]:
@@ -229,45 +194,49 @@ class RayPool:
         elif told["error"]:
             self._fail(IndexMismatchError(f"worker {worker.name}: {told['error']}"))
         else:
-            self._free.extend([worker] * TASKS_AT_ONCE)
+            worker.is_ready = True
+            for _ in range(TASKS_AT_ONCE):
+                self._free.put(worker)
 
-    def _add(self, task: _Task) -> None:
-        if self._failure is not None:
-            task.result.set_exception(self._failure)
-        else:
-            self._waiting.append(task)
+    def _run(self, *call: Any) -> Any:  # noqa: ANN401
+        for number in itertools.count(1):
+            worker = self._take()
+            try:
+                result = self._cluster.get(worker.actor.run.remote(*call))
+            except Exception as error:
+                self._settle(error, worker, is_last=number == MAX_TRIES)
+            else:
+                self._free.put(worker)
+                return result
 
-    def _assign(self, task: _Task, worker: _Worker) -> None:
-        task.num_tries += 1
-        self._running.add(task)
-        reference = worker.actor.run.remote(*task.call)
-        self._when_done(reference, partial(self._finish, worker, task))
+    def _take(self) -> _Worker:
+        # the next free worker, as soon as there is one
+        while self._failure is None:
+            try:
+                worker = self._free.get(timeout=START_SECONDS)
+            except Empty:
+                if not any(each.is_ready for each in tuple(self._workers)):
+                    self._fail_without_workers()
+                continue
+            if worker is not None and not worker.is_lost:
+                return worker
+        self._free.put(None)  # for the next one that waits
+        raise self._failure
 
-    def _finish(self, worker: _Worker, task: _Task, done: "Future[Any]") -> None:
-        self._running.discard(task)
-        error = done.exception()
-        if self._failure is not None:
-            return
-        if error is None:
-            if not worker.is_lost:
-                self._free.append(worker)
-            task.result.set_result(done.result())
-        elif self._cluster.is_of_task(error) or task.num_tries == MAX_TRIES:
-            self._waiting.append(task)
+    def _settle(self, error: Exception, worker: _Worker, *, is_last: bool) -> None:
+        # what a worker fails at ends all; a worker that is lost is replaced, which the first of the
+        # tasks that it had tells
+        if self._cluster.is_of_task(error) or is_last:
             self._fail(self._explain(error, worker))
-        else:
-            self._waiting.appendleft(task)
-            self._replace(worker)
-
-    def _replace(self, worker: _Worker) -> None:
-        if worker.is_lost:  # another of its tasks told so
             return
-        worker.is_lost = True
+        with self._lock:
+            if worker.is_lost or self._failure is not None:
+                return
+            worker.is_lost = True
+            self._workers.discard(worker)
         self._progress.say(f"{worker.name} is lost; another one takes over what it had")
-        self._free = deque(each for each in self._free if each is not worker)
-        self._workers.discard(worker)
         self._cluster.kill(worker.actor)  # it may only be out of reach
-        self._start_worker()
+        Thread(target=self._start, daemon=True).start()
 
     def _explain(self, error: BaseException, worker: _Worker) -> CogError:
         cause = getattr(error, "cause", None) or error
@@ -300,11 +269,9 @@ class RayPool:
 
     def _fail(self, failure: CogError) -> None:
         # what is encoded is kept, and the next build goes on from it
-        self._failure = self._failure or failure
-        for task in (*self._waiting, *self._running):
-            task.result.set_exception(self._failure)
-        self._waiting.clear()
-        self._running.clear()
+        with self._lock:
+            self._failure = self._failure or failure
+        self._free.put(None)
 
 
 @contextmanager

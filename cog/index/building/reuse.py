@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -117,7 +117,7 @@ class StoredChunks(Closing):
                 continue  # only the heads of the hashes were equal
             found = self._read_row(words, row, chunk=chunks[position], vector=vectors[row])
             if found is not None and hash_vectors(found) == checksums[row].as_py():
-                loaded[position] = adopt(found, chunks[position], own=found.word_flags)
+                loaded[position] = adopt(found, chunks[position])
 
     def _read_row(
         self, words: pa.Table, row: int, *, chunk: Chunk, vector: NDArray[np.floating[Any]]
@@ -141,18 +141,13 @@ class StoredChunks(Closing):
         )
 
 
-def adopt(encoded: EncodedChunk, chunk: Chunk, *, own: NDArray[np.uint8]) -> EncodedChunk:
+def adopt(encoded: EncodedChunk, chunk: Chunk) -> EncodedChunk:
     """Give a chunk the vectors of another with the same text and words.
 
     In the other's own flags, words without a WordPiece are barred.
     """
-    return EncodedChunk(
-        chunk=chunk,
-        start=encoded.start,
-        end=encoded.end,
-        word_flags=chunk.word_flags | (own & np.uint8(BARRED)),
-        vector=encoded.vector,
-    )
+    flags = chunk.word_flags | (encoded.word_flags & np.uint8(BARRED))
+    return replace(encoded, chunk=chunk, word_flags=flags)
 
 
 def _open_source(folder: Path, corpus_id: str) -> _Source:

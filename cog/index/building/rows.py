@@ -6,7 +6,6 @@ from hashlib import sha256
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from cog.index.building.encoding import EncodedChunk
 from cog.index.building.windows import Window
@@ -26,12 +25,12 @@ def make_rows(
     vectors = np.stack([item.vector for item in encoded])  # (num_chunks, retriever_dim)
     vector_type = schemas[CHUNKS].field("vector").type
     ids = {
-        "chunk_id": _count_from(window.first_chunk_id, len(chunks)),
+        "chunk_id": window.first_chunk_id + np.arange(len(chunks)),
         "document_ordinal": [chunk.document_ordinal for chunk in chunks],
     }
     columns: dict[str, dict[str, object]] = {
         DOCUMENTS: {
-            "ordinal": _count_from(window.first_ordinal, len(documents)),
+            "ordinal": window.first_ordinal + np.arange(len(documents)),
             **{each.name: [getattr(d, each.name) for d in documents] for each in fields(Document)},
         },
         CHUNKS: {
@@ -77,10 +76,6 @@ def hash_vectors(encoded: EncodedChunk) -> int:
     ):
         digest.update(np.ascontiguousarray(array).data)
     return int.from_bytes(digest.digest()[:8], "little")
-
-
-def _count_from(first: int, number: int) -> NDArray[np.int64]:
-    return np.arange(first, first + number, dtype=np.int64)
 
 
 def _join(arrays: Iterable[np.ndarray]) -> pa.Array:
