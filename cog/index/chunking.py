@@ -43,9 +43,9 @@ class Chunk:
         return len(self.word_flags)
 
     def word_spans(self) -> NDArray[np.int32]:
-        """Characters of each word in the chunk's text, leading space excluded.
+        """Characters of each word in the chunk's text, half-open, without its leading space.
 
-        :returns: Half-open ranges. *Shape:* ``(num_words, 2)``
+        *Shape:* ``(num_words, 2)``
         """
         bounds = self.word_chars - self.word_chars[0]
         spans: NDArray[np.int32] = np.stack([bounds[:-1], bounds[1:]], axis=1)
@@ -114,12 +114,8 @@ def cut_chunks(
     """Cut words into runs of at most ``max_tokens`` tokens.
 
     A last run under ``min_tokens`` is evened out with the one before it. A word that is longer than
-    a chunk is left out, and no chunk reaches across it.
-
-    :param word_tokens: Bounds of the words in tokens. *Shape:* ``(num_words + 1,)``
-    :param max_tokens: Number of tokens of a chunk, at most.
-    :param min_tokens: Number of tokens of a chunk, at least, where there are as many.
-    :returns: Half-open word ranges, and the number of words left out.
+    a chunk is left out, and no chunk reaches across it. Gives half-open word ranges, and the number
+    of words left out. *Shape:* ``(num_words + 1,)`` bounds of the words in tokens
     """
     bounds = word_tokens.astype(np.int64)
     too_long = np.flatnonzero(np.diff(bounds) > max_tokens).tolist()
@@ -160,9 +156,7 @@ def _even_out(
 def hash_words(text: str, bounds: NDArray[np.int32]) -> NDArray[np.uint64]:
     """Hash the text of each word, leading space included: equal hash, equal text.
 
-    :param text: A text.
-    :param bounds: Bounds of its words in characters. *Shape:* ``(num_words + 1,)``
-    :returns: Hashes. *Shape:* ``(num_words,)``
+    *Shape:* ``(num_words + 1,)`` bounds of the words in characters to ``(num_words,)``
     """
     ends = bounds.tolist()
     hashes = [hash_word(text[a:b]) for a, b in zip(ends, ends[1:], strict=False)]
@@ -170,11 +164,9 @@ def hash_words(text: str, bounds: NDArray[np.int32]) -> NDArray[np.uint64]:
 
 
 def hash_content(text: str, word_chars: NDArray[np.int32]) -> bytes:
-    """Hash what the vectors of a chunk depend on: its text, and where its words lie.
+    """Hash what the vectors of a chunk depend on, its text and where its words lie, to 16 bytes.
 
-    :param text: The chunk's text.
-    :param word_chars: Bounds of its words in any text. *Shape:* ``(num_words + 1,)``
-    :returns: 16 bytes.
+    *Shape:* ``(num_words + 1,)`` bounds of its words in any text
     """
     digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16)
     digest.update(b"\xff")  # never a byte of UTF-8

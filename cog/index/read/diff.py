@@ -11,14 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cog.corpus.documents import DocumentStore
-from cog.errors import IndexingError, IndexMismatchError
+from cog.errors import IndexMismatchError
 from cog.index.chunking import ChunkLimits, chunk_document, hash_content
 from cog.index.read.reader import PhraseIndex, open_index
 from cog.index.tables.digest import get_hash_heads
 from cog.index.tables.store import CHUNKS, DOCUMENTS
 from cog.index.versions.activation import get_kept
 from cog.index.versions.folders import find_version, hold_versions_lock, prune_versions
-from cog.index.versions.manifest import load_manifest
+from cog.index.versions.manifest import find_manifest, load_manifest
 from cog.index.versions.resolve import hold_versions
 from cog.index.versions.unions import split_active
 from cog.locks import Say
@@ -77,7 +77,13 @@ def compare_versions(
     Without names: the active version, else the one in place, with the prepared documents. Raises
     ``IndexMismatchError`` if there is no such version.
     """
-    _check_before(before, corpus_id)
+    if before == PREPARED:
+        raise IndexMismatchError(
+            "the earlier version must be an index",
+            found=before,
+            run=f"cog corpus diff {corpus_id}",
+            about=corpus_id,
+        )
     with ExitStack() as stack:
         earlier = before or _find_default(paths, corpus_id)
         first = _open(paths, corpus_id, earlier, stack, say=say) if earlier else None
@@ -99,16 +105,6 @@ def compare_versions(
     return _compare(
         old, new, names=(corpus_id, name, digest), reason=reason, is_prepared=is_prepared
     )
-
-
-def _check_before(before: str | None, corpus_id: str) -> None:
-    if before == PREPARED:
-        raise IndexMismatchError(
-            "the earlier version must be an index",
-            found=before,
-            run=f"cog corpus diff {corpus_id}",
-            about=corpus_id,
-        )
 
 
 def _compare(
@@ -143,10 +139,8 @@ def _find_default(paths: ProjectPaths, corpus_id: str) -> str | None:
     digest = split_active(active).get(corpus_id) if active is not None else None
     if digest is not None and find_version(corpus, digest):
         return digest
-    try:
-        return load_manifest(corpus).digest
-    except IndexingError:
-        return None
+    manifest = find_manifest(corpus)
+    return None if manifest is None else manifest.digest
 
 
 def _open(

@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cog.errors import CheckpointError, IndexMismatchError
+from cog.errors import CheckpointError
 from cog.index.records import FLAT, Manifest
 from cog.index.search.contexts import CONTEXTS, ContextBlock, load_blocks
-from cog.index.search.filters import PartFilter, TableFilter, make_condition
+from cog.index.search.filters import PartFilter, make_condition
 from cog.index.search.searcher import ListSearcher, Searcher, make_flat_searcher
 from cog.index.tables.store import CHUNKS, DOCUMENT, DOCUMENTS, LICENCE, WORDS, StoreReader
 from cog.index.tables.word_counts import WORD_COUNTS, WordCounts, load_counts
-from cog.index.versions.manifest import mismatch
 from cog.locks import SharedLock
 from cog.model.vector_code import VECTOR_CODES, VectorCodes, load_codes
 
@@ -26,11 +25,8 @@ UNREADABLE = (OSError, ValueError, EOFError)  # what NumPy raises for a damaged 
 class IndexPart(StoreReader):
     """What is stored of one corpus; ids of chunks and documents are those of its tables.
 
-    :param folder: The version folder.
-    :param manifest: What it states about itself.
-    :param lock: What keeps the folder from being removed; None if nothing has to.
-    :param uri: Address of an object store, from which tables are read that are not here.
-    :raises IndexMismatchError: If the tables are not what the manifest says.
+    The lock keeps the version folder from being removed. Tables that are not what the manifest says
+    are an ``IndexMismatchError``.
     """
 
     def __init__(
@@ -72,25 +68,23 @@ class IndexPart(StoreReader):
         return self.manifest.search.licences
 
     def allow(self, licences: Collection[str], excluded: NDArray[np.int64]) -> PartFilter:
-        """Which chunks may be found.
-
-        :param licences: Of documents with one of these licences.
-        :param excluded: But for these documents.
-        :returns: A filter of the chunks.
-        """
+        """Let only chunks be found of documents with one of the licences, but for some of them."""
         if self.manifest.search.kind == FLAT:
             values = [each in licences for each in self.iter_values(DOCUMENTS, LICENCE)]
             is_admitted = np.array(values, dtype=bool)
             is_admitted[excluded] = False
-            return is_admitted[np.fromiter(self.iter_values(CHUNKS, DOCUMENT), np.int64)]
+            mask = is_admitted[np.fromiter(self.iter_values(CHUNKS, DOCUMENT), np.int64)]
+            return PartFilter(int(mask.sum()), admits=mask.__getitem__)
+
+        def admits(chunk_ids: NDArray[np.int64]) -> NDArray[np.bool_]:
+            unique, places = np.unique(chunk_ids, return_inverse=True)
+            rows = self.take(CHUNKS, unique, columns=[LICENCE, DOCUMENT])
+            is_licensed = [each in licences for each in rows.column(LICENCE).to_pylist()]
+            is_excluded = np.isin(rows.column(DOCUMENT).to_numpy(), excluded)
+            return (np.array(is_licensed, dtype=bool) & ~is_excluded)[places]
+
         condition = make_condition(licences, excluded)
-        return TableFilter(
-            condition=condition,
-            num_chunks=self.count_matches(CHUNKS, condition),
-            licences=frozenset(licences),
-            excluded=excluded,
-            read=lambda ids: self.take(CHUNKS, ids, columns=[LICENCE, DOCUMENT]),
-        )
+        return PartFilter(self.count_matches(CHUNKS, condition), admits, condition)
 
     def load_contexts(self) -> list[ContextBlock]:
         """Open what tokens are looked up in."""
@@ -136,10 +130,6 @@ class IndexPart(StoreReader):
         """Stream one column of a table."""
         for batch in self.iter_rows(table, columns=[column]):
             yield from batch.column(0).to_pylist()
-
-    def refuse(self, wanted: str, found: str) -> IndexMismatchError:
-        """The error that refuses it."""
-        return mismatch(self.manifest.corpus, wanted, found, force=True)
 
     def _get_folder(self, start: str) -> Path:
         # where files lie that are no tables

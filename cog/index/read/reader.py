@@ -80,23 +80,22 @@ def _open_part(
     while True:
         place = corpus_paths if digest is None else _find_place(corpus_paths, digest)
         folder = load_manifest(place).folder
-        lock = _lock(reader_lock(locks, corpus_paths.root.name, folder))
-        try:
-            stated = load_manifest(place)
-            if stated.folder == folder and digest in (None, stated.digest):
-                manifest = check_index(
-                    place, model_fingerprint=model_fingerprint, documents_digest=documents_digest
-                )
-                if manifest.folder == folder:
-                    tables = place.index / folder
-                    uri = "" if tables.is_dir() else get_index_uri(place)
-                    return IndexPart(tables, manifest, lock=lock, uri=uri)
-        except BaseException:
+        with ExitStack() as stack:  # else a build put another version in place meanwhile
+            lock = _lock(reader_lock(locks, corpus_paths.root.name, folder))
             if lock is not None:
-                lock.release()
-            raise
-        if lock is not None:
-            lock.release()  # a build put another version in place meanwhile
+                stack.callback(lock.release)
+            stated = load_manifest(place)
+            if stated.folder != folder or digest not in (None, stated.digest):
+                continue
+            manifest = check_index(
+                place, model_fingerprint=model_fingerprint, documents_digest=documents_digest
+            )
+            if manifest.folder == folder:
+                tables = place.index / folder
+                uri = "" if tables.is_dir() else get_index_uri(place)
+                part = IndexPart(tables, manifest, lock=lock, uri=uri)
+                stack.pop_all()
+                return part
 
 
 def _lock(path: Path) -> SharedLock | None:
@@ -125,11 +124,7 @@ def _find_place(corpus_paths: CorpusPaths, digest: str) -> CorpusPaths:
 
 
 class PhraseIndex(Closing):
-    """An open index.
-
-    :param parts: Its parts, at least one, of one model.
-    :raises IndexMismatchError: If they do not fit together.
-    """
+    """An open index of at least one part; parts that do not fit are an ``IndexMismatchError``."""
 
     def __init__(self, parts: Sequence[IndexPart]) -> None:
         self.parts = tuple(parts)
@@ -161,20 +156,12 @@ class PhraseIndex(Closing):
         return int(self._first_documents[-1])
 
     def search_chunks(
-        self,
-        vectors: NDArray[np.float32],
-        *,
-        top_k: int,
-        allowed: AllowedChunks | None = None,
+        self, vectors: NDArray[np.float32], *, top_k: int, allowed: AllowedChunks | None = None
     ) -> Neighbours:
         """Find the nearest chunks, by inner product; of equal ones those of the first part.
 
-        :param vectors: *Shape:* ``(batch, retriever_dim)``
-        :param top_k: Number of chunks per vector.
-        :param allowed: Chunks that may be found; None for all.
-        :returns: Chunk ids and inner products, best first.
-            *Shape:* ``(batch, min(top_k, num_allowed))``
-        :raises ValueError: If the width is wrong.
+        *Shape:* ``(batch, retriever_dim)`` to ``(batch, min(top_k, num_allowed))``; another width
+        is a ``ValueError``
         """
         dim = self.parts[0].manifest.search.dim
         if vectors.ndim != 2 or vectors.shape[1] != dim:
@@ -192,11 +179,9 @@ class PhraseIndex(Closing):
         )
 
     def gather_chunks(self, chunk_ids: NDArray[np.int64]) -> GatheredChunks:
-        """Read the words of some chunks; all parts fill one set of arrays.
+        """Read the words of some chunks, in the order asked for; all parts fill one set of arrays.
 
-        :param chunk_ids: Chunks, each once, in any order. *Shape:* ``(num_chunks,)``
-        :returns: Their words, in the order asked for.
-        :raises ValueError: If an id is out of range or comes twice.
+        An id that is out of range or comes twice is a ``ValueError``. *Shape:* ``(num_chunks,)``
         """
         chunk_ids = np.asarray(chunk_ids, dtype=np.int64)
         order = np.argsort(chunk_ids, kind="stable")  # tables are read by ascending id
@@ -208,9 +193,7 @@ class PhraseIndex(Closing):
             own = order[places == number]
             num_takes = NUM_TAKES if len(own) >= MIN_SPLIT_CHUNKS else 1
             takes += [(number, slots) for slots in np.array_split(own, num_takes)]
-        rows = list(
-            self._pool.map(lambda take: self._take_words(take[0], chunk_ids[take[1]]), takes)
-        )
+        rows = list(self._pool.map(lambda take: self._take_words(chunk_ids, *take), takes))
         # rows say how long they are, so that nothing of every chunk has to be held
         arrays = WordArrays.allocate(
             chunk_ids, zip(rows, (slots for _, slots in takes), strict=True), vectors=self.vectors
@@ -230,13 +213,9 @@ class PhraseIndex(Closing):
         """Find where the most of the last tokens of a text stand, with a token behind them.
 
         At most ``MAX_CONTEXT`` tokens are looked at. What stands there is of one document, without
-        a gap. Where nothing of the longest is allowed, the next shorter counts.
-
-        :param tail: The last tokens of the text. *Shape:* ``(num_tokens,)``
-        :param min_tokens: How many of them must stand before a place, at least; 1 or more.
-        :param max_places: Number of places, at most; the first of the index are taken.
-        :param allowed: Chunks that may be found; None for all.
-        :returns: The places.
+        a gap. Where nothing of the longest is allowed, the next shorter counts. At least
+        ``min_tokens`` of them, 1 or more, must stand before a place; of the places, the first
+        ``max_places`` of the index are taken.
         """
         return find_places(
             self._contexts,
@@ -254,11 +233,9 @@ class PhraseIndex(Closing):
         return counts
 
     def allow(self, licences: Collection[str], *, excluded: Iterable[int] = ()) -> AllowedChunks:
-        """Let only some chunks be found.
+        """Let only chunks be found of documents with one of the licences, for searches to take.
 
-        :param licences: Those of documents that have one of these licences.
-        :param excluded: But for these documents, by position in the index.
-        :returns: What searches take.
+        But for those that are excluded, by position in the index.
         """
         documents = np.unique(np.array(list(excluded), dtype=np.int64))
         numbers = self._locate(documents, self._first_documents, "document ordinals")
@@ -271,11 +248,9 @@ class PhraseIndex(Closing):
     def sample_followers(self, tail: Sequence[int], *, max_sampled: int) -> list[list[int]]:
         """Sample the tokens that follow the last one of a text, the last two, and so on.
 
-        What it gives says what is likely, whether it may be copied from there or not.
-
-        :param tail: The last tokens of the text, at most ``MAX_CONTEXT``.
-        :param max_sampled: Number of places that are looked at for each number of last tokens.
-        :returns: Token ids by number of last tokens, one less; as many lists as are not empty.
+        What it gives says what is likely, whether it may be copied from there or not. For each
+        number of last tokens, ``max_sampled`` places are looked at. Gives token ids by number of
+        last tokens, one less; as many lists as are not empty.
         """
         return sample_followers(self._contexts, tail, max_sampled=max_sampled)
 
@@ -283,10 +258,7 @@ class PhraseIndex(Closing):
         """The information of words: -log2 of the share of a word's form in the index.
 
         Words that differ in case and leading space only have one form; a word that is not in the
-        index counts as one that stands there once.
-
-        :param word_hashes: As ``word_hashes`` of gathered chunks. *Shape:* ``(num_words,)``
-        :returns: Bits. *Shape:* ``(num_words,)``
+        index counts as one that stands there once. *Shape:* ``(num_words,)``
         """
         return self._word_bits.get(word_hashes)
 
@@ -348,8 +320,10 @@ class PhraseIndex(Closing):
     def _word_bits(self) -> WordBits:
         return WordBits(self.load_word_counts())
 
-    def _take_words(self, number: int, chunk_ids: NDArray[np.int64]) -> pa.Table:
-        return self.parts[number].take(WORDS, chunk_ids - self._first_chunks[number])
+    def _take_words(
+        self, chunk_ids: NDArray[np.int64], number: int, slots: NDArray[np.int64]
+    ) -> pa.Table:
+        return self.parts[number].take(WORDS, chunk_ids[slots] - self._first_chunks[number])
 
     def _fill(
         self, arrays: WordArrays, rows: pa.Table, take: tuple[int, NDArray[np.int64]]

@@ -7,7 +7,7 @@ left out: what is looked for never reaches across one.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
@@ -16,6 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from cog.index.records import Places
+from cog.index.search.filters import Admits
 from cog.index.tables.digest import get_binary_buffers
 
 MAX_CONTEXT = 16  # tokens before a place by which places are sorted
@@ -26,9 +27,6 @@ CONTEXTS = "contexts/"  # how files of contexts begin
 COLUMNS = ("document_ordinal", "word_chars", "token_ids")  # of the words table
 BREAK = -1  # before it is stored in the block's dtype
 MAX_UINT16 = int(np.iinfo(np.uint16).max)
-
-# numbers of chunks: whether they may be found
-Admits = Callable[[NDArray[np.int64]], NDArray[np.bool_]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,21 +43,12 @@ class ContextBlock:
     chunk_starts: NDArray[np.uint32]
 
     def find(
-        self,
-        tail: Sequence[int],
-        *,
-        min_tokens: int,
-        max_places: int,
-        admits: Admits | None,
+        self, tail: Sequence[int], *, min_tokens: int, max_places: int, admits: Admits | None
     ) -> tuple[int, NDArray[np.uint32]]:
-        """Find the places before which the most of the last tokens stand.
+        """Find the places before which the most of the last tokens stand, as :func:`find_places`.
 
-        :param tail: The last tokens, at most ``MAX_CONTEXT``.
-        :param min_tokens: How many of them must stand there, at least; 1 or more.
-        :param max_places: Number of places, at most.
-        :param admits: Says which chunks of the block places may be in; None for all.
-        :returns: How many of the tokens, and the positions in ascending order; 0 and none if fewer
-            than ``min_tokens``.
+        Gives how many of the tokens, and the positions in ascending order; 0 and none if fewer than
+        ``min_tokens``.
         """
         wanted = list(tail)[::-1]  # the nearest first
         no_token = int(self.tokens[0])
@@ -73,13 +62,9 @@ class ContextBlock:
         return 0, self.order[:0]
 
     def sample_followers(self, tail: Sequence[int], *, max_sampled: int) -> list[list[int]]:
-        """Sample the tokens that follow the last one of a text, the last two, and so on.
+        """Sample tokens that follow, as :func:`sample_followers` does.
 
         The places are spread evenly over all, in the order of what stands before them.
-
-        :param tail: The last tokens of the text, at most ``MAX_CONTEXT``.
-        :param max_sampled: Number of places that are looked at for each number of last tokens.
-        :returns: Token ids by number of last tokens, one less; as many lists as are not empty.
         """
         low, high = 0, len(self.order)
         found: list[list[int]] = []
@@ -107,11 +92,7 @@ class ContextBlock:
         return first, bisect_right(range(high), wanted, lo=first, key=get)
 
     def get_chunks(self, positions: NDArray[np.uint32]) -> NDArray[np.int64]:
-        """The chunks in which tokens stand.
-
-        :param positions: Positions of tokens. *Shape:* ``(num_places,)``
-        :returns: Numbers of chunks in the block. *Shape:* ``(num_places,)``
-        """
+        """Numbers of the block's chunks in which tokens stand. *Shape:* ``(num_places,)``."""
         return np.searchsorted(self.chunk_starts, positions, side="right") - 1
 
     def _get_before(self, rank: int, num_tokens: int) -> list[int]:
@@ -147,10 +128,7 @@ class ContextBlock:
         return first, last
 
     def _take_first(
-        self,
-        positions: NDArray[np.uint32],
-        max_places: int,
-        admits: Admits | None,
+        self, positions: NDArray[np.uint32], max_places: int, admits: Admits | None
     ) -> NDArray[np.uint32]:
         # the first in the index that are allowed; most often so are nearly all
         size = max_places
@@ -205,16 +183,10 @@ def _shift(admits: Admits | None, first_chunk: int) -> Admits | None:
 def sample_followers(
     blocks: Sequence[ContextBlock], tail: Sequence[int], *, max_sampled: int
 ) -> list[list[int]]:
-    """Sample the tokens that follow the last one of a text, the last two, and so on.
+    """Sample tokens that follow, as ``PhraseIndex.sample_followers`` says.
 
     Only the first ``SAMPLED_BLOCKS`` blocks are looked at, so that it takes as long in an index of
-    any size.
-
-    :param blocks: Blocks in the order of their chunks.
-    :param tail: The last tokens of the text.
-    :param max_sampled: Number of places that are looked at in a block for each number of last
-        tokens.
-    :returns: Token ids by number of last tokens, one less; as many lists as are not empty.
+    any size; ``max_sampled`` is of each.
     """
     found: list[list[int]] = []
     for block in blocks[:SAMPLED_BLOCKS]:

@@ -1,41 +1,28 @@
 """Filters: licences and documents go in, the chunks that may be found come out, part by part.
 
-A part whose vectors are in memory has a mask of its chunks. One that is searched on disk has a
-condition for its table, so that nothing of the size of the corpus is held.
+A part that is searched on disk has a condition for its table, so that nothing of the size of the
+corpus is held.
 """
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from cog.index.tables.store import DOCUMENT, LICENCE
 
+# numbers of chunks: whether they may be found
+Admits = Callable[[NDArray[np.int64]], NDArray[np.bool_]]
+
 
 @dataclass(frozen=True, slots=True)
-class TableFilter:
-    """The chunks of a table that may be found."""
+class PartFilter:
+    """The chunks of a part that may be found."""
 
-    condition: str  # in SQL; what `admits` says of one chunk
     num_chunks: int  # how many it admits
-    licences: frozenset[str]
-    excluded: NDArray[np.int64]  # positions of documents
-    # gives LICENCE and DOCUMENT of chunks, which are in ascending order, each once
-    read: Callable[[NDArray[np.int64]], pa.Table]
-
-    def admits(self, chunk_ids: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Tell of a few chunks whether they may be found."""
-        unique, places = np.unique(chunk_ids, return_inverse=True)
-        rows = self.read(unique)
-        is_licensed = [each in self.licences for each in rows.column(LICENCE).to_pylist()]
-        is_excluded = np.isin(rows.column(DOCUMENT).to_numpy(), self.excluded)
-        return (np.array(is_licensed, dtype=bool) & ~is_excluded)[places]
-
-
-# of a part: which of its chunks may be found
-PartFilter = NDArray[np.bool_] | TableFilter
+    admits: Admits
+    condition: str = ""  # what it says, in SQL; of a part that is searched on disk
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +35,7 @@ class AllowedChunks:
     @property
     def num_chunks(self) -> int:
         """How many may be found."""
-        counts = [
-            each.num_chunks if isinstance(each, TableFilter) else int(each.sum())
-            for each in self.parts
-        ]
-        return sum(counts)
+        return sum(each.num_chunks for each in self.parts)
 
     def admits(self, chunk_ids: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Tell of a few chunks whether they may be found. *Shape:* ``(num_chunks,)``."""
@@ -60,8 +43,8 @@ class AllowedChunks:
         numbers = np.searchsorted(self.first_chunks, chunk_ids, side="right") - 1
         for number in np.unique(numbers).tolist():
             places = numbers == number
-            own, part = chunk_ids[places] - self.first_chunks[number], self.parts[number]
-            is_admitted[places] = part.admits(own) if isinstance(part, TableFilter) else part[own]
+            own = chunk_ids[places] - self.first_chunks[number]
+            is_admitted[places] = self.parts[number].admits(own)
         return is_admitted
 
 

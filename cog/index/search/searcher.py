@@ -6,13 +6,12 @@ that lie near each other are read from disk, or an object store, as a search nee
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cog.index.records import SearchQuality
-from cog.index.search.filters import PartFilter, TableFilter
+from cog.index.search.filters import PartFilter
 
 MAX_PROBED_SHARE = 0.25  # reading more lists than this is no faster than reading all
 MAX_EXACT_ROWS = 4096  # of a filter that leaves no more, every row is looked at
@@ -31,88 +30,43 @@ class Neighbours:
     scores: NDArray[np.float32]  # (batch, top_k) inner products
 
 
-class Searcher(Protocol):
-    """Finds the chunks whose vectors have the largest inner product with a vector."""
-
-    @property
-    def num_rows(self) -> int:
-        """Number of vectors in it."""
-
-    def search(
-        self,
-        vectors: NDArray[np.float32],
-        *,
-        top_k: int,
-        allowed: PartFilter | None = None,
-    ) -> Neighbours:
-        """Find the best rows, exactly ``top_k`` of them if there are as many.
-
-        :param vectors: *Shape:* ``(batch, dim)``
-        :param top_k: Number of rows per vector.
-        :param allowed: Rows that may be found; None for all.
-        :returns: The rows.
-        """
-
-
 class FlatSearcher:
-    """Looks at every vector.
-
-    :param vectors: *Shape:* ``(num_rows, dim)``
-    """
+    """Looks at every vector. *Shape:* ``(num_rows, dim)``."""
 
     def __init__(self, vectors: NDArray[np.float32]) -> None:
         self._vectors = vectors
 
-    @property
-    def num_rows(self) -> int:
-        """Number of vectors in it."""
-        return len(self._vectors)
-
     def search(
-        self,
-        vectors: NDArray[np.float32],
-        *,
-        top_k: int,
-        allowed: PartFilter | None = None,
+        self, vectors: NDArray[np.float32], *, top_k: int, allowed: PartFilter | None = None
     ) -> Neighbours:
-        """Find the best rows, as :meth:`Searcher.search`; of equal ones the first."""
-        assert not isinstance(allowed, TableFilter)
+        """Find the rows with the largest inner products, as many as there are up to ``top_k``.
+
+        Of equal ones the first count as better. *Shape:* ``(batch, dim)``
+        """
+        num_rows = len(self._vectors)
         scores = vectors @ self._vectors.T  # (batch, num_rows)
-        wanted = min(top_k, self.num_rows)
+        wanted = min(top_k, num_rows)
         if allowed is not None:
-            scores[:, ~allowed] = -np.inf
-            wanted = min(top_k, int(allowed.sum()))
+            scores[:, ~allowed.admits(np.arange(num_rows))] = -np.inf
+            wanted = min(top_k, allowed.num_chunks)
         found = [_find_best(row, wanted) for row in scores]
         rows = np.array(found, dtype=np.int64).reshape(len(vectors), wanted)
         return Neighbours(rows, np.take_along_axis(scores, rows, axis=1))
 
 
 class ListSearcher:
-    """Reads the lists whose centres are nearest.
-
-    :param find: Finds the best rows of an indexed table.
-    :param quality: How it was built.
-    """
+    """Reads the lists of an indexed table whose centres are nearest."""
 
     def __init__(self, find: FindNearest, quality: SearchQuality) -> None:
         self._find = find
         self._quality = quality
 
-    @property
-    def num_rows(self) -> int:
-        """Number of vectors in it."""
-        return self._quality.num_rows
-
     def search(
-        self,
-        vectors: NDArray[np.float32],
-        *,
-        top_k: int,
-        allowed: PartFilter | None = None,
+        self, vectors: NDArray[np.float32], *, top_k: int, allowed: PartFilter | None = None
     ) -> Neighbours:
-        """Find the best rows, as :meth:`Searcher.search`."""
-        assert allowed is None or isinstance(allowed, TableFilter)
-        num_allowed = self.num_rows if allowed is None else allowed.num_chunks
+        """Find the best rows, as :meth:`FlatSearcher.search`, if not always all of them."""
+        num_rows = self._quality.num_rows
+        num_allowed = num_rows if allowed is None else allowed.num_chunks
         condition = "" if allowed is None else allowed.condition
         wanted = min(top_k, num_allowed)
         if wanted == 0 or not len(vectors):
@@ -123,12 +77,15 @@ class ListSearcher:
         # as many rows that may be found are looked at as without a filter
         num_lists, num_probes = self._quality.num_lists, self._quality.num_probes
         most = max(num_probes, int(MAX_PROBED_SHARE * num_lists))
-        num_probes = min(most, -(-num_probes * self.num_rows // num_allowed))
+        num_probes = min(most, -(-num_probes * num_rows // num_allowed))
         while True:
             found = Neighbours(*self._find(vectors, wanted, num_probes, condition))
             if num_probes >= num_lists or (found.rows >= 0).all():
                 return found
             num_probes = min(2 * num_probes, num_lists)  # lists ran short
+
+
+Searcher = FlatSearcher | ListSearcher
 
 
 def make_flat_searcher(blocks: Iterable[NDArray[np.float32]], quality: SearchQuality) -> Searcher:
@@ -139,12 +96,9 @@ def make_flat_searcher(blocks: Iterable[NDArray[np.float32]], quality: SearchQua
 def search_exactly(
     blocks: Iterable[NDArray[np.float32]], vectors: NDArray[np.float32], *, top_k: int
 ) -> Neighbours:
-    """Search every vector, in memory bounded by one block.
+    """Search every vector of blocks in row order, in memory bounded by one of them.
 
-    :param blocks: Vectors in row order.
-    :param vectors: What to look for. *Shape:* ``(batch, dim)``
-    :param top_k: Number of rows per vector.
-    :returns: The best rows.
+    *Shape:* ``(batch, dim)``
     """
     rows = np.zeros((len(vectors), 0), dtype=np.int64)
     scores = np.zeros((len(vectors), 0), dtype=np.float32)
@@ -177,12 +131,9 @@ def tune_probes(
 ) -> tuple[int, float]:
     """Find the smallest power of two of lists to read that reaches a recall.
 
-    :param searcher_of: Makes the searcher that reads so many lists.
-    :param num_lists: Number of lists.
-    :param probes: Vectors to search for. *Shape:* ``(batch, dim)``
-    :param exact: What exact search finds for them.
-    :param min_recall: The recall to reach.
-    :returns: Number of lists read, and the recall; the best there is if none reaches it.
+    ``searcher_of`` makes the searcher that reads so many lists, ``exact`` is what exact search
+    finds for the probes, *shape* ``(batch, dim)``. Gives the number of lists read, and the recall;
+    the best there is if none reaches it.
     """
     top_k = exact.rows.shape[1]
     num_probes, limit = 1, max(1, int(MAX_PROBED_SHARE * num_lists))

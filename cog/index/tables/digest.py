@@ -15,9 +15,8 @@ class RowDigest:
     """Digest of the rows of several tables, whatever batches they come in.
 
     Every column has its own sha256 over its values, and one over the lengths of values that vary.
-    The bytes of files are never part of it: those of two equal LanceDB builds differ.
-
-    :param header: What else makes the index what it is, JSON-ready.
+    The bytes of files are never part of it: those of two equal LanceDB builds differ. The header is
+    what else makes the index what it is, JSON-ready.
     """
 
     def __init__(self, header: Mapping[str, object]) -> None:
@@ -62,8 +61,6 @@ def make_index_digest(
 def _get_parts(column: pa.Array) -> list[tuple[str, NDArray[np.uint8]]]:
     if pa.types.is_fixed_size_list(column.type):
         return [("values", _get_fixed(column.flatten()))]
-    if pa.types.is_string(column.type) or pa.types.is_binary(column.type):
-        column = column.cast(pa.large_binary())
     if pa.types.is_large_string(column.type) or pa.types.is_large_binary(column.type):
         offsets, values = get_binary_buffers(column)
         lengths = np.diff(offsets).astype("<i8")
@@ -86,10 +83,9 @@ def get_hash_heads(batches: Iterable[pa.RecordBatch]) -> NDArray[np.uint64]:
 
 
 def get_binary_buffers(column: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
-    """The memory of a column of byte strings, without a copy.
+    """The memory of a large_binary or large_string column without nulls, without a copy.
 
-    :param column: A large_binary or large_string array without nulls.
-    :returns: Offsets into the bytes, *Shape:* ``(num_rows + 1,)`` from 0 on, and the bytes.
+    Gives offsets into the bytes, *Shape:* ``(num_rows + 1,)`` from 0 on, and the bytes.
     """
     _, offset_buffer, data = column.buffers()
     offsets = np.frombuffer(offset_buffer, dtype=np.int64)

@@ -30,12 +30,9 @@ class WordArrays:
         *,
         vectors: VectorFormat,
     ) -> "WordArrays":
-        """Make room.
+        """Make room for chunks, *shape* ``(num_chunks,)``.
 
-        :param chunk_ids: The chunks. *Shape:* ``(num_chunks,)``
-        :param takes: Rows of the words table, and the position of each among the chunks.
-        :param vectors: How vectors are stored.
-        :returns: Arrays that hold anything yet.
+        ``takes`` are rows of the words table, and the position of each among the chunks.
         """
         layout = get_layout(vectors)
         num_words, num_tokens = np.zeros((2, len(chunk_ids)), dtype=np.int64)
@@ -66,24 +63,23 @@ class WordArrays:
     ) -> None:
         """Put rows of the words table of a part where they belong.
 
-        :param rows: One row per slot.
-        :param slots: Position of each row among the chunks asked for.
-        :param first_chunk: Id of the part's first chunk.
-        :param first_document: Position of its first document.
-        :raises ValueError: If the rows are of other chunks, or not of the stated number of words.
+        A slot is the position of a row among the chunks asked for. ``first_chunk`` is the id of the
+        part's first chunk, ``first_document`` the position of its first document. Raises
+        ``ValueError`` if the rows are of other chunks, or not of the stated number of words.
         """
         out = self.gathered
-        if not np.array_equal(_get_integers(rows, "chunk_id") + first_chunk, out.chunk_ids[slots]):
+        chunk_ids, ordinals = (
+            rows.column(name).to_numpy() for name in ("chunk_id", "document_ordinal")
+        )
+        if not np.array_equal(chunk_ids + first_chunk, out.chunk_ids[slots]):
             raise ValueError("rows of other chunks")
-        out.document_ordinals[slots] = _get_integers(rows, "document_ordinal") + first_document
+        out.document_ordinals[slots] = ordinals + first_document
         words = _get_targets(out.word_offsets, slots)
-        _fill(rows, "start_vectors", out.start_vectors, words)
-        _fill(rows, "end_vectors", out.end_vectors, words)
+        names = ["start_vectors", "end_vectors", "word_flags", "word_hashes"]
         if out.start_vectors.dtype != np.uint8:  # bits have no scales
-            _fill(rows, "start_scales", out.start_scales, words)
-            _fill(rows, "end_scales", out.end_scales, words)
-        _fill(rows, "word_flags", out.word_flags, words)
-        _fill(rows, "word_hashes", out.word_hashes, words)
+            names += ["start_scales", "end_scales"]
+        for name in names:
+            _fill(rows, name, getattr(out, name), words)
         _fill(rows, "token_ids", out.token_ids, _get_targets(self.token_offsets, slots))
         num_words = np.diff(out.word_offsets)[slots]
         out.word_chars[words] = _read_ranges(rows, "word_chars", num_words)
@@ -122,9 +118,7 @@ def join_chunks(parts: Sequence[GatheredChunks]) -> GatheredChunks:
 def reorder_chunks(chunks: GatheredChunks, order: NDArray[np.int64]) -> GatheredChunks:
     """Put gathered chunks in another order; words and tokens follow each other as they do.
 
-    :param chunks: The chunks.
-    :param order: Their positions in the new order. *Shape:* ``(num_chunks,)``
-    :returns: The same chunks.
+    ``order`` is their positions in the new one. *Shape:* ``(num_chunks,)``
     """
     if np.array_equal(order, np.arange(len(order))):
         return chunks
@@ -163,11 +157,6 @@ def _get_targets(offsets: NDArray[np.int64], slots: NDArray[np.int64]) -> NDArra
     targets: NDArray[np.int64] = np.repeat(offsets[slots] - source[:-1], counts)
     targets += np.arange(source[-1])
     return targets
-
-
-def _get_integers(rows: pa.Table, name: str) -> NDArray[np.int64]:
-    values: NDArray[np.int64] = rows.column(name).to_numpy()
-    return values
 
 
 def _get_bytes(rows: pa.Table, name: str) -> NDArray[np.uint8]:

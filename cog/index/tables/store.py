@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from cog.errors import IndexMismatchError
 from cog.index.records import LISTS
 from cog.index.versions.folders import get_folder_bytes
+from cog.index.versions.manifest import mismatch
 
 DOCUMENTS = "documents"
 CHUNKS = "chunks"
@@ -126,12 +127,9 @@ class StoreWriter:
 
 
 class StoreReader:
-    """Reads the tables of one version folder.
+    """Reads the tables of one version folder; where it is not here, from an object store's address.
 
-    :param folder: A folder that a :class:`StoreWriter` wrote.
-    :param corpus_id: The corpus.
-    :param uri: Address of an object store, from which tables are read that are not here.
-    :raises IndexMismatchError: If a table is missing or damaged.
+    A table that is missing or damaged is an ``IndexMismatchError``.
     """
 
     def __init__(self, folder: Path, corpus_id: str, *, uri: str = "") -> None:
@@ -149,13 +147,9 @@ class StoreReader:
     def take(
         self, table: str, positions: NDArray[np.int64], *, columns: Sequence[str] | None = None
     ) -> pa.Table:
-        """Read rows by position.
+        """Read rows by position, in ascending order, each once: all columns, or some.
 
-        :param table: Name of the table.
-        :param positions: Positions in ascending order, each once. *Shape:* ``(num_rows,)``
-        :param columns: Columns to read; None for all.
-        :returns: The rows in the same order, in one chunk of memory per column.
-        :raises IndexMismatchError: If the table is damaged.
+        Gives one chunk of memory per column. A damaged table is an ``IndexMismatchError``.
         """
         key = ID_COLUMNS[table]
         with self._refusing(table):
@@ -166,7 +160,7 @@ class StoreReader:
         if not np.array_equal(ids, positions):
             order = np.argsort(ids, kind="stable")
             if not np.array_equal(ids[order], positions):
-                raise self.mismatch(table, f"other rows than the {len(positions)} asked for")
+                raise self.refuse(f"{len(positions)} rows of {table}", "other rows")
             rows = rows.take(order)
         return rows.select(list(columns or rows.column_names)).combine_chunks()
 
@@ -178,8 +172,16 @@ class StoreReader:
         Raises ``IndexMismatchError`` if it is damaged, or its rows are in another order.
         """
         key, start = ID_COLUMNS[table], 0
+        names = None if columns is None else list(dict.fromkeys([*columns, key]))
         with self._refusing(table):
-            batches = self._scan(table, columns)
+            scanner = self._tables[table].scanner(
+                columns=names,
+                batch_size=ROWS_PER_BATCH[table],
+                batch_readahead=READAHEAD,
+                fragment_readahead=1,
+                scan_in_order=True,
+            )
+            batches = scanner.to_batches()
         while True:
             with self._refusing(table):
                 batch = next(batches, None)
@@ -187,11 +189,11 @@ class StoreReader:
                 break
             wanted = np.arange(start, start + batch.num_rows)
             if not np.array_equal(batch.column(key).to_numpy(), wanted):
-                raise self.mismatch(table, f"other rows than {start} and what follows")
+                raise self.refuse(f"row {start} of {table}, and what follows", "other rows")
             start += batch.num_rows
             yield batch.select(list(columns or batch.schema.names))
         if start != self._num_rows[table]:
-            raise self.mismatch(table, f"{start} of {self._num_rows[table]} rows")
+            raise self.refuse(f"{self._num_rows[table]} rows of {table}", f"{start} rows")
 
     def find_rows(self, table: str, condition: str, *, columns: Sequence[str]) -> pa.Table:
         """Read the rows that a condition in SQL holds for, by an index over its columns if any."""
@@ -241,18 +243,6 @@ class StoreReader:
         inside = (row_ids & np.uint64(0xFFFFFFFF)).astype(np.int64)
         return np.array([firsts[each] for each in fragments], dtype=np.int64) + inside
 
-    def _scan(self, table: str, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
-        names = None if columns is None else list(dict.fromkeys([*columns, ID_COLUMNS[table]]))
-        scanner = self._tables[table].scanner(
-            columns=names,
-            batch_size=ROWS_PER_BATCH[table],
-            batch_readahead=READAHEAD,
-            fragment_readahead=1,
-            scan_in_order=True,
-        )
-        batches: Iterator[pa.RecordBatch] = scanner.to_batches()
-        return batches
-
     def _open(self, folder: Path, table: str) -> Any:  # noqa: ANN401
         import lance
 
@@ -289,28 +279,21 @@ class StoreReader:
     @contextmanager
     def _refusing(self, what: str) -> Iterator[None]:
         # Lance reports damage as many kinds of exceptions, some of which are Rust panics
-        if self.is_remote:
-            from cog.index.versions.remote import stating_distance
-
-            with stating_distance(self._corpus_id, self._uri):
-                yield
-            return
         try:
             yield
         except (KeyboardInterrupt, SystemExit, GeneratorExit, MemoryError):
             raise
         except BaseException as error:
-            detail = str(error).splitlines()[0][:120] if str(error) else type(error).__name__
-            raise self.mismatch(what, detail) from error
+            if self.is_remote:
+                from cog.index.versions.remote import unreachable
 
-    def mismatch(self, what: str, found: str) -> IndexMismatchError:
-        """Say that a table does not hold what it should."""
-        return IndexMismatchError(
-            f"the index of {self._corpus_id} must be readable ({what})",
-            found=found,
-            run=f"cog index build {self._corpus_id} --force",
-            about=self._corpus_id,
-        )
+                raise unreachable(self._corpus_id, self._uri, error) from error
+            detail = str(error).splitlines()[0][:120] if str(error) else type(error).__name__
+            raise self.refuse(f"readable {what}", detail) from error
+
+    def refuse(self, wanted: str, found: str) -> IndexMismatchError:
+        """The error that refuses it."""
+        return mismatch(self._corpus_id, wanted, found, force=True)
 
 
 def connect(folder: Path) -> Any:  # noqa: ANN401

@@ -30,35 +30,20 @@ class WordCounts:
         """Number of words in the index."""
         return int(self.counts.sum())
 
-    def sum_forms(self) -> NDArray[np.int64]:
-        """How often the form of each word stands in the index, however it is written.
-
-        :returns: Counts by row. *Shape:* ``(num_rows,)``
-        """
-        forms, rows = np.unique(self.form_hashes, return_inverse=True)
-        sums = np.zeros(len(forms), dtype=np.int64)
-        np.add.at(sums, rows, self.counts)
-        return sums[rows]
-
 
 class WordBits:
-    """The information of words: minus the logarithm of a form's share among all words.
-
-    :param counts: Counts of an index, or of all of a union.
-    """
+    """The information of words: minus the logarithm of a form's share among all words."""
 
     def __init__(self, counts: WordCounts) -> None:
         self._hashes = counts.word_hashes
         total = np.log2(counts.num_words)
-        bits = total - np.log2(counts.sum_forms())
+        _, rows = np.unique(counts.form_hashes, return_inverse=True)
+        sums = np.bincount(rows, weights=counts.counts)  # of each form, however it is written
+        bits = total - np.log2(sums[rows])
         self._bits = np.append(bits, total).astype(np.float32)  # the last is that of other words
 
     def get(self, word_hashes: NDArray[np.uint64]) -> NDArray[np.float32]:
-        """The information of some words.
-
-        :param word_hashes: Words. *Shape:* ``(num_words,)``
-        :returns: Bits; a word that is not counted counts as one. *Shape:* ``(num_words,)``
-        """
+        """Bits of some words; one that is not counted counts as one. *Shape:* ``(num_words,)``."""
         rows = np.searchsorted(self._hashes, word_hashes)
         is_known = self._hashes[np.minimum(rows, len(self._hashes) - 1)] == word_hashes
         return self._bits[np.where(is_known, rows, len(self._hashes))]
@@ -78,11 +63,9 @@ class WordCounter:
     def add(
         self, word_hashes: NDArray[np.uint64], text: str, word_chars: NDArray[np.int32]
     ) -> None:
-        """Count the words of a chunk.
+        """Count the words of a chunk, by the bounds of them in any text.
 
-        :param word_hashes: Hash of each word. *Shape:* ``(num_words,)``
-        :param text: The chunk's text.
-        :param word_chars: Bounds of its words in any text. *Shape:* ``(num_words + 1,)``
+        *Shape:* ``(num_words,)`` hashes and ``(num_words + 1,)`` bounds
         """
         self._hashes.append(word_hashes)
         self._chunks.append((text, word_chars))

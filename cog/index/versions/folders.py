@@ -27,7 +27,13 @@ from cog.atomic import (
 from cog.errors import CogError, IndexingError
 from cog.hashing import hash_file
 from cog.index.records import FileEntry, Manifest
-from cog.index.versions.manifest import check_index, get_index_uri, load_manifest, save_manifest
+from cog.index.versions.manifest import (
+    check_index,
+    find_manifest,
+    get_index_uri,
+    load_manifest,
+    save_manifest,
+)
 from cog.locks import Say, hold_lock, try_locks
 from cog.paths import CorpusPaths, reader_lock, versions_lock, writer_lock
 
@@ -134,12 +140,19 @@ def iter_kept(corpus_paths: CorpusPaths) -> Iterator[tuple[CorpusPaths, Manifest
 def find_version(corpus_paths: CorpusPaths, digest: str) -> CorpusPaths | None:
     """Find where a version of an index lies on this machine."""
     for place in (corpus_paths, corpus_paths.version(digest[:DIGITS])):
-        try:
-            if load_manifest(place).digest == digest:
-                return place
-        except IndexingError:
-            continue
+        manifest = find_manifest(place)
+        if manifest is not None and manifest.digest == digest:
+            return place
     return None
+
+
+def find_whole(place: CorpusPaths, digest: str) -> Manifest | None:
+    """Find an index in a place, if it is the one of a digest, with all of its tables."""
+    try:
+        found = check_index(place)
+    except CogError:
+        return None
+    return found if found.digest == digest and (place.index / found.folder).is_dir() else None
 
 
 def keep_version(corpus_paths: CorpusPaths, keep: Keep | None, *, successor: str) -> None:
@@ -147,9 +160,8 @@ def keep_version(corpus_paths: CorpusPaths, keep: Keep | None, *, successor: str
 
     The caller holds the versions lock.
     """
-    try:
-        manifest = load_manifest(corpus_paths)
-    except IndexingError:
+    manifest = find_manifest(corpus_paths)
+    if manifest is None:
         return
     source = corpus_paths.index / manifest.folder
     is_needed = keep is None or keep.num_last > 0 or manifest.digest in keep.digests
@@ -165,7 +177,7 @@ def add_version(corpus_paths: CorpusPaths, manifest: Manifest, source: Path) -> 
     never written to again. Where ``source`` is no folder, the tables lie in an object store.
     """
     target = corpus_paths.version(manifest.digest[:DIGITS])
-    if _is_whole(target, manifest.digest):
+    if find_whole(target, manifest.digest) is not None:
         return  # a reader may have it open, and a manifest alone would be less
     with replacing(target.root.parent) as folder:
         new = CorpusPaths(folder / corpus_paths.root.name)
@@ -215,11 +227,3 @@ def list_files(folder: Path) -> dict[str, FileEntry]:
         for path in sorted(folder.rglob("*"))
         if path.is_file()
     }
-
-
-def _is_whole(place: CorpusPaths, digest: str) -> bool:
-    try:
-        found = check_index(place)
-    except CogError:
-        return False
-    return found.digest == digest and (place.index / found.folder).is_dir()

@@ -62,6 +62,14 @@ def load_manifest(corpus_paths: CorpusPaths, *, oldest: int = FORMAT_VERSION) ->
     return manifest
 
 
+def find_manifest(corpus_paths: CorpusPaths, *, oldest: int = FORMAT_VERSION) -> Manifest | None:
+    """Read a corpus's manifest; None if there is none that can be read."""
+    try:
+        return load_manifest(corpus_paths, oldest=oldest)
+    except IndexingError:
+        return None
+
+
 def get_index_uri(corpus_paths: CorpusPaths) -> str:
     """Where the index of a corpus lies if it is not on this machine; empty if nowhere.
 
@@ -98,14 +106,14 @@ def check_index(
     """
     manifest = load_manifest(corpus_paths)
     corpus_id = corpus_paths.root.name
-    for wanted, found, what in (
+    for stated, there, what in (
         (corpus_id, manifest.corpus, "corpus"),
         (model_fingerprint, manifest.model, "model"),
         (documents_digest, manifest.documents_digest, "documents"),
     ):
-        if wanted is not None and wanted != found:
-            needed = f"an index of {what} {wanted[:16]}"
-            raise mismatch(corpus_id, needed, f"an index of {what} {found[:16]}")
+        if stated is not None and stated != there:
+            needed = f"an index of {what} {stated[:16]}"
+            raise mismatch(corpus_id, needed, f"an index of {what} {there[:16]}")
     if manifest.search.kind not in (FLAT, LISTS):
         raise mismatch(corpus_id, f"search by {FLAT} or {LISTS}", manifest.search.kind)
     folder = corpus_paths.index / manifest.folder
@@ -115,13 +123,12 @@ def check_index(
         raise mismatch(corpus_id, f"the folder index/{folder.name}", "no such folder")
     for name, entry in manifest.files.items():
         try:
-            size = (folder / name).stat().st_size
+            found = f"{(folder / name).stat().st_size} bytes"
         except OSError:
-            wanted_file = f"the index file {name}"
-            raise mismatch(corpus_id, wanted_file, "no such file", force=True) from None
-        if size != entry.size_bytes:
-            wanted_size = f"{entry.size_bytes} bytes of {name}"
-            raise mismatch(corpus_id, wanted_size, f"{size} bytes", force=True)
+            found = "no such file"
+        wanted = f"{entry.size_bytes} bytes"
+        if found != wanted:
+            raise mismatch(corpus_id, f"{wanted} of the index file {name}", found, force=True)
     return manifest
 
 

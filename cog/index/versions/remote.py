@@ -4,13 +4,12 @@ Below the address lie ``<corpus>/manifest.json`` and ``<corpus>/<version folder>
 ``corpora/``. The manifest is written last: it is what puts a version in place there, too.
 """
 
-import contextlib
 import os
 import re
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,6 +20,7 @@ from cog.hashing import hash_file
 from cog.index.records import Manifest
 from cog.index.versions.activation import get_kept
 from cog.index.versions.folders import (
+    find_whole,
     hold_versions_lock,
     hold_writer_lock,
     keep_version,
@@ -29,7 +29,13 @@ from cog.index.versions.folders import (
     remove_leftovers,
     remove_version,
 )
-from cog.index.versions.manifest import check_index, get_index_uri, load_manifest, save_manifest
+from cog.index.versions.manifest import (
+    check_index,
+    find_manifest,
+    get_index_uri,
+    load_manifest,
+    save_manifest,
+)
 from cog.locks import make_lock
 from cog.paths import CorpusPaths, ProjectPaths, get_cache_folder, reader_lock
 from cog.progress import Progress
@@ -112,13 +118,14 @@ def _has_version(store: "_ObjectStore", corpus: CorpusPaths, digest: str) -> boo
     with tempfile.TemporaryDirectory() as folder:
         place = CorpusPaths(Path(folder) / corpus.root.name)
         store.get(corpus.manifest.name, place.manifest)
-        try:
-            stated = load_manifest(place)
-        except IndexingError:
-            return False
-    return stated.digest == digest and all(
-        store.get_size(f"{stated.folder}/{name}") == entry.size_bytes
-        for name, entry in stated.files.items()
+        stated = find_manifest(place)
+    return (
+        stated is not None
+        and stated.digest == digest
+        and all(
+            store.get_size(f"{stated.folder}/{name}") == entry.size_bytes
+            for name, entry in stated.files.items()
+        )
     )
 
 
@@ -136,8 +143,8 @@ def pull_index(
         place = CorpusPaths(staging / corpus_id)
         store.get(corpus.manifest.name, place.manifest)
         manifest = load_manifest(place)
-        own = _find_own(corpus, manifest.digest)
-        if own is not None:
+        own = find_whole(corpus, manifest.digest)
+        if own is not None:  # an equal build has files of other names
             return own
         folder = place.root / manifest.folder
         for name, entry in manifest.files.items() if has_tables else ():
@@ -145,7 +152,7 @@ def pull_index(
             progress.advance(entry.size_bytes)
         with hold_writer_lock(paths.locks, corpus_id, say=progress.say):
             # another process may have built or pulled the same meanwhile
-            return _find_own(corpus, manifest.digest) or _place(
+            return find_whole(corpus, manifest.digest) or _place(
                 paths, manifest, folder if has_tables else None, progress=progress
             )
 
@@ -169,16 +176,6 @@ def _place(
         prune_versions(corpus, keep, locks=paths.locks)
     remove_leftovers(corpus, keep=[manifest.folder], locks=paths.locks)
     return manifest
-
-
-def _find_own(corpus: CorpusPaths, digest: str) -> Manifest | None:
-    # the same index, on this machine: an equal build has files of other names
-    try:
-        own = check_index(corpus)
-    except IndexingError:
-        return None
-    is_here = (corpus.index / own.folder).is_dir()
-    return own if own.digest == digest and is_here else None
 
 
 def fetch_files(manifest: Manifest, uri: str, start: str) -> Path:
@@ -295,17 +292,6 @@ def unreachable(corpus_id: str, uri: str, error: BaseException) -> IndexingError
         run="check the network, AWS_ENDPOINT_URL and the AWS_ credentials, then run it again",
         about=corpus_id,
     )
-
-
-@contextlib.contextmanager
-def stating_distance(corpus_id: str, uri: str) -> Iterator[None]:
-    """Turn what a client raises into one stated failure."""
-    try:
-        yield
-    except (KeyboardInterrupt, SystemExit, GeneratorExit, MemoryError, IndexingError):
-        raise
-    except BaseException as error:
-        raise unreachable(corpus_id, uri, error) from error
 
 
 def _connect() -> Any:  # noqa: ANN401

@@ -191,7 +191,7 @@ def test_damaged_lists_are_refused_in_one_line(
     with open_index(corpus, locks=locks) as index:
         with pytest.raises(IndexMismatchError, match="auxiliary.idx as built.*--force"):
             verify_index(index, progress=SilentProgress())
-        with pytest.raises(IndexMismatchError, match="readable .chunks.*--force"):
+        with pytest.raises(IndexMismatchError, match="needs readable chunks.*--force"):
             index.search_chunks(np.ones((1, 12), np.float32), top_k=1)
 
 

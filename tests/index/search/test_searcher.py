@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from cog.index.records import SearchQuality
+from cog.index.search.filters import PartFilter
 from cog.index.search.searcher import (
     Neighbours,
     make_flat_searcher,
@@ -48,7 +49,8 @@ def test_flat_search_finds_the_best_of_what_is_allowed(top_k: int) -> None:
     allowed = np.random.default_rng(1).random(NUM_ROWS) < 0.7
     allowed[[3, 7, 1400]] = True, True, False
     for mask in (None, allowed, np.zeros(NUM_ROWS, dtype=bool)):
-        found = searcher.search(vectors[2:5], top_k=top_k, allowed=mask)
+        part = None if mask is None else PartFilter(int(mask.sum()), mask.__getitem__)
+        found = searcher.search(vectors[2:5], top_k=top_k, allowed=part)
         rows = np.arange(NUM_ROWS) if mask is None else np.flatnonzero(mask)
         scores = vectors[2:5] @ vectors.T
         wanted = rows[np.argsort(-scores[:, rows], axis=1, kind="stable")[:, :top_k]]

@@ -28,11 +28,6 @@ def test_batches_do_not_matter(rows: int) -> None:
     assert digest_of(TABLE, rows=rows) == digest_of(TABLE)
 
 
-def test_width_of_offsets_does_not_matter() -> None:
-    narrow = TABLE.set_column(1, "text", TABLE.column("text").cast(pa.string()))
-    assert digest_of(narrow) == digest_of(TABLE)
-
-
 @pytest.mark.parametrize(
     ("column", "values"),
     [
