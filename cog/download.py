@@ -196,16 +196,6 @@ class _Redirects(HTTPRedirectHandler):
             )
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
-    def http_error_302(
-        self, req: Request, fp: IO[bytes], code: int, msg: str, headers: http.client.HTTPMessage
-    ) -> Any:  # noqa: ANN401
-        target = headers.get("Location", "")
-        if urlsplit(target).scheme not in ("", "http", "https"):  # which urllib words at length
-            self.redirect_request(req, fp, code, msg, headers, target)
-        return super().http_error_302(req, fp, code, msg, headers)
-
-    http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302
-
 
 def _refuse(address: str, wanted: str, found: str, *, run: str = "") -> AssetError:
     return AssetError(f"{address} {wanted}", found=found, run=run, about=address)

@@ -47,11 +47,8 @@ def is_readable(path: Path) -> bool:
     return stages is not None and all(isinstance(each, dict) for each in stages.values())
 
 
-def remove_stages(path: Path, corpus_id: str) -> bool:
-    """Let DVC forget the stages of a corpus; gives whether the file changed.
-
-    Raises ``ProjectError`` if DVC cannot read it.
-    """
+def remove_stages(path: Path, corpus_id: str) -> None:
+    """Let DVC forget the stages of a corpus; a lock that it cannot read is a ``ProjectError``."""
     if not is_readable(path):
         raise ProjectError(
             f"{path.name} must be as DVC writes it",
@@ -60,14 +57,13 @@ def remove_stages(path: Path, corpus_id: str) -> bool:
             about=path.name,
         )
     if not path.is_file():
-        return False
+        return
     content = load_yaml(path)
     gone = [name for name in content["stages"] if str(name).endswith(f"@{corpus_id}")]
     for name in gone:
         del content["stages"][name]
     if gone:
         write_text_atomically(path, yaml.safe_dump(content, sort_keys=False))
-    return bool(gone)
 
 
 def _parse_stages(text: str) -> dict[str, Any] | None:

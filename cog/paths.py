@@ -55,14 +55,10 @@ class _Below:
 
 @dataclass(frozen=True, slots=True)
 class CorpusPaths:
-    """The files of one built corpus.
+    """The files of one built corpus."""
 
-    :param root: ``corpora/<corpus-id>``.
-    :param project: The folder of the project it belongs to; None where there is none.
-    """
-
-    root: Path
-    project: Path | None = None
+    root: Path  # corpora/<corpus-id>
+    project: Path | None = None  # folder of the project it belongs to; None where there is none
 
     raw = _Below("raw")  # bytes as received, one file per source file
     documents = _Below("documents.parquet")  # as prepared; the report is in its metadata
@@ -93,12 +89,9 @@ class CorpusPaths:
 
 @dataclass(frozen=True, slots=True)
 class ProjectPaths:
-    """The files of a project.
+    """The files of a project."""
 
-    :param root: The folder that holds ``params.yaml`` and ``registry/``.
-    """
-
-    root: Path
+    root: Path  # holds params.yaml and registry/
 
     params = _Below(PARAMS_FILE)
     cards = _Below(REGISTRY_FOLDER, CARDS_FOLDER)

@@ -101,24 +101,19 @@ def save_pipeline(paths: ProjectPaths, content: PipelineFile) -> None:
     write_text_atomically(paths.pipeline_file, HEADER + "\n".join(lines) + "\n")
 
 
-def add_corpus_entry(paths: ProjectPaths, corpus_id: str, entry: CorpusEntry) -> bool:
-    """Let the pipeline build a corpus; false if the entry was there."""
+def add_corpus_entry(paths: ProjectPaths, corpus_id: str, entry: CorpusEntry) -> None:
+    """Let the pipeline build a corpus."""
     content = load_pipeline(paths)
-    check_corpus_id(corpus_id)
-    if content.corpora.get(corpus_id) == entry:
-        return False
-    save_pipeline(paths, replace(content, corpora={**content.corpora, corpus_id: entry}))
-    return True
+    added = {check_corpus_id(corpus_id): entry}
+    save_pipeline(paths, replace(content, corpora=content.corpora | added))
 
 
-def remove_corpus_entry(paths: ProjectPaths, corpus_id: str) -> bool:
-    """Let the pipeline build a corpus no longer; false if there was no entry."""
+def remove_corpus_entry(paths: ProjectPaths, corpus_id: str) -> None:
+    """Let the pipeline build a corpus no longer, if it does."""
     content = load_pipeline(paths)
-    if corpus_id not in content.corpora:
-        return False
     left = {name: entry for name, entry in content.corpora.items() if name != corpus_id}
-    save_pipeline(paths, replace(content, corpora=left))
-    return True
+    if left != content.corpora:
+        save_pipeline(paths, replace(content, corpora=left))
 
 
 def find_watched(paths: ProjectPaths, model: str) -> str:

@@ -17,7 +17,7 @@ from datetime import date
 from functools import cache
 from math import inf, isfinite
 from types import NoneType, UnionType
-from typing import Annotated, Any, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from cog.errors import CogError
 
@@ -37,16 +37,6 @@ _MEANING = re.compile(r"^:param (\w+): (.*(?:\n .*)*)", re.MULTILINE)
 _WRONG = object()
 _SHOWN = reprlib.Repr()
 _SHOWN.maxstring = _SHOWN.maxother = 80
-
-
-class Rule(Protocol):
-    """What a value must be, beside being of its type."""
-
-    def allows(self, value: Any) -> bool:
-        """Whether a value of that type is right."""
-
-    def describe(self, noun: str) -> str:
-        """Say what is allowed; the noun names the type."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +92,9 @@ class Form:
     def describe(self, noun: str) -> str:
         """What they are called."""
         return self.wanted
+
+
+Rule = Range | OneOf | Form  # what a value must be, beside being of its type
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +214,7 @@ def _split(kind: Any) -> tuple[Any, tuple[Any, ...]]:
 
 
 def _get_rules(extras: tuple[Any, ...]) -> list[Rule]:
-    return [each for each in extras if hasattr(each, "allows")]
+    return [each for each in extras if isinstance(each, Rule)]
 
 
 def _is_union(kind: Any) -> bool:

@@ -112,22 +112,17 @@ def save_card(paths: ProjectPaths, card: Card) -> Path:
 
 
 def remove_card(paths: ProjectPaths, corpus_id: str) -> None:
-    """Delete a card that no other extends."""
-    path = paths.card(check_corpus_id(corpus_id))
-    if not path.is_file():
-        raise CorpusNotFoundError(
-            f"corpus {corpus_id!r} needs a card to be removed",
-            found="none",
-            run="cog corpus list",
-            about=corpus_id,
-        )
-    check_childless(paths, corpus_id)
-    path.unlink()
+    """Delete a card."""
+    paths.card(check_corpus_id(corpus_id)).unlink()
 
 
 def check_childless(paths: ProjectPaths, corpus_id: str) -> None:
-    """Refuse to go on if other cards extend a card."""
-    children = find_children(paths, corpus_id)
+    """Refuse to go on if other cards extend a card; those that cannot be read are passed over."""
+    children = []
+    for other in iter_corpus_ids(paths):
+        with contextlib.suppress(RegistryError):
+            if load_card(paths, other).extends == corpus_id:
+                children.append(other)
     if children:
         raise RegistryError(
             f"corpus {corpus_id} must not be extended by another to be removed",
@@ -135,16 +130,6 @@ def check_childless(paths: ProjectPaths, corpus_id: str) -> None:
             run=f"cog corpus remove {children[0]}",
             about=corpus_id,
         )
-
-
-def find_children(paths: ProjectPaths, corpus_id: str) -> list[str]:
-    """Find the corpora that extend a corpus; cards that cannot be read are passed over."""
-    children = []
-    for other in iter_corpus_ids(paths):
-        with contextlib.suppress(RegistryError):
-            if load_card(paths, other).extends == corpus_id:
-                children.append(other)
-    return children
 
 
 def load_active(paths: ProjectPaths) -> Active | None:
@@ -202,16 +187,13 @@ def rollback_active(
         return old, previous[0]
 
 
-def forget_previous(paths: ProjectPaths, corpus_id: str) -> int:
-    """Let no rollback go back to a corpus, alone or in a union; gives how many switches went."""
-    if not paths.active.is_file():
-        return 0
+def forget_previous(paths: ProjectPaths, corpus_id: str) -> None:
+    """Let no rollback go back to a corpus, alone or in a union."""
     with hold_lock(paths.locks / "active.lock"):
         active, previous = _load_history(paths)
         kept = [each for each in previous if corpus_id not in each.corpora]
         if active is not None and len(kept) < len(previous):
             _save_history(paths, active, kept)
-        return len(previous) - len(kept)
 
 
 def load_fetched(paths: ProjectPaths) -> dict[str, str]:

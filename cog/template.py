@@ -5,8 +5,6 @@ never overwritten: what is new then lies beside it, in a file that ends in ``.ne
 """
 
 import hashlib
-import shutil
-import subprocess
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +12,7 @@ from typing import Any
 
 from cog.atomic import write_text_atomically
 from cog.errors import CogError, ProjectError, advise_on_writing
+from cog.git import run_git
 from cog.locks import hold_lock
 from cog.params import MOVED
 from cog.paths import PARAMS_FILE, REGISTRY_FOLDER, WORKFLOWS_FOLDER, ProjectPaths, get_shipped
@@ -149,7 +148,7 @@ def _plan(paths: ProjectPaths, added: Sequence[str], *, is_upgrade: bool) -> Pla
     content = replace(
         before,
         corpora={**before.corpora, **_make_entries(paths, ids)},
-        watched=find_watched(paths, _read_model(paths)),
+        watched=find_watched(paths, str(_read_old(paths).get("model") or "cog-v0")),
         versions=dict(VERSIONS),
         files=files,
     )
@@ -237,10 +236,6 @@ def _has_moved(paths: ProjectPaths) -> bool:
     return any("corpora" in section for section in sections)
 
 
-def _read_model(paths: ProjectPaths) -> str:
-    return str(_read_old(paths).get("model") or "cog-v0")
-
-
 def _remove_moved(text: str) -> str:
     """Take the lines out of an older params.yaml that say which corpora are built."""
     kept: list[str] = []
@@ -266,18 +261,13 @@ def _remove_moved(text: str) -> str:
 def _begin_versioning(paths: ProjectPaths) -> None:
     # `git init` where there is no checkout; DVC is told where there can be none
     local = paths.root / ".dvc" / "config.local"
-    has_git = shutil.which("git") is not None and (
-        _run_git(paths, "rev-parse", "--is-inside-work-tree") or _run_git(paths, "init", "--quiet")
+    has_git = run_git(paths.root, "rev-parse", "--is-inside-work-tree") or run_git(
+        paths.root, "init"
     )
     if not has_git and not local.exists():
         write_text_atomically(local, NO_GIT)
     elif has_git and local.is_file() and local.read_text(encoding="utf-8") == NO_GIT:
         local.unlink()
-
-
-def _run_git(paths: ProjectPaths, *words: str) -> bool:
-    command = ["git", "-C", str(paths.root), *words]
-    return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
 def _refuse_nested(paths: ProjectPaths) -> None:

@@ -148,7 +148,13 @@ def test_a_page_is_no_data(web: WebServer, cache: Path, content: bytes, content_
     assert fetch(page).read_bytes() == content
 
 
-@pytest.mark.parametrize("target", ["https://127.0.0.1/a", "ftp://127.0.0.1/a", "file:///a"])
+def test_a_redirect_to_a_file_is_refused(web: WebServer, cache: Path) -> None:
+    message = refusal(cache, web.put("/a.txt", location="file:///a"))
+    assert message.startswith(" must be where it is said to be; found: 302 ")
+    assert "'file:///a' is not allowed" in message
+
+
+@pytest.mark.parametrize("target", ["https://127.0.0.1/a", "ftp://127.0.0.1/a"])
 def test_a_redirect_to_another_scheme_is_refused(web: WebServer, cache: Path, target: str) -> None:
     message = refusal(cache, web.put("/a.txt", location=target))
     assert message.startswith(f" must not lead from http to another scheme; found: {target}")

@@ -51,10 +51,11 @@ def test_a_lock_without_stages_is_not_readable(tmp_path: Path) -> None:
 
 def test_the_lock_forgets_one_corpus(tmp_path: Path) -> None:
     path = tmp_path / "dvc.lock"
-    assert not remove_stages(path, "law")
+    remove_stages(path, "law")
+    assert not path.exists()
     stages = {"fetch@law": {"cmd": "x"}, "fetch@law-mt": {"cmd": "y"}, "index@law": {"cmd": "z"}}
     path.write_text(yaml.safe_dump({"schema": "2.0", "stages": stages}), encoding="utf-8")
-    assert remove_stages(path, "law")
+    remove_stages(path, "law")
     content = yaml.safe_load(path.read_text(encoding="utf-8"))
     assert content == {"schema": "2.0", "stages": {"fetch@law-mt": {"cmd": "y"}}}
 

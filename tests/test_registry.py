@@ -19,6 +19,7 @@ from cog.paths import ProjectPaths
 from cog.records import Active
 from cog.registry import (
     MAX_PREVIOUS,
+    check_childless,
     iter_cards,
     load_active,
     load_card,
@@ -99,8 +100,9 @@ def test_saving_a_card_leaves_one_file(project: ProjectPaths) -> None:
 
 def test_a_card_that_is_extended_stays(project: ProjectPaths) -> None:
     with pytest.raises(RegistryError, match="hamlet extends it"):
-        remove_card(project, "village")
+        check_childless(project, "village")
     remove_card(project, "hamlet")
+    check_childless(project, "village")
     remove_card(project, "village")
     assert list(iter_cards(project)) == []
 

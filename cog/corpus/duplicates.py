@@ -73,7 +73,8 @@ def find_duplicates(path: Path, *, threshold: float) -> DuplicateReport:
             for later, earlier in enumerate(originals.tolist())
             if earlier >= 0
         }
-    names = _name_documents(store, {*places, *(earlier for earlier, _ in places.values())})
+    named = {*places, *(earlier for earlier, _ in places.values())}
+    names = {place: name for place, name in enumerate(store.iter_ids()) if place in named}
     repetitions = (
         Repetition(names[later], names[earlier], round(similarity, 3))
         for later, (earlier, similarity) in places.items()
@@ -81,9 +82,3 @@ def find_duplicates(path: Path, *, threshold: float) -> DuplicateReport:
     ordered = sorted(repetitions, key=lambda each: -each.similarity)
     num_near = len(ordered) - num_exact
     return DuplicateReport(store.num_documents, threshold, num_exact, num_near, tuple(ordered))
-
-
-def _name_documents(store: DocumentStore, places: set[int]) -> dict[int, str]:
-    if not places:
-        return {}
-    return {place: name for place, name in enumerate(store.iter_ids()) if place in places}

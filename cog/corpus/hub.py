@@ -8,6 +8,7 @@ from cog.card_source import Source
 from cog.errors import AssetError, CorpusError
 
 CHECK_SECONDS = 20
+LOCAL = "pass local files: cog corpus fetch ID --source DIR_OR_FILE"
 
 
 def save_hub_splits(
@@ -35,9 +36,14 @@ def save_hub_splits(
                     source.dataset, source.config, split=split, revision=commit or source.revision
                 )
         except RuntimeError as error:
-            if "script" in str(error).lower():
-                raise _needs_script(source.dataset) from None
-            raise _out_of_reach(source.dataset, error) from None
+            if "script" not in str(error).lower():
+                raise _out_of_reach(source.dataset, error) from None
+            raise CorpusError(
+                f"data set {source.dataset} must be Parquet, JSON lines, CSV or text",
+                found="a loading script, which is never run",
+                run=LOCAL,
+                about=source.dataset,
+            ) from None
         except Exception as error:  # the hub's clients raise what their transport raises
             raise _out_of_reach(source.dataset, error) from None
         roots = {n: n if n in rows.column_names else n.split(".")[0] for n in columns}
@@ -70,19 +76,10 @@ def _find_commit(source: Source) -> str:
         raise _out_of_reach(source.dataset or "", error) from None
 
 
-def _needs_script(dataset: str) -> CorpusError:
-    return CorpusError(
-        f"data set {dataset} must be Parquet, JSON lines, CSV or text",
-        found="a loading script, which is never run",
-        run="pass local files: cog corpus fetch ID --source DIR_OR_FILE",
-        about=dataset,
-    )
-
-
 def _out_of_reach(dataset: str, error: Exception) -> AssetError:
     return AssetError(
         f"data set {dataset} must be within reach",
         found=f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}",
-        run="pass local files: cog corpus fetch ID --source DIR_OR_FILE",
+        run=LOCAL,
         about=dataset,
     )

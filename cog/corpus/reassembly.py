@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 
 from cog.cards import WIKITEXT_HEADING
 from cog.corpus import parts
@@ -57,7 +58,7 @@ def iter_units(lines: Iterable[Line], *, documents: str, heading: str | None) ->
     A heading is ``wikitext``, or a regular expression for the whole line.
     """
     if documents == "file":
-        return _assemble(_iter_file(lines))
+        return _assemble(chain([Unit(1)], lines))
     if documents == "line":
         return _assemble(_iter_single(lines))
     if documents == "blank-line":
@@ -79,11 +80,6 @@ def _assemble(steps: Iterable[Unit | Line]) -> Iterator[Unit]:
             yield from unit.split_off(step)
     if unit is not None:
         yield unit
-
-
-def _iter_file(lines: Iterable[Line]) -> Iterator[Unit | Line]:
-    yield Unit(1)
-    yield from lines
 
 
 def _iter_single(lines: Iterable[Line]) -> Iterator[Unit | Line]:

@@ -1,6 +1,7 @@
 """What lies in raw/: files go in, a record of them with checksums comes out, and back."""
 
 import json
+import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -156,11 +157,7 @@ def list_raw_files(folder: Path, record: SourceRecord) -> list[RawFile]:
 
 def _find_stems(names: Sequence[str]) -> list[str]:
     parents = [PurePosixPath(name).parts[:-1] for name in names]
-    num_common = 0
-    while len({parts[: num_common + 1] for parts in parents}) == 1 and all(
-        len(parts) > num_common for parts in parents
-    ):
-        num_common += 1
+    num_common = len(os.path.commonprefix(parents))
     shortened = ["/".join(name.split("/")[num_common:]) for name in names]
     stems = [_drop_suffix(name) for name in shortened]
     counts = Counter(stems)  # a.txt and a.md keep their endings, so that ids differ

@@ -1,6 +1,5 @@
 """Counts of a corpus: a project and a card go in, JSON-ready figures come out."""
 
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -53,7 +52,11 @@ def measure_corpus(
     store = DocumentStore(corpus_paths.documents)
     report = store.load_report()
     sample = TextSample()
-    lengths = np.fromiter(_iter_lengths(store, sample), dtype=np.int64)
+    counts = []
+    for document in store.iter_documents():
+        sample.add(document)
+        counts.append(count_words(document.text))
+    lengths = np.array(counts, dtype=np.int64)
     suitability = measure_suitability(sample, language=card.language, count_pieces=count_pieces)
     spread = {name: int(np.quantile(lengths, share)) for name, share in QUANTILES.items()}
     return {
@@ -71,9 +74,3 @@ def measure_corpus(
         "suitability": asdict(suitability),
         "size_bytes": corpus_paths.documents.stat().st_size,
     }
-
-
-def _iter_lengths(store: DocumentStore, sample: TextSample) -> Iterator[int]:
-    for document in store.iter_documents():
-        sample.add(document)
-        yield count_words(document.text)

@@ -37,12 +37,9 @@ def iter_parquet(file: RawFile, card_format: Format) -> Iterator[Row]:
         with pq.ParquetFile(file.path, buffer_size=READ_BYTES, pre_buffer=False) as table:
             check_columns(file, table.schema_arrow.names, card_format)
             there = set(table.schema_arrow.names)
-            columns = [name for name in list_read(card_format) if name.split(".")[0] in there]
-            columns = [*columns, *(name for name in list_read(card_format) if name in there)]
-            batches = table.iter_batches(
-                batch_size=ROWS_PER_BATCH, columns=list(dict.fromkeys(columns))
-            )
-            for batch in batches:
+            read = list_read(card_format)
+            columns = [name for name in read if not there.isdisjoint((name, name.split(".")[0]))]
+            for batch in table.iter_batches(batch_size=ROWS_PER_BATCH, columns=columns):
                 for values in batch.to_pylist():
                     number += 1
                     yield Row(number, values)
