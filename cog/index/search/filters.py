@@ -4,6 +4,7 @@ A part that is searched on disk has a condition for its table, so that nothing o
 corpus is held.
 """
 
+import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
@@ -11,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cog.index.tables.store import DOCUMENT, LICENCE
+
+SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 # numbers of chunks: whether they may be found
 Admits = Callable[[NDArray[np.int64]], NDArray[np.bool_]]
@@ -58,7 +61,8 @@ def make_condition(licences: Collection[str], excluded: NDArray[np.int64]) -> st
 
 def match_any(column: str, values: Collection[str]) -> str:
     """The condition of rows that hold one of some texts."""
-    if not values:
+    # what a shell or a request passes on may be no text at all, and then no row holds it
+    quoted = ["'" + each.replace("'", "''") + "'" for each in values if not SURROGATE.search(each)]
+    if not quoted:
         return "false"
-    quoted = ("'" + each.replace("'", "''") + "'" for each in values)
     return f"{column} IN ({', '.join(quoted)})"

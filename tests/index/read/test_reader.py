@@ -163,6 +163,9 @@ def test_documents_are_what_was_indexed(index: PhraseIndex) -> None:
     wanted_ids = ["document-7", "document-39", "missing", "it's", "document-7"]
     found = index.find_documents(wanted_ids)
     assert found == {"document-7": [7], "document-39": [39], "missing": [], "it's": []}
+    no_text = "\udcff"  # as a shell passes on what is not UTF-8
+    assert index.find_documents([no_text, "document-7"]) == {no_text: [], "document-7": [7]}
+    assert index.find_document(no_text) is None
 
 
 def test_chunk_documents_are_those_of_gathered_chunks(index: PhraseIndex) -> None:
