@@ -84,7 +84,8 @@ def _try(address: str, path: Path, limits: Limits) -> str:
         return _explain_status(error, address, path)
     except (OSError, http.client.HTTPException) as error:
         reason = error.reason if isinstance(error, URLError) else error
-        return str(reason) or type(reason).__name__
+        stated = reason.strerror if isinstance(reason, OSError) else ""  # without its number
+        return stated or str(reason) or type(reason).__name__
     with response:
         try:
             return _receive(response, address, path, limits=limits, deadline=deadline)

@@ -56,8 +56,11 @@ class CogError(Exception):
 
 def advise_on_writing(error: OSError) -> str:
     """What to do where something cannot be written."""
-    is_denied = isinstance(error, PermissionError) or error.errno == errno.EROFS
-    return "get the right to write there" if is_denied else "make room there"
+    if isinstance(error, PermissionError) or error.errno == errno.EROFS:
+        return "get the right to write there"
+    if error.errno in (errno.ENOTDIR, errno.EEXIST, errno.EISDIR, errno.ENAMETOOLONG):
+        return "name another place"
+    return "make room there"
 
 
 class ProjectError(CogError):

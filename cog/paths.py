@@ -167,7 +167,7 @@ def find_project(start: Path) -> ProjectPaths:
     raise ProjectError(
         f"a cog project needs {PARAMS_FILE} and {REGISTRY_FOLDER}/",
         found=f"neither in {start} nor above it",
-        run="cd to the project, or pass --project DIR",
+        run="cd to the project, or pass --project DIR, or make one: cog init",
         about=str(start),
     )
 

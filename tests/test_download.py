@@ -4,10 +4,12 @@ import hashlib
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -102,6 +104,14 @@ def test_a_file_that_changed_in_between_is_not_mixed(web: WebServer, cache: Path
     (cache / f".{key}.part").write_bytes(DATA + b"longer than the file is now")
     (cache / f".{key}.part.tag").write_text('"1"')
     assert fetch(address).read_bytes() == DATA
+
+
+def test_an_address_where_nobody_answers_is_told_without_numbers(cache: Path) -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as server:
+        port = server.getsockname()[1]
+    assert refusal(cache, f"http://127.0.0.1:{port}/a.txt", retries=0) == (
+        " must be within reach, and whole; found: Connection refused; next: try again later"
+    )
 
 
 def test_what_ends_early_each_time_is_refused(web: WebServer, cache: Path) -> None:

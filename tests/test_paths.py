@@ -30,7 +30,7 @@ def test_find_project_needs_both_params_and_registry(tmp_path: Path, missing: st
     root = make_project(tmp_path / "project")
     path = root / missing
     path.rmdir() if path.is_dir() else path.unlink()
-    with pytest.raises(ProjectError, match="--project DIR"):
+    with pytest.raises(ProjectError, match="--project DIR, or make one: cog init"):
         find_project(root)
 
 

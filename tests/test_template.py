@@ -143,7 +143,7 @@ def test_a_project_does_not_lie_in_another_and_is_not_of_a_later_cog(made: Proje
 
 def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(ProjectError, match="must be writable"):
+    with pytest.raises(ProjectError, match="Not a directory; next: name another place"):
         init_project(tmp_path / "file" / "mine")
     assert not (tmp_path / "file" / "mine").exists()
 

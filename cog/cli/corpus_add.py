@@ -61,7 +61,7 @@ def add_corpus(
     ID alone adds a corpus whose card comes with cog (`cog corpus list --shipped`).
     """
     from cog.corpus import manage
-    from cog.corpus.new_card import build_card
+    from cog.corpus.new_card import HUB_PREFIX, build_card
     from cog.corpus.next_step import name_build
 
     paths = get_project(ctx)
@@ -76,7 +76,8 @@ def add_corpus(
         echo_json({"card": format_card(card), **content}, indent=2)
         return
     assert card.format is not None
-    if card.source is not None and card.source.type == "hub":
+    is_marked = place.startswith(HUB_PREFIX)
+    if card.source is not None and card.source.type == "hub" and not is_marked:
         click.echo(f"no such path: taken as the hub data set {card.source.dataset}", err=True)
     click.echo(f"added {card.id}: {card.format.kind}, one document per {card.format.documents}")
     if trial is not None:

@@ -16,7 +16,7 @@ from cog.template import init_project
     "workflows",
     multiple=True,
     metavar="NAME",
-    help="Also a pipeline beside the main one: baselines or training; repeatable.",
+    help="Also a pipeline beside the main one: baselines, scale-out or training; repeatable.",
 )
 @click.option("--check", "is_trial", is_flag=True, help="Write nothing; exit 1 if it would.")
 def command(folder: Path, workflows: tuple[str, ...], is_trial: bool) -> None:

@@ -141,6 +141,13 @@ def _read_hub_name(place: str, new: NewCorpus) -> dict[str, Any]:
     first = Path(place).parts[0] if place else ""
     has_ending = find_kind(place) is not None
     is_name = _HUB_NAME.fullmatch(name) and not has_ending and not Path(first).exists()
+    if not is_marked and "://" in place:
+        raise CorpusError(
+            "what is fetched has an address that begins with http:// or https://",
+            found=place,
+            run="fetch it by other means, and name the file",
+            about=place,
+        )
     if not is_marked and not is_name:
         raise CorpusError(
             "a corpus is made from a file, a folder, a hub data set OWNER/NAME or an address",

@@ -199,6 +199,8 @@ def test_add_takes_a_hub_name(project: ProjectPaths) -> None:
     result = run(project, "add", "news", "owner/name", "--text-field", "article")
     assert result.exception is None
     assert "taken as the hub data set owner/name" in result.stderr
+    marked = run(project, "add", "marked", "hub:owner/name", "--text-field", "article")
+    assert (marked.exception, "no such path" in marked.stderr) == (None, False)
     source = load_card(project, "news").source
     assert source is not None
     assert (source.type, source.dataset, source.split) == ("hub", "owner/name", ("train",))
@@ -213,6 +215,7 @@ def test_add_takes_a_hub_name(project: ProjectPaths) -> None:
         ("law", "gone.txt", [], "found: no such path: gone.txt"),
         ("law", "./gone/dir", [], "found: no such path: ./gone/dir"),
         ("law", "gone", [], "found: no such path: gone"),
+        ("law", "ftp://x.org/a.txt", [], "begins with http:// or https://; found: ftp://x.org"),
         ("law", "odd.xyz", [], "next: make text of them, or pass --format KIND"),
         ("law", "mixed", [], "next: pass --format text, or name the files that are meant"),
         ("law", "latin.txt", [], "latin.txt must be utf-8; found: byte 0xe9 at byte offset 3"),
