@@ -81,12 +81,7 @@ def fetch_wheel(
 
 
 def fetch_url(
-    address: str,
-    *,
-    sha256: str | None,
-    pinned_in: str,
-    limits: Limits,
-    progress: Progress = SILENT,
+    address: str, *, sha256: str | None, pinned_in: str, limits: Limits, progress: Progress = SILENT
 ) -> Path:
     """Fetch a file over HTTP; what a killed process had of it is not fetched again.
 

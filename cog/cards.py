@@ -8,18 +8,7 @@ from typing import Annotated, Any
 
 from cog.card_source import SOURCE_FIELDS, CardText, Source, Texts
 from cog.errors import InvalidCardError
-from cog.reading import (
-    Count,
-    FieldError,
-    Form,
-    Keys,
-    Natural,
-    OneOf,
-    Range,
-    Via,
-    read_record,
-    show,
-)
+from cog.reading import Count, FieldError, Form, Keys, Natural, OneOf, Range, Via, read_record, show
 
 KINDS = ("text", "jsonl", "json", "csv", "parquet", "sqlite")
 DOCUMENT_RULES = ("row", "file", "line", "blank-line", "heading")

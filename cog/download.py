@@ -94,12 +94,7 @@ def _try(address: str, path: Path, limits: Limits) -> str:
 
 
 def _receive(
-    response: http.client.HTTPResponse,
-    address: str,
-    path: Path,
-    *,
-    limits: Limits,
-    deadline: float,
+    response: http.client.HTTPResponse, address: str, path: Path, *, limits: Limits, deadline: float
 ) -> str:
     content_type = response.headers.get_content_type()
     length = response.headers.get("Content-Length", "")

@@ -10,14 +10,7 @@ import yaml
 
 from cog.atomic import write_text_atomically
 from cog.card_source import PIN_FORMS
-from cog.cards import (
-    Card,
-    check_corpus_id,
-    format_card,
-    is_corpus_id,
-    parse_card,
-    resolve_card,
-)
+from cog.cards import Card, check_corpus_id, format_card, is_corpus_id, parse_card, resolve_card
 from cog.errors import CorpusNotFoundError, InvalidCardError, NothingActiveError, RegistryError
 from cog.locks import hold_lock
 from cog.paths import ProjectPaths

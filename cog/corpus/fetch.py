@@ -75,12 +75,7 @@ def share_raw(source: CorpusPaths, target: CorpusPaths) -> None:
 
 
 def _fetch_remote(
-    card: Card,
-    raw: Path,
-    *,
-    project: ProjectPaths,
-    params: FetchParams,
-    progress: Progress,
+    card: Card, raw: Path, *, project: ProjectPaths, params: FetchParams, progress: Progress
 ) -> tuple[list[str], str]:
     # names of the files, and the commit of a data set
     source = card.source

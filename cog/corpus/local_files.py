@@ -9,13 +9,7 @@ from pathlib import Path, PurePosixPath
 
 from cog.cards import Format
 from cog.corpus.decoding import RawFile, is_text
-from cog.corpus.sources import (
-    SOURCE_FILE,
-    SUFFIXES,
-    describe_files,
-    find_kind,
-    strip_packing,
-)
+from cog.corpus.sources import SOURCE_FILE, SUFFIXES, describe_files, find_kind, strip_packing
 from cog.errors import CorpusError
 from cog.paths import is_member
 

@@ -195,12 +195,7 @@ def _find_reason(card: Card, document: Document, seen_texts: SeenTexts) -> str |
 
 
 def _build_report(
-    card: Card,
-    tally: Tally,
-    *,
-    documents: RecordWriter,
-    prompts: RecordWriter,
-    counter: _Counter,
+    card: Card, tally: Tally, *, documents: RecordWriter, prompts: RecordWriter, counter: _Counter
 ) -> PrepareReport:
     skipped = dict(tally.skipped)
     if documents.num_records == 0:

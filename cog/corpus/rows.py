@@ -15,12 +15,7 @@ from cog.corpus.decoding import (
     iter_records,
 )
 from cog.corpus.json_stream import JsonError, iter_items
-from cog.corpus.schema import (
-    build_object,
-    find_mismatch,
-    find_missing,
-    list_read,
-)
+from cog.corpus.schema import build_object, find_mismatch, find_missing, list_read
 from cog.corpus.tally import Tally
 from cog.errors import CorpusError
 

@@ -76,10 +76,7 @@ def measure_suitability(
         tokens_per_word = round(sum(each.num_tokens for each in counts) / max(1, num_words), 2)
         num_pieces = sum(each.num_pieces for each in counts)
         unknown = round(sum(each.num_unknown for each in counts) / max(1, num_pieces), 4)
-    warnings = [
-        *_warn_of_language(languages, language),
-        *_warn_of_tokens(tokens_per_word, unknown),
-    ]
+    warnings = [*_warn_of_language(languages, language), *_warn_of_tokens(tokens_per_word, unknown)]
     return Suitability(len(texts), languages, tokens_per_word, unknown, tuple(warnings))
 
 

@@ -102,11 +102,7 @@ def load_index_model(folder: Path, *, device: str = "cpu") -> IndexModel:
 
 
 def load_model(
-    folder: Path,
-    *,
-    device: str = "cpu",
-    precision: str = FLOAT32,
-    keeps_modules: bool = False,
+    folder: Path, *, device: str = "cpu", precision: str = FLOAT32, keeps_modules: bool = False
 ) -> CogModel:
     """Load what generating text needs.
 

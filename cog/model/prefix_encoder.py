@@ -28,11 +28,7 @@ class PrefixEncoder:
     """
 
     def __init__(
-        self,
-        network: CausalNetwork,
-        *,
-        query_projection: Tensor | None,
-        begin_token_id: int | None,
+        self, network: CausalNetwork, *, query_projection: Tensor | None, begin_token_id: int | None
     ) -> None:
         self.network = network
         self.precision, self.device = network.precision, network.device

@@ -159,10 +159,7 @@ def count_bytes(dim: int) -> int:
 
 
 def fit_code(
-    vectors: NDArray[np.float32],
-    queries: NDArray[np.float32],
-    *,
-    num_bytes: int = BYTES_PER_VECTOR,
+    vectors: NDArray[np.float32], queries: NDArray[np.float32], *, num_bytes: int = BYTES_PER_VECTOR
 ) -> VectorCode:
     """Fit a code to a sample of vectors, and of the queries that they will be scored with.
 

@@ -108,10 +108,7 @@ def join_chunks(parts: Sequence[GatheredChunks]) -> GatheredChunks:
     tokens = [part.word_tokens + n for part, n in zip(parts, num_tokens, strict=False)]
     offsets = _cumulate(np.concatenate([np.diff(part.word_offsets) for part in parts]))
     return GatheredChunks(
-        **values,
-        word_offsets=offsets,
-        word_tokens=np.concatenate(tokens),
-        codes=parts[0].codes,
+        **values, word_offsets=offsets, word_tokens=np.concatenate(tokens), codes=parts[0].codes
     )
 
 
@@ -137,10 +134,7 @@ def reorder_chunks(chunks: GatheredChunks, order: NDArray[np.int64]) -> Gathered
     tokens = np.arange(counts.sum()) + np.repeat(old[:, 0] - starts, counts)
     offsets = _cumulate(np.diff(chunks.word_offsets)[order])
     return GatheredChunks(
-        **values,
-        word_offsets=offsets,
-        token_ids=chunks.token_ids[tokens],
-        codes=chunks.codes,
+        **values, word_offsets=offsets, token_ids=chunks.token_ids[tokens], codes=chunks.codes
     )
 
 

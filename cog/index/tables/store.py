@@ -56,10 +56,7 @@ def get_schemas(
         "word_tokens",
         "token_ids",
     )
-    chunk_columns = [
-        _column("chunk_id", pa.int64()),
-        _column("document_ordinal", pa.int64()),
-    ]
+    chunk_columns = [_column("chunk_id", pa.int64()), _column("document_ordinal", pa.int64())]
     return {
         DOCUMENTS: pa.schema(
             [_column("ordinal", pa.int64()), *(_column(name, pa.large_string()) for name in texts)]

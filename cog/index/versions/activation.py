@@ -22,13 +22,7 @@ from cog.params import load_params
 from cog.paths import CorpusPaths, ProjectPaths
 from cog.pipeline_file import load_pipeline
 from cog.records import Active
-from cog.registry import (
-    iter_corpus_ids,
-    load_active,
-    load_previous,
-    rollback_active,
-    switch_active,
-)
+from cog.registry import iter_corpus_ids, load_active, load_previous, rollback_active, switch_active
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,9 +147,7 @@ def choose_corpus(paths: ProjectPaths, corpus_id: str | None) -> tuple[str, Acti
     active = load_active(paths)
     if active is None:
         raise NothingActiveError(
-            "a corpus must be switched on or named",
-            found="none",
-            run=_name_first_switch(paths),
+            "a corpus must be switched on or named", found="none", run=_name_first_switch(paths)
         )
     check_cards(paths, active.corpus)
     return active.corpus, active

@@ -67,10 +67,7 @@ def hold_versions_lock(
 @contextmanager
 def hold_writing(locks: Path, corpus_id: str, *, say: Say | None) -> Iterator[None]:
     """Be the only process that builds a corpus, switches to it, or removes versions of it."""
-    with (
-        hold_writer_lock(locks, corpus_id, say=say),
-        hold_versions_lock(locks, corpus_id, say=say),
-    ):
+    with hold_writer_lock(locks, corpus_id, say=say), hold_versions_lock(locks, corpus_id, say=say):
         yield
 
 
