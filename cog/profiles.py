@@ -20,7 +20,6 @@ from cog.reading import (
 from cog.yaml_file import load_yaml
 
 CAUSAL, BIDIRECTIONAL = ("llama", "gpt2"), ("bert",)
-ARCHITECTURES = (*CAUSAL, *BIDIRECTIONAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,9 +174,4 @@ class Profile:
 def load_shipped_profiles() -> dict[str, Profile]:
     """Read the profiles that the package brings."""
     path = Path(__file__).with_suffix(".yaml")
-    return read_record(_Profiles, {"profiles": load_yaml(path)}, error=ParamsError).profiles
-
-
-@dataclass(frozen=True, slots=True)
-class _Profiles:
-    profiles: dict[str, Profile]
+    return read_record(dict[str, Profile], load_yaml(path), error=ParamsError)

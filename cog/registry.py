@@ -198,8 +198,8 @@ def load_fetched(paths: ProjectPaths) -> dict[str, str]:
     run = f"git checkout HEAD {name}, or rm {name} and fetch again"
     wanted = "must be as `cog corpus fetch` writes it"
     content = open_yaml(path, name=name, error=RegistryError, wanted=wanted, run=run).content
-    found = read_record(_Fetched, {"files": content or {}}, error=RegistryError, file=name, run=run)
-    return found.files
+    kind = dict[str, Annotated[str, PIN_FORMS["sha256"]]]
+    return read_record(kind, content or {}, error=RegistryError, file=name, run=run)
 
 
 def record_fetched(paths: ProjectPaths, files: dict[str, str]) -> None:
@@ -219,11 +219,6 @@ def forget_fetched(paths: ProjectPaths, addresses: Collection[str]) -> None:
             write_text_atomically(paths.fetched, FETCHED_HEADER + _dump(content))
         else:
             paths.fetched.unlink(missing_ok=True)
-
-
-@dataclass(frozen=True, slots=True)
-class _Fetched:
-    files: dict[str, Annotated[str, PIN_FORMS["sha256"]]]
 
 
 def _load_history(paths: ProjectPaths) -> tuple[Active | None, list[Active]]:

@@ -61,7 +61,14 @@ class LanguageModel:
         those of the begin token. A layer that the model lacks is a ``ParamsError``. *Shape:*
         ``(num_texts, num_layers * dim)``
         """
-        self._check_layers(layers)
+        num_layers = int(self.body.config.num_hidden_layers)
+        wrong = [layer for layer in layers if not -1 - num_layers <= layer <= num_layers]
+        if wrong or not layers:
+            raise ParamsError(
+                f"evaluate.featuriser_layers must be from {-1 - num_layers} to {num_layers}",
+                found=str(wrong[0]) if wrong else "none",
+                run="set them in params.yaml; [-1] is the last layer of any model",
+            )
         limit = min(max_tokens, self.max_positions)
         rows = [self.encode(text)[:limit] or [self.begin_token_id or 0] for text in texts]
         device = self.body.device
@@ -76,16 +83,6 @@ class LanguageModel:
         chosen = torch.cat([nn.functional.normalize(part, dim=1) for part in parts], dim=1)
         found: NDArray[np.float32] = chosen.cpu().numpy()
         return found
-
-    def _check_layers(self, layers: Sequence[int]) -> None:
-        num_layers = int(self.body.config.num_hidden_layers)
-        wrong = [layer for layer in layers if not -1 - num_layers <= layer <= num_layers]
-        if wrong or not layers:
-            raise ParamsError(
-                f"evaluate.featuriser_layers must be from {-1 - num_layers} to {num_layers}",
-                found=str(wrong[0]) if wrong else "none",
-                run="set them in params.yaml; [-1] is the last layer of any model",
-            )
 
 
 def get_language_model_folder(name: str, *, root: Path) -> Path:

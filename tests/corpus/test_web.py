@@ -89,7 +89,7 @@ def test_a_file_is_kept_in_mind_and_refused_when_it_changes(
     fetch(project, make_web_card(address))
     assert (project.corpus("village").raw / "en.txt").read_bytes() == b"Something else.\n"
     project.fetched.write_text("- no mapping\n")
-    with pytest.raises(RegistryError, match=r"fetched.yaml: files must be a mapping.*rm registry/"):
+    with pytest.raises(RegistryError, match=r"fetched.yaml must be a mapping.*rm registry/"):
         fetch(project, make_web_card(address))
 
 

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from cog.errors import ParamsError
 from cog.model.modules import load_bidirectional, load_causal
 from cog.model.random_base import (
     learn_byte_tokenizer,
@@ -59,8 +58,3 @@ def test_frequent_words_become_tokens() -> None:
     pieces = learn_piece_tokenizer(texts, vocab_size=100)
     assert pieces.encode("River market", add_special_tokens=False).tokens == ["river", "market"]
     assert pieces.encode("riverm", add_special_tokens=False).tokens == ["river", "##m"]
-
-
-def test_unknown_architecture_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ParamsError, match="one of llama, gpt2, bert; found: rnn"):
-        make_random_base(RandomBase("rnn", **SIZES), tmp_path, texts=TEXTS, seed=0)
