@@ -118,14 +118,14 @@ def _plan_removal(paths: ProjectPaths, corpus_id: str) -> RemovalPlan:
     """Find everything there is of a corpus; nothing is changed."""
     entries = []
     if corpus_id in load_pipeline(paths).corpora:
-        entries.append(f"{paths.pipeline_file.relative_to(paths.root)}: {corpus_id}")
+        entries.append(f"the entry {corpus_id} of {paths.pipeline_file.relative_to(paths.root)}")
     for lock in paths.iter_dvc_locks():
         if any(path.startswith(f"corpora/{corpus_id}/") for path in load_outs(lock)):
-            entries.append(f"{lock.relative_to(paths.root)}: stages of {corpus_id}")
+            entries.append(f"the stages of {corpus_id} in {lock.relative_to(paths.root)}")
     num_previous = sum(corpus_id in each.corpora for each in load_previous(paths))
     if num_previous:
         name = paths.active.relative_to(paths.root)
-        entries.append(f"{name}: {num_previous} earlier switches to {corpus_id}")
+        entries.append(f"{num_previous} earlier switches to {corpus_id} in {name}")
     # without a card here, but with one at another git revision, what is cached may be that one's
     card = paths.card(corpus_id)
     is_elsewhere = not card.is_file() and find_revision(paths, card)

@@ -120,10 +120,10 @@ def test_a_trial_changes_nothing_and_says_what_would_go(full: ProjectPaths) -> N
     assert snapshot(full) == before
     assert remove_corpus(full, "hamlet", is_trial=False) == planned
     assert planned[:2] == ["registry/cards/hamlet.yaml", "corpora/hamlet"]
-    assert "registry/pipeline.yaml: hamlet" in planned
-    assert "dvc.lock: stages of hamlet" in planned
-    assert "workflows/training/dvc.lock: stages of hamlet" in planned
-    assert "registry/active.yaml: 2 earlier switches to hamlet" in planned
+    assert "the entry hamlet of registry/pipeline.yaml" in planned
+    assert "the stages of hamlet in dvc.lock" in planned
+    assert "the stages of hamlet in workflows/training/dvc.lock" in planned
+    assert "2 earlier switches to hamlet in registry/active.yaml" in planned
     assert planned[-1].startswith("DVC's cache: 3 files")
 
 
