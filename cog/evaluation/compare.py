@@ -22,7 +22,6 @@ from cog.evaluation.statistics import (
     Sample,
     Values,
     compare,
-    find_interval,
     hold,
 )
 
@@ -322,10 +321,7 @@ class _Comparing:
             num_texts, num_documents = score.num_texts, score.num_documents
             if self.is_cut:
                 sums = self.samples[number].sums
-                metric = self.metric
-                found = find_interval(
-                    sums, metric.combine, is_log=metric.is_log, find_error=metric.find_error
-                )
+                found = self.metric.find_interval(sums)
                 num_texts = num_documents = len(sums)
             rows.append(
                 Row(

@@ -156,7 +156,7 @@ def compare(
         factor = found / max(sum(map(_find_error, parts)), 1e-12)
     half = factor * _find_joint_error(parts, is_paired=is_paired) * _quantile(num)
     error = factor * _find_joint_error(judged_parts, is_paired=is_paired)
-    if error <= 1e-12 * max(1.0, abs(distance)):
+    if not error > 1e-12 * max(1.0, abs(distance)):  # none, or no number
         if abs(distance) > 1e-12:
             return None
         p_value = 1.0

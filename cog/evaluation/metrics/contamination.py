@@ -19,8 +19,8 @@ from cog.evaluation.session import Evaluation
 from cog.index.versions.unions import split_union
 from cog.records import Document
 
-TEXTS = Metric(f"contamination/{ORDER}-gram-texts", ratio_of(2, 3), NONE)
-SHARE = Metric(f"contamination/{ORDER}-gram-share", ratio_of(0, 1), NONE)
+TEXTS = Metric(f"contamination/{ORDER}-gram-texts", ratio_of(2, 3), NONE, top=1.0)
+SHARE = Metric(f"contamination/{ORDER}-gram-share", ratio_of(0, 1), NONE, top=1.0)
 METRICS = (TEXTS, SHARE)
 DOCUMENTS_PER_LOOKUP = 256
 
@@ -36,7 +36,7 @@ def measure(run: Evaluation, _seeds: tuple[SeedResult, ...]) -> list[Measured]:
     num_texts = int(rows[:, 3].sum())
     if not num_texts:
         return []
-    share = float(SHARE.combine(rows.sum(axis=0)[None])[0])
+    share = SHARE.score(rows)
     note = ""
     if share > run.params.evaluate.max_contamination:
         note = f"{share:.0%} of the references is in the index and can be copied"
@@ -59,7 +59,7 @@ def check_contamination(run: Evaluation) -> None:
     if not rows[:, 3].any():
         run.progress.say(f"no reference has {ORDER} words: contamination cannot be told")
     limit = run.params.evaluate.max_contamination
-    share = float(SHARE.combine(rows.sum(axis=0)[None])[0])
+    share = SHARE.score(rows)
     if run.plan.allow_contamination or share <= limit:
         return
     plan = run.plan

@@ -4,6 +4,7 @@ They describe; a text is not better for having copied more.
 """
 
 from collections.abc import Callable, Sequence
+from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,20 +22,20 @@ PLACE = {name: number for number, name in enumerate(COLUMNS)}
 CountTokens = Callable[[str], int]
 
 
-def _ratio(name: str, upper: str, lower: str) -> Metric:
-    return Metric(f"copies/{name}", ratio_of(PLACE[upper], PLACE[lower]), NONE)
+def _ratio(name: str, upper: str, lower: str, *, top: float = inf) -> Metric:
+    return Metric(f"copies/{name}", ratio_of(PLACE[upper], PLACE[lower]), NONE, top=top)
 
 
 METRICS = (
-    _ratio("tokens", "copied", "tokens"),
-    _ratio("steps", "copies", "segments"),
+    _ratio("tokens", "copied", "tokens", top=1.0),
+    _ratio("steps", "copies", "segments", top=1.0),
     _ratio("tokens-per-step", "tokens", "steps"),
     _ratio("phrase-length", "copied", "copies"),
     _ratio("words", "words", "copies"),
     _ratio("sources-per-text", "sources", "texts"),
     _ratio("longest-run", "run", "texts"),
     *(
-        Metric(f"copies/{name}", ratio_of(len(COLUMNS) + place, PLACE["segments"]), NONE)
+        Metric(f"copies/{name}", ratio_of(len(COLUMNS) + place, PLACE["segments"]), NONE, top=1.0)
         for place, name in enumerate([*(f"{n}-gram" for n in LENGTHS), "longer"])
     ),
 )

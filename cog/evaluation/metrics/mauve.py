@@ -91,6 +91,7 @@ MAUVE = Metric(
     "quality/mauve",
     combine_mauve,
     HIGHER,
+    top=1.0,
     is_of_size=True,
     spread=spread_clusters,
     find_error=find_error,

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +33,7 @@ class Metric:
     :param direction: ``higher``, ``lower``, ``near`` or ``none``.
     :param is_log: Whether it is spread evenly on a logarithmic scale, as perplexity is.
     :param is_by_batch: Whether a row is a batch of texts instead of a text.
+    :param top: The largest that it can be; the smallest is 0.
     :param is_of_size: Whether it hangs on the number of texts, so that only as many are compared.
     :param spread: Makes columns of rows that are stored shorter; None where rows are columns.
     :param find_error: Tells the standard error; None for the jackknife over documents.
@@ -42,6 +44,7 @@ class Metric:
     direction: str
     is_log: bool = False
     is_by_batch: bool = False
+    top: float = inf
     is_of_size: bool = False
     spread: Callable[[Values], Values] | None = None
     find_error: FindError | None = None
@@ -53,6 +56,15 @@ class Metric:
         values = np.array(rows, dtype=np.float64)
         columns = values if self.spread is None else self.spread(values)
         return columns if self.is_by_batch else sum_by_cluster(columns, documents)
+
+    def score(self, sums: Values) -> float:
+        """The score of sums by document, or of rows that are columns, all together."""
+        return float(self.combine(sums.sum(axis=0)[None])[0])
+
+    def find_interval(self, sums: Values) -> Interval:
+        """The score of sums by document with its interval, within what it can be."""
+        found = find_interval(sums, self.combine, is_log=self.is_log, find_error=self.find_error)
+        return Interval(found.mean, max(found.low, 0.0), min(found.high, self.top))
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,21 +91,14 @@ def make_score(measured: Measured, documents: Sequence[str]) -> Score:
     joined = np.concatenate(list(rows), axis=1) if metric.spread else rows.mean(axis=0)
     sums = metric.sum_rows(joined, documents)
     sums = sums[sums.any(axis=1)] if metric.spread else sums
-    found: Interval = find_interval(
-        sums, metric.combine, is_log=metric.is_log, find_error=metric.find_error
-    )
+    found = metric.find_interval(sums)
     note = measured.note
     if len(sums) < MIN_CLUSTERS and metric.direction != NONE and not note:
         what = "batches" if metric.is_by_batch else "documents"
         note = f"{len(sums)} {what} are too few for an interval"
     reference = None
     if measured.reference is not None and metric.spread is None:
-        of_reference = metric.sum_rows(measured.reference, documents).sum(axis=0)
-        reference = float(metric.combine(of_reference[None])[0])
-    per_seed = tuple(
-        float(metric.combine(metric.sum_rows(each, documents).sum(axis=0)[None])[0])
-        for each in rows
-    )
+        reference = metric.score(metric.sum_rows(measured.reference, documents))
     return Score(
         name=metric.name,
         mean=found.mean,
@@ -102,7 +107,7 @@ def make_score(measured: Measured, documents: Sequence[str]) -> Score:
         reference=reference,
         num_texts=len(joined) if measured.num_texts is None else measured.num_texts,
         num_documents=len(sums),
-        per_seed=per_seed,
+        per_seed=tuple(metric.score(metric.sum_rows(each, documents)) for each in rows),
         rows=_to_rows(joined),
         reference_rows=() if reference is None else _to_rows(measured.reference),
         note=note,
@@ -111,23 +116,13 @@ def make_score(measured: Measured, documents: Sequence[str]) -> Score:
 
 def ratio_of(upper: int, lower: int) -> Combine:
     """Combine two columns: the sum of one over the sum of another."""
-
-    def combine(sums: Values) -> Values:
-        found: Values = sums[..., upper] / np.maximum(sums[..., lower], 1e-12)
-        return found
-
-    return combine
+    return lambda sums: sums[..., upper] / np.maximum(sums[..., lower], 1e-12)
 
 
 def perplexity_of(log_likelihood: int, count: int) -> Combine:
     """Combine two columns: the exponential of what is lost per word, or token."""
-
-    def combine(sums: Values) -> Values:
-        lost = -sums[..., log_likelihood] / np.maximum(sums[..., count], 1e-12)
-        found: Values = np.exp(np.minimum(lost, 700.0))  # what has no likelihood is no infinity
-        return found
-
-    return combine
+    lost = ratio_of(log_likelihood, count)  # negative
+    return lambda sums: np.exp(np.minimum(-lost(sums), 700.0))  # what has none is no infinity
 
 
 def _to_rows(values: NDArray[np.float64] | None) -> tuple[tuple[float, ...], ...]:

@@ -28,10 +28,10 @@ def combine_diversity(sums: Values) -> Values:
 
 METRICS = (
     *(
-        Metric(f"repetition/rep-{order}", ratio_of(column, COUNT), NEAR)
+        Metric(f"repetition/rep-{order}", ratio_of(column, COUNT), NEAR, top=100.0)
         for column, order in enumerate(ORDERS)
     ),
-    Metric("repetition/diversity", combine_diversity, NEAR),
+    Metric("repetition/diversity", combine_diversity, NEAR, top=100.0),
     Metric("repetition/words", ratio_of(COUNT + 1, COUNT), NEAR),
 )
 

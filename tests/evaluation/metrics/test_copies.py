@@ -69,6 +69,16 @@ def test_text_that_copies_nothing() -> None:
     assert found["1-gram"] == 1.0
 
 
+def test_intervals_stay_within_what_a_share_can_be() -> None:
+    rows = np.array([count_copies(each, count_words) for each in (FIRST, SECOND)] * 4)
+    rows[0, PLACE["copied"]] = 0.0
+    documents = [str(number) for number in range(len(rows))]
+    for metric in METRICS:
+        found = metric.find_interval(metric.sum_rows(rows, documents))
+        assert 0.0 <= found.low <= found.mean <= found.high
+        assert found.high <= 1.0 or not metric.name.endswith(("tokens", "steps", "gram", "longer"))
+
+
 def test_vocabulary_token_breaks_a_run() -> None:
     apart = generation(copy(" a b", "one", 0), token(" c"), copy(" d e", "one", 4))
     assert count_copies(apart, count_words)[PLACE["run"]] == 2
