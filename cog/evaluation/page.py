@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -98,6 +97,6 @@ def _make_source(segment: Segment, *, number: int) -> Source:
         number=number,
         hue=f"--hue: {(210 + (number - 1) * GOLDEN_ANGLE) % 360:.0f}",
         name=segment.title or segment.document_id or "",
-        url=url if urlsplit(url).scheme in ("http", "https") else "",
+        url=url if url.lower().startswith(("http://", "https://")) else "",
         about=" · ".join(part for part in (document_id, segment.licence) if part),
     )

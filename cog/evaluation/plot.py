@@ -219,7 +219,7 @@ def _tick(row: Row) -> str:
 
 def _shorten(count: int) -> str:
     for size, unit in ((1_000_000_000, "G"), (1_000_000, "M"), (1_000, "k")):
-        if count >= size:
+        if count >= 0.9995 * size:  # what rounds to the next unit is told in that
             return f"{count / size:.3g} {unit}"
     return str(count)
 

@@ -108,6 +108,14 @@ def test_nothing_in_a_text_becomes_markup() -> None:
     assert "javascript:" not in content
 
 
+def test_only_addresses_of_the_web_become_links() -> None:
+    made = text("p0", corpus="wiki")
+    for url, is_link in (("HTTPS://a.example/b", True), ("http://[", True), ("ftp://a/b", False)):
+        segments = tuple(replace(each, url=url) for each in made.generation.segments)
+        content = page_of(replace(made, generation=replace(made.generation, segments=segments)))
+        assert (f'href="{url}"' in content) is is_link
+
+
 @pytest.mark.parametrize(
     ("value", "wanted"),
     [
