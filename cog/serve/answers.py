@@ -1,8 +1,10 @@
 """Answers: values, failures and pages go in, HTTP responses come out."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
+from inspect import iscoroutinefunction
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, TemplateNotFound
@@ -12,9 +14,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Scope
 
-from cog.serve.arriving import read_request
+from cog.serve.arriving import read_request, write_json
 from cog.serve.bodies import read_body
-from cog.serve.encoding import write_json
 from cog.serve.errors import ApiError
 from cog.version import __version__
 
@@ -26,20 +27,32 @@ def answer_json(content: object, *, status: int = 200) -> Response:
     return Response(write_json(content), status, media_type="application/json")
 
 
-def answer_with(
-    tell: Callable[..., object], kind: type[Any] | None = None
-) -> Callable[[Request], Awaitable[Response]]:
-    """Make what answers with what a function tells, which may take a while.
+@dataclass(frozen=True, slots=True)
+class Route:
+    """An address, and what answers there.
 
-    The function takes the engine and the request, and the record of the body if there is a kind.
+    :param tell: Takes the engine, the request, and the record of its body if it has one. What may
+        take a while is no coroutine; what it gives is answered as JSON unless it is a response.
+    :param body: Record of the JSON that ``POST`` sends; None for ``GET``, which sends nothing.
     """
 
-    async def answer(request: Request) -> Response:
-        given = [] if kind is None else [read_body(kind, await read_request(request))]
-        engine = request.app.state.engine
-        return answer_json(await run_in_threadpool(tell, engine, request, *given))
+    path: str
+    tell: Callable[..., Any]
+    summary: str = ""
+    body: type[Any] | None = None
 
-    return answer
+    @property
+    def method(self) -> str:
+        """``POST`` with a body, else ``GET``."""
+        return "GET" if self.body is None else "POST"
+
+    async def answer(self, request: Request) -> Response:
+        """Answer a request."""
+        given = [] if self.body is None else [read_body(self.body, await read_request(request))]
+        words = (request.app.state.engine, request, *given)
+        is_quick = iscoroutinefunction(self.tell)
+        told = await (self.tell(*words) if is_quick else run_in_threadpool(self.tell, *words))
+        return told if isinstance(told, Response) else answer_json(told)
 
 
 def answer_error(scope: Scope, error: ApiError) -> Response:

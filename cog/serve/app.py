@@ -2,22 +2,33 @@
 
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
 
+from starlette import routing
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from cog.errors import CogError
 from cog.registry import load_active
-from cog.serve.answers import answer_error, answer_json, answer_with
-from cog.serve.bodies import EmptyBody, JudgementBody, RaterBody, SwitchBody
+from cog.serve.answers import Route, answer_error, answer_json
+from cog.serve.bodies import (
+    CompletionBody,
+    EmptyBody,
+    GenerateBody,
+    JudgementBody,
+    LoginBody,
+    RaterBody,
+    StudyBody,
+    SwitchBody,
+)
 from cog.serve.completions import complete
 from cog.serve.corpora import (
+    roll_back,
+    switch,
     tell_corpus,
     tell_diff,
     tell_findings,
@@ -31,26 +42,24 @@ from cog.serve.documents import tell_document
 from cog.serve.engine import Engine
 from cog.serve.errors import ApiError, state_error
 from cog.serve.generate import generate
-from cog.serve.login import log_in, log_out
 from cog.serve.models import tell_model, tell_models
 from cog.serve.openapi import describe_api
 from cog.serve.results import tell_results
-from cog.serve.security import Security
+from cog.serve.security import Security, log_in, log_out
 from cog.serve.settings import ServeSettings
 from cog.serve.shown import make_page, show_openapi, show_static
 from cog.serve.studies import (
     add_rater,
-    answer_studies,
     keep_judgement,
+    make_new,
     show_answers,
     tell_items,
     tell_result,
+    tell_studies,
 )
-from cog.serve.switching import roll_back, switch
 from cog.serve.writing import GoneError
 from cog.version import __version__
 
-Answer = Callable[[Request], Awaitable[Response]]
 QUIET = ("/healthz", "/metrics", "/static/{name}")  # asked for all the time
 logger = logging.getLogger("cog.serve")
 
@@ -66,39 +75,30 @@ def make_app(engine: Engine, settings: ServeSettings) -> ASGIApp:
     app = Starlette(routes=list_routes(), lifespan=live)
     app.state.engine = engine
     app.state.settings = settings
-    app.state.openapi = describe_api([(path, methods, text) for path, methods, _, text in API])
+    app.state.openapi = describe_api(API)
     secured = Security(app, settings)
     app.state.keys = secured.keys
     return secured
 
 
-def list_routes() -> list[BaseRoute]:
+def list_routes() -> list[routing.BaseRoute]:
     """All routes, in the order in which they are tried."""
-    pages = {
-        "/": "write",
-        "/compare": "compare",
-        "/corpora": "corpora",
-        "/corpora/{corpus_id}": "corpus",
-        "/results": "results",
-        "/study": "study",
-        "/docs": "docs",
-    }
+    by_path: dict[str, dict[str, Route]] = {}
+    for route in (*API, *SHOWN):
+        by_path.setdefault(route.path, {})[route.method] = route
+    rest = Route("/{path:path}", refuse)
+    by_path[rest.path] = {"GET": rest, "POST": rest}
     return [
-        *(_route(path, answer, methods=methods) for path, methods, answer, _ in API),
-        *(_route(path, make_page(name)) for path, name in pages.items()),
-        _route("/openapi.json", show_openapi),
-        _route("/static/{name}", show_static),
-        _route("/{path:path}", refuse, methods=("GET", "POST")),
+        routing.Route(path, _Stating(path, routes), methods=None)
+        for path, routes in by_path.items()
     ]
 
 
-async def show_health(request: Request) -> Response:
-    """Answer ``GET /healthz``: whether the server goes on; 503 when it is about to end."""
-    engine: Engine = request.app.state.engine
-    try:
-        active = await run_in_threadpool(load_active, engine.paths)
-    except CogError:
-        active = None
+def show_health(engine: Engine, _request: Request) -> Response:
+    """Whether the server goes on; 503 when it is about to end."""
+    active = None
+    with suppress(CogError):
+        active = load_active(engine.paths)
     content = {
         "status": "stopping" if engine.is_stopping else "ok",
         "version": __version__,
@@ -114,9 +114,8 @@ async def show_health(request: Request) -> Response:
     return answer_json(content, status=503 if engine.is_stopping else 200)
 
 
-async def show_metrics(request: Request) -> Response:
-    """Answer ``GET /metrics``: counts in Prometheus's text format."""
-    engine: Engine = request.app.state.engine
+async def show_metrics(engine: Engine, _request: Request) -> Response:
+    """Counts in Prometheus's text format."""
     gauges = {
         "cog_texts_running": engine.num_running,
         "cog_texts_waiting": engine.num_waiting,
@@ -126,7 +125,7 @@ async def show_metrics(request: Request) -> Response:
     return Response(engine.metrics.format(gauges), media_type="text/plain; version=0.0.4")
 
 
-async def refuse(request: Request) -> Response:
+async def refuse(_engine: Engine, request: Request) -> Response:
     """Answer what nothing else answers: with a failure."""
     path = request.url.path
     message = f"no such address: {path[:80]!r}"
@@ -137,80 +136,56 @@ async def refuse(request: Request) -> Response:
     raise ApiError(404, f"{message}; next: {run}", code="no_route", run=run)
 
 
-GET, POST = ("GET",), ("POST",)
-API: tuple[tuple[str, tuple[str, ...], Answer, str], ...] = (
-    ("/v1/completions", POST, complete, "Continue prompts, as OpenAI's API does."),
-    ("/v1/models", GET, answer_with(tell_models), "The corpora that can be written from."),
-    ("/v1/models/{model}", GET, answer_with(tell_model), "One of them."),
-    ("/generate", POST, generate, "Continue prefixes, as cog generate --json does."),
-    (
-        "/documents/{corpus}/{document_id:path}",
-        GET,
-        answer_with(tell_document),
-        "A document, or a part of it.",
-    ),
-    ("/documents/{corpus}", GET, answer_with(tell_document), "The same, whatever its id is."),
-    ("/healthz", GET, show_health, "Whether the server goes on, and what is active."),
-    ("/metrics", GET, show_metrics, "Counts for Prometheus."),
-    (
-        "/api/settings",
-        GET,
-        answer_with(tell_settings),
-        "Settings with their defaults and meanings.",
-    ),
-    ("/api/corpora", GET, answer_with(tell_registry), "The registry."),
-    ("/api/corpora/{corpus_id}", GET, answer_with(tell_corpus), "One corpus."),
-    ("/api/corpora/{corpus_id}/samples", GET, answer_with(tell_samples), "A few documents."),
-    ("/api/corpora/{corpus_id}/versions", GET, answer_with(tell_versions), "Its built versions."),
-    ("/api/corpora/{corpus_id}/diff", GET, answer_with(tell_diff), "What differs between two."),
-    ("/api/corpora/{corpus_id}/history", GET, answer_with(tell_history), "Its switches."),
-    (
-        "/api/corpora/{corpus_id}/findings",
-        GET,
-        answer_with(tell_findings),
-        "What is wrong.",
-    ),
-    ("/api/history", GET, answer_with(tell_history), "Who switched on what when."),
-    ("/api/findings", GET, answer_with(tell_findings), "What is wrong with the project."),
-    ("/api/switch", POST, answer_with(switch, SwitchBody), "Make a corpus the active one."),
-    (
-        "/api/rollback",
-        POST,
-        answer_with(roll_back, EmptyBody),
-        "Go back to what was active before.",
-    ),
-    (
-        "/api/results",
-        GET,
-        answer_with(tell_results),
-        "Kept evaluations, grouped by what may be compared.",
-    ),
-    ("/api/studies", ("GET", "POST"), answer_studies, "Blind studies: all of them, or a new one."),
-    ("/api/studies/{study}/raters", POST, answer_with(add_rater, RaterBody), "Let somebody judge."),
-    ("/api/studies/{study}/items", GET, answer_with(tell_items), "What somebody judges."),
-    (
-        "/api/studies/{study}/judgements",
-        POST,
-        answer_with(keep_judgement, JudgementBody),
-        "Keep an answer.",
-    ),
-    ("/api/studies/{study}/answers", GET, show_answers, "The sheet of somebody who judges."),
-    ("/api/studies/{study}/result", GET, answer_with(tell_result), "What is preferred."),
-    ("/api/login", POST, log_in, "Begin a session of a browser with the key."),
-    ("/api/logout", POST, log_out, "End it."),
+API = (
+    Route("/v1/completions", complete, "Continue prompts, as OpenAI's API does.", CompletionBody),
+    Route("/v1/models", tell_models, "The corpora that can be written from."),
+    Route("/v1/models/{model}", tell_model, "One of them."),
+    Route("/generate", generate, "Continue prefixes, as cog generate --json does.", GenerateBody),
+    Route("/documents/{corpus}/{document_id:path}", tell_document, "A document, or a part of it."),
+    Route("/documents/{corpus}", tell_document, "The same, whatever its id is."),
+    Route("/healthz", show_health, "Whether the server goes on, and what is active."),
+    Route("/metrics", show_metrics, "Counts for Prometheus."),
+    Route("/api/settings", tell_settings, "Settings with their defaults and meanings."),
+    Route("/api/corpora", tell_registry, "The registry."),
+    Route("/api/corpora/{corpus_id}", tell_corpus, "One corpus."),
+    Route("/api/corpora/{corpus_id}/samples", tell_samples, "A few documents."),
+    Route("/api/corpora/{corpus_id}/versions", tell_versions, "Its built versions."),
+    Route("/api/corpora/{corpus_id}/diff", tell_diff, "What differs between two."),
+    Route("/api/corpora/{corpus_id}/history", tell_history, "Its switches."),
+    Route("/api/corpora/{corpus_id}/findings", tell_findings, "What is wrong."),
+    Route("/api/history", tell_history, "Who switched on what when."),
+    Route("/api/findings", tell_findings, "What is wrong with the project."),
+    Route("/api/switch", switch, "Make a corpus the active one.", SwitchBody),
+    Route("/api/rollback", roll_back, "Go back to what was active before.", EmptyBody),
+    Route("/api/results", tell_results, "Kept evaluations, grouped by what may be compared."),
+    Route("/api/studies", tell_studies, "Blind studies: all of them."),
+    Route("/api/studies", make_new, "A new blind study.", StudyBody),
+    Route("/api/studies/{study}/raters", add_rater, "Let somebody judge.", RaterBody),
+    Route("/api/studies/{study}/items", tell_items, "What somebody judges."),
+    Route("/api/studies/{study}/judgements", keep_judgement, "Keep an answer.", JudgementBody),
+    Route("/api/studies/{study}/answers", show_answers, "The sheet of somebody who judges."),
+    Route("/api/studies/{study}/result", tell_result, "What is preferred."),
+    Route("/api/login", log_in, "Begin a session of a browser with the key.", LoginBody),
+    Route("/api/logout", log_out, "End it.", EmptyBody),
+)
+SHOWN = (
+    Route("/", make_page("write")),
+    Route("/compare", make_page("compare")),
+    Route("/corpora", make_page("corpora")),
+    Route("/corpora/{corpus_id}", make_page("corpus")),
+    Route("/results", make_page("results")),
+    Route("/study", make_page("study")),
+    Route("/docs", make_page("docs")),
+    Route("/openapi.json", show_openapi),
+    Route("/static/{name}", show_static),
 )
 
 
-def _route(path: str, answer: Answer, *, methods: Sequence[str] = ("GET",)) -> Route:
-    return Route(path, _Stating(answer, path, methods), methods=None)
-
-
 class _Stating:
-    # answers with what a handler returns, or with its failure in the form of the API
-    def __init__(self, answer: Answer, path: str, methods: Sequence[str]) -> None:
-        self._answer = answer
+    # answers with what the route of a method tells, or with its failure in the form of the API
+    def __init__(self, path: str, routes: Mapping[str, Route]) -> None:
         self._path = path
-        self._methods = methods
+        self._routes = routes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive, send)
@@ -226,16 +201,18 @@ class _Stating:
             logger.info("%s %s %s, %.2f s", request.method, self._path, status, seconds)
 
     async def _respond(self, request: Request) -> Response | None:
-        allowed = (*self._methods, "HEAD") if "GET" in self._methods else self._methods
+        routes = dict(self._routes)
+        if "GET" in routes:
+            routes["HEAD"] = routes["GET"]
         try:
-            if request.method not in allowed:
+            if request.method not in routes:
                 raise ApiError(
                     405,
-                    f"{self._path} takes {' and '.join(self._methods)}; found: {request.method}",
+                    f"{self._path} takes {' and '.join(self._routes)}; found: {request.method}",
                     code="wrong_method",
-                    headers={"allow": ", ".join(allowed)},
+                    headers={"allow": ", ".join(routes)},
                 )
-            return await self._answer(request)
+            return await routes[request.method].answer(request)
         except GoneError:
             request.app.state.engine.metrics.count_request(self._path, 499)
             return None

@@ -243,23 +243,16 @@ def check_body(body: GenerateBody, settings: ServeSettings, *, names: dict[str, 
     prefix = names.get("prefix", "prefix")
     num_texts = len(body.prefix) * body.num_return
     longest = max(map(len, body.prefix), default=0)
-    for about, is_met, wanted, found in (
-        (prefix, bool(body.prefix), "must hold a text", "none"),
-        (
-            names.get("num_return", "num_return") if len(body.prefix) == 1 else prefix,
-            num_texts <= settings.max_texts,
-            f"must ask for {settings.max_texts} texts at most",
-            str(num_texts),
-        ),
-        (
-            prefix,
-            longest <= settings.max_prefix_characters,
-            f"must have {settings.max_prefix_characters} characters at most",
-            str(longest),
-        ),
-    ):
-        if not is_met:
-            raise RequestError(f"{about} {wanted}", found=found, about=about)
+    about, wanted, found = prefix, "", ""
+    if not body.prefix:
+        wanted, found = "must hold a text", "none"
+    elif num_texts > settings.max_texts:
+        about = names.get("num_return", "num_return") if len(body.prefix) == 1 else prefix
+        wanted, found = f"must ask for {settings.max_texts} texts at most", str(num_texts)
+    elif longest > (limit := settings.max_prefix_characters):
+        wanted, found = f"must have {limit} characters at most", str(longest)
+    if wanted:
+        raise RequestError(f"{about} {wanted}", found=found, about=about)
 
 
 def choose_decoding(

@@ -10,9 +10,8 @@ from starlette.responses import Response
 
 from cog.records import CORPUS, Segment
 from cog.serve.answers import answer_json
-from cog.serve.arriving import read_request
-from cog.serve.bodies import CompletionBody, read_body
-from cog.serve.encoding import write_event
+from cog.serve.arriving import write_event
+from cog.serve.bodies import CompletionBody
 from cog.serve.engine import Engine
 from cog.serve.errors import state_error
 from cog.serve.generate import WAITING
@@ -30,10 +29,8 @@ NAMES = {
 END = b"data: [DONE]\n\n"
 
 
-async def complete(request: Request) -> Response:
-    """Answer ``POST /v1/completions``: texts, or a stream of their pieces."""
-    engine: Engine = request.app.state.engine
-    body = read_body(CompletionBody, await read_request(request))
+async def complete(engine: Engine, request: Request, body: CompletionBody) -> Response:
+    """Texts, or a stream of their pieces."""
     named = {key: shown for key, shown in NAMES.items() if key not in body.decoding}
     prepared = await prepare(engine, body.to_generate(), names=named)
     head = _Head(body.model, prepared)

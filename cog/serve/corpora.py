@@ -1,5 +1,6 @@
-"""``/api/corpora``: a project goes in, the registry and what is known of one corpus come out."""
+"""``/api/corpora`` and switches: a project goes in, the registry and its corpora come out."""
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
@@ -11,18 +12,20 @@ from cog.corpus.documents import DocumentStore
 from cog.corpus.listing import ListedCorpus, list_corpora
 from cog.corpus.stats import describe_corpus
 from cog.doctor.project import examine
-from cog.errors import CogError, IndexNotBuiltError
+from cog.errors import CogError, IndexNotBuiltError, RegistryError
 from cog.index.read.diff import compare_versions
 from cog.index.records import Manifest
-from cog.index.versions.activation import get_status
+from cog.index.versions.activation import Change, get_status, rollback_corpus, switch_corpus
 from cog.index.versions.folders import iter_kept
 from cog.index.versions.manifest import load_manifest
 from cog.index.versions.resolve import list_versions
 from cog.paths import ProjectPaths
 from cog.progress import SilentProgress
 from cog.registry import load_card, load_previous, load_resolved_card
+from cog.serve.bodies import EmptyBody, SwitchBody
 from cog.serve.documents import read_number
 from cog.serve.engine import Engine
+from cog.serve.errors import ApiError, state_error
 from cog.switch_log import load_history
 
 MAX_SAMPLES = 50
@@ -180,4 +183,31 @@ def _describe_index(
         "versions": len(kept),
         "is_active": listed.is_active,
         "is_other_model": manifest is not None and manifest.model != engine.model.fingerprint,
+    }
+
+
+def switch(engine: Engine, _request: Request, body: SwitchBody) -> dict[str, Any]:
+    """Make a corpus the active one; what was active, and what is."""
+    words = f"cog switch {body.corpus}" + (f" --index {body.index}" if body.index else "")
+    return _change(lambda: switch_corpus(engine.paths, body.corpus, index=body.index), words=words)
+
+
+def roll_back(engine: Engine, _request: Request, _body: EmptyBody) -> dict[str, Any]:
+    """Go back to what was active before; what was active, and what is."""
+    return _change(lambda: rollback_corpus(engine.paths), words="cog rollback")
+
+
+def _change(work: Callable[[], Change], *, words: str) -> dict[str, Any]:
+    try:
+        change = work()
+    except CogError as error:
+        stated = state_error(error)
+        if isinstance(error, RegistryError) and stated.status == 400:
+            stated = ApiError(409, stated.message, code="refused", run=stated.run)
+        raise stated from error
+    return {
+        "before": asdict(change.before) if change.before else None,
+        "after": asdict(change.after),
+        "is_change": change.is_change,
+        "command": words,
     }

@@ -11,7 +11,7 @@ from cog.index.versions.unions import split_union
 from cog.records import Decoding
 from cog.serve.bodies import GenerateBody, choose_decoding
 from cog.serve.engine import Engine
-from cog.serve.schema import make_schema
+from cog.serve.openapi import make_schema
 from cog.serve.systems import SERVED
 
 # in order of display; the others are advanced

@@ -12,7 +12,6 @@ from cog.index.versions.unions import split_union
 from cog.records import Document
 from cog.registry import load_card
 from cog.serve.engine import Engine
-from cog.serve.indexes import Version
 
 
 def tell_document(engine: Engine, request: Request) -> dict[str, Any]:
@@ -58,7 +57,11 @@ def find_document(
         assert problem is not None
         raise problem
     version = engine.indexes.resolve(corpus_id, digest)
-    found = _find_in_index(engine, version, document_id)
+    generator = engine.indexes.open(version, CopyRule())
+    try:
+        found = generator.index.find_document(document_id)
+    finally:
+        engine.indexes.release(version)
     if found is None:
         raise CorpusError(
             f"index {digest[:16]} of {corpus_id} must hold the document asked for",
@@ -67,14 +70,6 @@ def find_document(
             about=document_id,
         )
     return found
-
-
-def _find_in_index(engine: Engine, version: Version, document_id: str) -> Document | None:
-    generator = engine.indexes.open(version, CopyRule())
-    try:
-        return generator.index.find_document(document_id)
-    finally:
-        engine.indexes.release(version)
 
 
 def _cut(

@@ -7,9 +7,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from cog.serve.answers import answer_json
-from cog.serve.arriving import read_request
-from cog.serve.bodies import GenerateBody, read_body
-from cog.serve.encoding import write_event
+from cog.serve.arriving import write_event
+from cog.serve.bodies import GenerateBody
 from cog.serve.engine import Engine
 from cog.serve.errors import state_error
 from cog.serve.writing import (
@@ -17,7 +16,6 @@ from cog.serve.writing import (
     Texts,
     collect_unless_gone,
     describe_start,
-    number_generations,
     prepare,
     to_answer,
 )
@@ -25,17 +23,16 @@ from cog.serve.writing import (
 WAITING = b": wait\n\n"
 
 
-async def generate(request: Request) -> Response:
-    """Answer ``POST /generate``: texts, or a stream of what becomes of them."""
-    engine: Engine = request.app.state.engine
-    body = read_body(GenerateBody, await read_request(request))
+async def generate(engine: Engine, request: Request, body: GenerateBody) -> Response:
+    """Texts, or a stream of what becomes of them."""
     name = f"gen-{secrets.token_hex(12)}"
     prepared = await prepare(engine, body)
     texts = Texts(engine, prepared, is_streamed=body.stream)
     if body.stream:
         return EventStream(texts, _iter_events(texts, name))
     generations = await collect_unless_gone(request, texts)
-    return answer_json({"id": name, "generations": number_generations(generations, prepared)})
+    told = [to_answer(each, number, prepared) for number, each in enumerate(generations)]
+    return answer_json({"id": name, "generations": told})
 
 
 async def _iter_events(texts: Texts, name: str) -> AsyncIterator[bytes]:

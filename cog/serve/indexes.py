@@ -115,7 +115,12 @@ class OpenIndexes:
         try:
             with entry.lock:
                 if entry.index is None:
-                    entry.index = self._open_index(version)
+                    entry.index = open_index(
+                        *map(self._paths.corpus, version.digests),
+                        locks=self._paths.locks,
+                        model_fingerprint=self._model.fingerprint,
+                        digests=version.digests,
+                    )
                 if (rule, make) not in entry.generators:
                     while len(entry.generators) >= MAX_GENERATORS:  # tickets keep theirs alive
                         del entry.generators[next(iter(entry.generators))]
@@ -156,14 +161,6 @@ class OpenIndexes:
         for entry in entries:
             if entry.index is not None:
                 entry.index.close()
-
-    def _open_index(self, version: Version) -> PhraseIndex:
-        return open_index(
-            *map(self._paths.corpus, version.digests),
-            locks=self._paths.locks,
-            model_fingerprint=self._model.fingerprint,
-            digests=version.digests,
-        )
 
     def _find(self, corpus_id: str, digest: str) -> Version:
         parts, names = split_union(corpus_id), digest.split(JOIN)

@@ -50,11 +50,8 @@ def iter_models(engine: Engine) -> Iterator[dict[str, Any]]:
         with suppress(CogError):  # no index, or one that cannot be read
             manifest = load_manifest(paths.corpus(corpus_id))
             if manifest.model == model:
-                yield _describe(paths, manifest, is_active=_is_active(active, corpus_id))
-
-
-def _is_active(active: Active | None, corpus_id: str) -> bool:
-    return active is not None and active.corpus == corpus_id
+                is_active = active is not None and active.corpus == corpus_id
+                yield _describe(paths, manifest, is_active=is_active)
 
 
 def _describe(paths: ProjectPaths, manifest: Manifest, *, is_active: bool) -> dict[str, Any]:

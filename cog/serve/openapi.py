@@ -1,25 +1,80 @@
-"""OpenAPI: routes and the records of their bodies go in, the description of the API comes out."""
+"""OpenAPI: routes and the records of their bodies go in, the description of the API comes out.
 
+Of every record a JSON Schema, with the meaning of every field.
+"""
+
+import inspect
 import re
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable
+from dataclasses import MISSING, fields, is_dataclass
+from math import isfinite
+from types import NoneType, UnionType
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
+from cog.reading import OneOf, Range, read_meanings
 from cog.records import Decoding
-from cog.serve import bodies
-from cog.serve.schema import make_schema
+from cog.serve.answers import Route
 from cog.version import __version__
 
-BODIES = {
-    "/v1/completions": bodies.CompletionBody,
-    "/generate": bodies.GenerateBody,
-    "/api/switch": bodies.SwitchBody,
-    "/api/rollback": bodies.EmptyBody,
-    "/api/login": bodies.LoginBody,
-    "/api/logout": bodies.EmptyBody,
-    "/api/studies": bodies.StudyBody,
-    "/api/studies/{study}/raters": bodies.RaterBody,
-    "/api/studies/{study}/judgements": bodies.JudgementBody,
-}
+_TYPES = {int: "integer", float: "number", bool: "boolean", str: "string", NoneType: "null"}
+# nested values that a record holds as a mapping
+_NESTED: dict[str, Any] = {"decoding": Decoding}
+
+
+def make_schema(kind: type[Any]) -> dict[str, Any]:
+    """Say what a dataclass must be, as JSON Schema does."""
+    hints, meanings = get_type_hints(kind, include_extras=True), read_meanings(kind)
+    properties, needed = {}, []
+    for each in fields(kind):
+        schema = make_type_schema(hints[each.name])
+        if each.name in _NESTED and kind is not _NESTED[each.name]:
+            schema = {"$ref": f"#/components/schemas/{_NESTED[each.name].__name__}"}
+        if each.name in meanings:
+            schema["description"] = meanings[each.name]
+        if each.default is not MISSING:
+            schema["default"] = list(each.default) if each.default == () else each.default
+        elif each.default_factory is MISSING:
+            needed.append(each.name)
+        properties[each.name] = schema
+    content = {"type": "object", "properties": properties, "additionalProperties": False}
+    summary = inspect.cleandoc(kind.__doc__ or "").split("\n\n")[0].replace("``", "")
+    return {"description": summary, **content, **({"required": needed} if needed else {})}
+
+
+def make_type_schema(kind: Any) -> dict[str, Any]:  # noqa: ANN401
+    """Say what a value must be, of a type as records annotate it."""
+    base, *rules = get_args(kind) if get_origin(kind) is Annotated else (kind,)
+    if get_origin(base) in (Union, UnionType):
+        options = [make_type_schema(each) for each in get_args(base)]
+        return {"anyOf": options}
+    if get_origin(base) in (tuple, list):
+        listed = {"type": "array", "items": make_type_schema(get_args(base)[0])}
+        is_one = any(type(rule).__name__ == "OneOrMany" for rule in rules)
+        return {"anyOf": [listed["items"], listed]} if is_one else listed
+    if is_dataclass(base) and isinstance(base, type):
+        return make_schema(base)
+    if get_origin(base) is dict or base is Any:
+        return {"type": "object"} if base is not Any else {}
+    schema: dict[str, Any] = {"type": _TYPES[base]}
+    for rule in rules:
+        schema |= _describe_rule(rule)
+    return schema
+
+
+def _describe_rule(rule: object) -> dict[str, Any]:
+    if isinstance(rule, OneOf):
+        return {"enum": list(rule.choices)}
+    if not isinstance(rule, Range):
+        return {}
+    ends = {
+        "minimum": rule.at_least,
+        "exclusiveMinimum": rule.above,
+        "maximum": rule.at_most,
+        "exclusiveMaximum": rule.below,
+    }
+    return {name: end for name, end in ends.items() if isfinite(end)}
+
+
 _DOCUMENT = {
     "index": "Digest of the version that was copied from, as a text names it.",
     "start": "First character that is wanted.",
@@ -50,14 +105,15 @@ FAILURES = {
 }
 
 
-def describe_api(routes: Iterable[tuple[str, Sequence[str], str]]) -> dict[str, Any]:
+def describe_api(routes: Iterable[Route]) -> dict[str, Any]:
     """Describe the API as OpenAPI 3.1, by paths, methods, and what each does."""
     paths: dict[str, Any] = {}
-    for path, methods, summary in routes:
-        shown = path.replace(":path", "")
-        for method in methods:
-            paths.setdefault(shown, {})[method.lower()] = _describe_route(shown, method, summary)
-    kinds = {kind.__name__: kind for kind in (Decoding, *BODIES.values())}
+    kinds: dict[str, type[Any]] = {Decoding.__name__: Decoding}
+    for route in routes:
+        shown = route.path.replace(":path", "")
+        paths.setdefault(shown, {})[route.method.lower()] = _describe_route(route, shown)
+        if route.body is not None:
+            kinds[route.body.__name__] = route.body
     return {
         "openapi": "3.1.0",
         "info": {
@@ -91,12 +147,12 @@ ERROR: dict[str, Any] = {
 }
 
 
-def _describe_route(path: str, method: str, summary: str) -> dict[str, Any]:
+def _describe_route(route: Route, path: str) -> dict[str, Any]:
     parameters = [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
         for name in re.findall(r"{(\w+)}", path)
     ]
-    if method == "GET":
+    if route.body is None:
         parameters += [
             {"name": name, "in": "query", "description": words, "schema": {"type": "string"}}
             for name, words in QUERIES.get(path, {}).items()
@@ -104,13 +160,13 @@ def _describe_route(path: str, method: str, summary: str) -> dict[str, Any]:
     kind = TEXTS.get(path, "application/json")
     failed = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
     content: dict[str, Any] = {
-        "summary": summary,
+        "summary": route.summary,
         "parameters": parameters,
         "responses": {"200": {"description": "Done.", "content": {kind: {}}}}
         | {status: {"description": text, "content": failed} for status, text in FAILURES.items()},
     }
-    if method == "POST":
-        schema = {"$ref": f"#/components/schemas/{BODIES[path].__name__}"}
+    if route.body is not None:
+        schema = {"$ref": f"#/components/schemas/{route.body.__name__}"}
         content["requestBody"] = {
             "required": True,
             "content": {"application/json": {"schema": schema}},

@@ -2,7 +2,8 @@
 
 A page of another site must not reach a server on this machine: the name in ``Host`` must be one of
 the server's (another name may be made to point here), and ``Origin``, which browsers send with
-what a script or a form sends, must be the server itself.
+what a script or a form sends, must be the server itself. A browser shows a session in the place of
+the key.
 """
 
 import hashlib
@@ -12,12 +13,16 @@ import re
 import secrets
 import socket
 from http.cookies import CookieError, SimpleCookie
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cog.serve.answers import answer_error
+from cog.serve.bodies import EmptyBody, LoginBody
+from cog.serve.engine import Engine
 from cog.serve.errors import ApiError
 from cog.serve.settings import LOOPBACK, ServeSettings
 
@@ -99,7 +104,7 @@ class Security:
             is_link = headers.get("sec-fetch-mode") == "navigate"
             if not is_foreign or is_link:
                 return
-        elif urlsplit(origin).netloc == headers.get("host"):
+        elif origin.partition("://")[2] == headers.get("host"):
             return
         raise ApiError(
             403,
@@ -132,7 +137,9 @@ class Keys:
             cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
         except CookieError:
             return False
-        return cookie is not None and hmac.compare_digest(cookie.value, self.session)
+        return cookie is not None and hmac.compare_digest(
+            cookie.value.encode("utf-8", "replace"), self.session.encode()
+        )
 
 
 def _is_public(scope: Scope) -> bool:
@@ -154,3 +161,21 @@ def _is_address(name: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+async def log_in(_engine: Engine, request: Request, body: LoginBody) -> Response:
+    """Nothing, with a cookie; the key must be the server's."""
+    keys: Keys = request.app.state.keys
+    if not keys.is_key(body.key):
+        raise ApiError(401, "the key must be that of the server", param="key", code="wrong_key")
+    answer = Response(status_code=204)
+    is_secure = request.url.scheme == "https"
+    answer.set_cookie(COOKIE, keys.session, httponly=True, samesite="strict", secure=is_secure)
+    return answer
+
+
+async def log_out(_engine: Engine, _request: Request, _body: EmptyBody) -> Response:
+    """Nothing, without the cookie."""
+    answer = Response(status_code=204)
+    answer.delete_cookie(COOKIE, httponly=True, samesite="strict")
+    return answer

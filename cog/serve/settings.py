@@ -36,6 +36,6 @@ class ServeSettings:
             raise ServeError(
                 f"a server that others reach ({self.host}) must have a key",
                 found="none",
-                run="pass --api-key KEY, or --no-auth to serve everybody",
+                run="pass --api-key-file FILE or --api-key KEY, or --no-auth to serve everybody",
                 about="host",
             )

@@ -1,10 +1,9 @@
 """Pages and their files: an address goes in, HTML or a file of the package comes out."""
 
 import hashlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import cache
 
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -25,12 +24,11 @@ KINDS = {
 }
 
 
-def make_page(name: str) -> Callable[[Request], Awaitable[Response]]:
+def make_page(name: str) -> Callable[[Engine, Request], Response]:
     """Make what answers with a page, by the name of its template."""
 
-    async def show(request: Request) -> Response:
-        engine: Engine = request.app.state.engine
-        problem, run = await run_in_threadpool(_find_problem, engine)
+    def show(engine: Engine, request: Request) -> Response:
+        problem, run = _find_problem(engine)
         context: dict[str, object] = {
             "needs_key": bool(engine.settings.api_key),
             "problem": problem,
@@ -38,7 +36,7 @@ def make_page(name: str) -> Callable[[Request], Awaitable[Response]]:
             **request.path_params,
         }
         if "corpus_id" in request.path_params:
-            await run_in_threadpool(load_card, engine.paths, request.path_params["corpus_id"])
+            load_card(engine.paths, request.path_params["corpus_id"])
         if name == "docs":
             context["openapi"] = request.app.state.openapi
         page = render(name, context)
@@ -48,8 +46,8 @@ def make_page(name: str) -> Callable[[Request], Awaitable[Response]]:
     return show
 
 
-async def show_static(request: Request) -> Response:
-    """Answer ``GET /static/{name}``: a file that was read at the start, or none: the file."""
+async def show_static(_engine: Engine, request: Request) -> Response:
+    """A file that was read at the start."""
     name = request.path_params["name"]
     content = load_static().get(name)
     kind = KINDS.get(name.rpartition(".")[2])
@@ -62,8 +60,8 @@ async def show_static(request: Request) -> Response:
     return Response(content, headers=headers, media_type=kind)
 
 
-async def show_openapi(request: Request) -> Response:
-    """Answer ``GET /openapi.json``."""
+async def show_openapi(_engine: Engine, request: Request) -> Response:
+    """What describes the API."""
     return answer_json(request.app.state.openapi)
 
 

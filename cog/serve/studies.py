@@ -5,32 +5,25 @@ from typing import Any
 from urllib.parse import urlencode
 
 import numpy as np
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
 from cog.evaluation.blind import ANSWERS, ASKED, judge, make_study
 from cog.evaluation.choose import choose_named_sides
 from cog.evaluation.study_folder import Answers, Rater, Study, list_studies, save_study
-from cog.serve.answers import answer_with
 from cog.serve.bodies import JudgementBody, RaterBody, StudyBody
 from cog.serve.engine import Engine
 from cog.serve.errors import ApiError
 
 
-async def answer_studies(request: Request) -> Response:
-    """Answer ``GET /api/studies``: all; and ``POST``: the study that was made."""
-    is_new = request.method == "POST"
-    answer = answer_with(_make_new, StudyBody) if is_new else answer_with(_tell_all)
-    return await answer(request)
-
-
-def _tell_all(engine: Engine, _request: Request) -> dict[str, Any]:
+def tell_studies(engine: Engine, _request: Request) -> dict[str, Any]:
+    """All studies, with who judges in each."""
     paths = engine.paths
     return {"studies": [_describe(Study(paths, name)) for name in list_studies(paths)]}
 
 
-def _make_new(engine: Engine, _request: Request, body: StudyBody) -> dict[str, Any]:
+def make_new(engine: Engine, _request: Request, body: StudyBody) -> dict[str, Any]:
+    """Make a study of two systems, or find it again."""
     paths = engine.paths
     first, second = choose_named_sides(
         paths, body.systems, prompt_corpus=body.prompts_of, protocol=body.protocol
@@ -89,19 +82,15 @@ def keep_judgement(engine: Engine, request: Request, body: JudgementBody) -> dic
     }
 
 
-async def show_answers(request: Request) -> Response:
-    """Answer ``GET /api/studies/{study}/answers``: the sheet of one rater."""
-    content = await run_in_threadpool(_write_answers, request.app.state.engine, request)
-    return Response(content, media_type="text/csv; charset=utf-8")
-
-
-def _write_answers(engine: Engine, request: Request) -> str:
+def show_answers(engine: Engine, request: Request) -> Response:
+    """The sheet of one rater."""
     study = _open(engine, request)
     name = request.query_params.get("rater", "")
     found = [each for each in study.load_raters() if each.name == name]
     if not found:
         raise _no_rater(f"{name[:80]!r}")
-    return study.write_answers(study.load_answers(found[0]))
+    content = study.write_answers(study.load_answers(found[0]))
+    return Response(content, media_type="text/csv; charset=utf-8")
 
 
 def tell_result(engine: Engine, request: Request) -> dict[str, Any]:

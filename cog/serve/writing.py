@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncIterator, Awaitable
 from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar
 
@@ -219,13 +219,6 @@ async def collect_unless_gone(request: HttpRequest, texts: Texts) -> list[Genera
         return await wait_unless_gone(request, texts.collect())
     finally:
         texts.cancel()
-
-
-def number_generations(
-    generations: Sequence[Generation], prepared: Prepared
-) -> list[dict[str, Any]]:
-    """Texts as they are answered."""
-    return [to_answer(each, number, prepared) for number, each in enumerate(generations)]
 
 
 def to_answer(generation: Generation, number: int, prepared: Prepared) -> dict[str, Any]:
