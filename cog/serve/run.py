@@ -122,7 +122,8 @@ class Server(uvicorn.Server):
 
     async def on_tick(self, counter: int) -> bool:
         """Whether to end, asked ten times a second."""
-        self.should_exit |= self._engine.failure is not None
+        if self._engine.failure is not None:  # only ever set: a signal may set it meanwhile
+            self.should_exit = True
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:

@@ -1,5 +1,6 @@
 """The engine under a server: places, versions, clients that go away, and the end."""
 
+import asyncio
 import json
 import os
 import signal
@@ -20,7 +21,7 @@ from cog.errors import ServeError
 from cog.index.versions.activation import switch_corpus
 from cog.params import load_params
 from cog.paths import ProjectPaths
-from cog.serve.run import bind, serve
+from cog.serve.run import Server, bind, serve
 from cog.serve.settings import ServeSettings
 from tests.serve.serving import WAIT, RunningServer, run_server
 
@@ -219,3 +220,13 @@ def test_sigterm_finishes_what_runs_and_ends(own_project: ProjectPaths, tmp_path
         process.kill()
         process.wait()
     assert log.read_text().endswith("cog: ended\n")
+
+
+def test_being_told_to_end_while_the_engine_is_looked_at_is_not_forgotten() -> None:
+    class Looked:
+        @property
+        def failure(self) -> None:
+            server.should_exit = True  # as a signal does
+
+    server = Server(Looked(), ServeSettings())  # type: ignore[arg-type]
+    assert asyncio.run(server.on_tick(1))
