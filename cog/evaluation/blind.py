@@ -10,7 +10,7 @@ import hashlib
 import io
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -166,12 +166,19 @@ def digest_items(items: Sequence[Item]) -> str:
 
 def write_sheet(items: Sequence[Item]) -> str:
     """Write the cases as CSV with empty columns for the answers."""
+    texts = ((each, map(_guard, (each.prompt, each.text_a, each.text_b))) for each in items)
+    return _write_csv(SHEET_COLUMNS, ([e.item, *own, *[""] * len(QUESTIONS)] for e, own in texts))
+
+
+def write_answers(key: Key, answers: Mapping[str, Mapping[str, str]]) -> str:
+    """Write answers, by item and question, as :func:`read_sheet` reads them."""
+    rows = ([i, *(answers.get(i, {}).get(q, "") for q in QUESTIONS)] for i in key.first_is_left)
+    return _write_csv(("item", *QUESTIONS), rows)
+
+
+def _write_csv(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     target = io.StringIO()
-    writer = csv.writer(target, lineterminator="\n")
-    writer.writerow(SHEET_COLUMNS)
-    for each in items:
-        texts = (_guard(text) for text in (each.prompt, each.text_a, each.text_b))
-        writer.writerow([each.item, *texts, *[""] * len(QUESTIONS)])
+    csv.writer(target, lineterminator="\n").writerows([columns, *rows])
     return target.getvalue()
 
 

@@ -4,8 +4,6 @@ The folder is what ``cog paper study blind`` writes, so a study is the same in a
 on a page: ``sheet.csv`` and ``key.json``, and below ``answers/`` a sheet per rater.
 """
 
-import csv
-import io
 import json
 import secrets
 from collections.abc import Mapping, Sequence
@@ -22,6 +20,7 @@ from cog.evaluation.blind import (
     parse_key,
     read_items,
     read_sheet,
+    write_answers,
     write_sheet,
 )
 from cog.locks import hold_lock
@@ -117,9 +116,9 @@ class Study:
 
     def find_rater(self, token: str) -> Rater | None:
         """Find who brings a token."""
+        given = token.encode("utf-8", "replace")
         known = self.load_raters()
-        found = [each for each in known if secrets.compare_digest(each.token, token)]
-        return found[0] if found else None
+        return next((a for a in known if secrets.compare_digest(a.token.encode(), given)), None)
 
     def load_answers(self, rater: Rater) -> Answers:
         """Read what somebody has answered, by item and question."""
@@ -154,13 +153,7 @@ class Study:
 
     def write_answers(self, answers: Mapping[str, Mapping[str, str]]) -> str:
         """Write answers as ``cog paper study blind import`` reads them."""
-        target = io.StringIO()
-        writer = csv.writer(target, lineterminator="\n")
-        writer.writerow(["item", *QUESTIONS])
-        for item in self.key.first_is_left:
-            given = answers.get(item, {})
-            writer.writerow([item, *(given.get(question, "") for question in QUESTIONS)])
-        return target.getvalue()
+        return write_answers(self.key, answers)
 
     def _get_sheet(self, rater: Rater) -> Path:
         return self._folder / ANSWERS_FOLDER / f"{rater.token}.csv"

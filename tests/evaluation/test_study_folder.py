@@ -34,7 +34,8 @@ def test_answers_are_kept_taken_back_and_counted_as_from_a_spreadsheet(
     anna = study.add_rater("  Anna   <b> ")
     assert study.add_rater("Anna <b>") == anna
     assert study.find_rater(anna.token) == anna
-    assert study.find_rater(anna.token + "x") is None
+    for wrong in (anna.token + "x", "", "é", "\ud800"):
+        assert study.find_rater(wrong) is None
     for item in ("0001", "0002"):
         study.answer(anna, item=item, question="overall", answer="A")
     study.answer(anna, item="0002", question="overall", answer="B")
