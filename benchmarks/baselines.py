@@ -29,9 +29,13 @@ from cog.baselines.manifest import DatastoreManifest
 from cog.baselines.neighbours import build_searcher, open_searcher
 from cog.baselines.retro.adapter import make_adapter
 from cog.baselines.retro.config import make_config
-from cog.baselines.retro.folder import CONFIG_FILE, load_adapter
+from cog.baselines.retro.folder import (
+    CONFIG_FILE,
+    get_adapter_folder,
+    load_adapter,
+    open_retro_index,
+)
 from cog.baselines.retro.generator import RetroGenerator
-from cog.baselines.retro.project import get_adapter_folder, open_retro_index
 from cog.baselines.system import COG
 from cog.baselines.systems import TextGenerator
 from cog.baselines.transformer import TransformerGenerator

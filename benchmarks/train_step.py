@@ -18,13 +18,11 @@ from cog.corpus.text_files import digest_text_files, iter_text_documents
 from cog.params import load_params
 from cog.progress import SilentProgress
 from cog.records import Document
-from cog.training.batch import Batch
-from cog.training.batches import iter_batches
+from cog.training.batches import Batch, iter_batches
 from cog.training.building import TrainingText
-from cog.training.initial_model import OpenedModel, find_bases, open_model
-from cog.training.peak_flops import get_peak_flops
+from cog.training.initial_model import OpenedModel, Recipe, find_bases, load_recipe, open_model
 from cog.training.preparing import prepare_data
-from cog.training.recipe import Recipe, load_recipe
+from cog.training.reporting import get_peak_flops
 from cog.training.tensors import to_tensors
 
 WANTED_SECONDS = 30.0

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from cog.baselines.manifest import DatastoreManifest
-from cog.baselines.neighbours import AnySearcher
+from cog.baselines.neighbours import UnionSearcher
 from cog.baselines.transformer import TransformerGenerator
 from cog.errors import GenerationError
 from cog.model.load import CogModel
@@ -95,7 +95,7 @@ class KnnGenerator(TransformerGenerator):
         model: CogModel,
         manifest: DatastoreManifest,
         *,
-        searcher: AnySearcher,
+        searcher: UnionSearcher,
         tokens: NDArray[np.int32],
         settings: DatastoreParams,
     ) -> None:

@@ -6,9 +6,8 @@ Those of several corpora are joined to one, as the indexes of a union are.
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
-from cog.corpus.documents import documents_digest as read_documents_digest
+from cog.corpus.documents import find_documents_digest
 from cog.errors import IndexMismatchError, IndexNotBuiltError
 from cog.index.versions.unions import JOIN, split_union
 from cog.paths import ProjectPaths
@@ -48,13 +47,14 @@ class DatastoreManifest:
 
 
 def load_datastore_manifest(
-    folder: Path, *, corpus_id: str, model: str, documents_digest: str | None
+    paths: ProjectPaths, corpus_id: str, *, model: str
 ) -> DatastoreManifest:
-    """Read a datastore's manifest and hold it against what it is to be used with.
+    """Read the manifest of a corpus's datastore, held against its documents and a model.
 
     Raises ``IndexNotBuiltError`` if there is none, ``IndexMismatchError`` if it is damaged, or of
-    another model or, unless None, other documents.
+    another model or, where the corpus is prepared, other documents.
     """
+    folder = paths.corpus(corpus_id).datastore
     run = f"cog paper datastore build {corpus_id}"
     try:
         content = json.loads((folder / MANIFEST_FILE).read_bytes())
@@ -75,7 +75,7 @@ def load_datastore_manifest(
         (FORMAT_VERSION, manifest.format_version, "format version"),
         (corpus_id, manifest.corpus, "corpus"),
         (model, manifest.model, "model"),
-        (documents_digest, manifest.documents_digest, "documents"),
+        (find_documents_digest(paths.corpus(corpus_id)), manifest.documents_digest, "documents"),
     ]
     for wanted, found, what in checks:
         if wanted is not None and wanted != found:
@@ -90,23 +90,12 @@ def load_datastore_manifest(
     return manifest
 
 
-def load_corpus_manifest(paths: ProjectPaths, corpus_id: str, *, model: str) -> DatastoreManifest:
-    """Read the manifest of a corpus's datastore, held against its documents and a model."""
-    corpus_paths = paths.corpus(corpus_id)
-    digest = None
-    if corpus_paths.documents.is_file():
-        digest = read_documents_digest(corpus_paths.documents)
-    return load_datastore_manifest(
-        corpus_paths.datastore, corpus_id=corpus_id, model=model, documents_digest=digest
-    )
-
-
 def load_manifests(
     paths: ProjectPaths, corpus_id: str, *, model: str
 ) -> tuple[DatastoreManifest, ...]:
     """Read the manifests of the datastores that are searched as one."""
     parts = split_union(corpus_id)
-    return tuple(load_corpus_manifest(paths, part, model=model) for part in parts)
+    return tuple(load_datastore_manifest(paths, part, model=model) for part in parts)
 
 
 def join_manifests(manifests: Sequence[DatastoreManifest]) -> DatastoreManifest:

@@ -123,9 +123,6 @@ class UnionSearcher:
         )
 
 
-AnySearcher = NeighbourSearcher | UnionSearcher
-
-
 def build_searcher(
     folder: Path, keys: NDArray[np.float16], *, settings: DatastoreParams, progress: Progress
 ) -> dict[str, object]:

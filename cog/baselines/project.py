@@ -84,7 +84,7 @@ def open_knn_lm(
     return KnnGenerator(
         model,
         join_manifests(manifests),
-        searcher=parts[0] if len(parts) == 1 else UnionSearcher(parts),
+        searcher=UnionSearcher(parts),
         tokens=np.concatenate(tokens),
         settings=settings,
     )

@@ -12,9 +12,14 @@ from typing import Any, Protocol
 from cog.baselines.in_context import InContextGenerator
 from cog.baselines.manifest import join_manifests, load_manifests
 from cog.baselines.project import describe_search, open_knn_lm
-from cog.baselines.retro.folder import digest_adapter, load_adapter, load_record
+from cog.baselines.retro.folder import (
+    digest_adapter,
+    get_adapter_folder,
+    load_adapter,
+    load_record,
+    open_retro_index,
+)
 from cog.baselines.retro.generator import RetroGenerator
-from cog.baselines.retro.project import get_adapter_folder, open_retro_index
 from cog.baselines.system import (
     COPYING,
     IN_CONTEXT,

@@ -8,8 +8,7 @@ import click
 
 from cog.baselines.system import COG
 from cog.cli.main import get_project
-from cog.cli.numbers import make_type
-from cog.cli.options import html_option, json_option, plot_option
+from cog.cli.options import html_option, json_option, make_type, plot_option
 from cog.cli.output import echo_json, make_console, make_table, tell, write_picture, write_texts
 from cog.records import Decoding
 

@@ -8,13 +8,10 @@ import click
 
 from cog.cards import Card, format_card
 from cog.cli.corpus_add import add_corpus
-from cog.cli.corpus_documents import list_documents
-from cog.cli.corpus_duplicates import show_duplicates
-from cog.cli.corpus_stats import echo_nested, show_stats
+from cog.cli.corpus_documents import echo_nested, list_documents, show_duplicates, show_stats
 from cog.cli.corpus_versions import diff, versions
 from cog.cli.main import get_project, open_project
-from cog.cli.output import echo_json
-from cog.cli.switch import say
+from cog.cli.output import echo_json, tell
 from cog.errors import RegistryError
 from cog.paths import ProjectPaths
 from cog.registry import iter_corpus_ids, load_resolved_card
@@ -122,7 +119,7 @@ def remove_corpus(ctx: click.Context, corpus_id: str, dry_run: bool, as_json: bo
         )
 
     def hold() -> AbstractContextManager[None]:
-        return hold_writing(paths.locks, corpus_id, say=say)
+        return hold_writing(paths.locks, corpus_id, say=tell)
 
     gone = remove(paths, corpus_id, is_trial=dry_run, hold=hold)
     if as_json:

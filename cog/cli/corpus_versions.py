@@ -6,8 +6,7 @@ import click
 
 from cog.cli.main import get_project_of, open_project
 from cog.cli.options import json_option
-from cog.cli.output import echo_json
-from cog.cli.switch import say
+from cog.cli.output import echo_json, tell
 from cog.params import load_params
 
 MAX_NAMED = 10  # documents of a kind that are named where people read
@@ -65,7 +64,7 @@ def diff(
     from cog.index.read.diff import compare_versions
 
     paths, params = open_project(ctx, corpus_id)
-    found = compare_versions(paths, corpus_id, params=params, before=before, after=after, say=say)
+    found = compare_versions(paths, corpus_id, params=params, before=before, after=after, say=tell)
     if as_json:
         echo_json(asdict(found))
         return

@@ -1,12 +1,16 @@
 """``cog paper datastore``: a prepared corpus goes in, what kNN-LM searches comes out."""
 
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import click
 
 from cog.cli.main import open_project
 from cog.cli.options import device_option, json_option
-from cog.cli.output import echo_json
+from cog.cli.output import echo_result, format_lines
+
+if TYPE_CHECKING:
+    from cog.baselines.manifest import DatastoreManifest
 
 
 @click.group("datastore")
@@ -31,7 +35,7 @@ def build(ctx: click.Context, /, corpus_id: str, device: str, *, as_json: bool) 
         manifest = build_corpus_datastore(
             paths, corpus_id, params=params, progress=progress, device=device
         )
-    _write(asdict(manifest), as_json=as_json)
+    _write(manifest, as_json=as_json)
 
 
 @command.command("info")
@@ -41,24 +45,21 @@ def build(ctx: click.Context, /, corpus_id: str, device: str, *, as_json: bool) 
 def info(ctx: click.Context, /, corpus_id: str, *, as_json: bool) -> None:
     """Say what a corpus's datastore holds and how it is searched."""
     paths, params = open_project(ctx, corpus_id)
-    from cog.baselines.manifest import load_corpus_manifest
+    from cog.baselines.manifest import load_datastore_manifest
     from cog.model.fingerprint import fingerprint_model
 
     fingerprint = fingerprint_model(paths.model(params.model))
-    manifest = load_corpus_manifest(paths, corpus_id, model=fingerprint)
-    _write(asdict(manifest), as_json=as_json)
+    manifest = load_datastore_manifest(paths, corpus_id, model=fingerprint)
+    _write(manifest, as_json=as_json)
 
 
-def _write(content: dict[str, object], *, as_json: bool) -> None:
-    if as_json:
-        echo_json(content)
-        return
-    search = content["search"]
-    assert isinstance(search, dict)
-    click.echo(f"corpus    {content['corpus']}")
-    click.echo(f"digest    {str(content['digest'])[:16]}")
-    click.echo(f"model     {str(content['model'])[:16]}")
-    click.echo(f"entries   {content['num_entries']:,} of width {content['dim']}")
-    click.echo(
-        f"search    {search['kind']}, recall {search['recall']:.3f} at {search['recall_at']}"
-    )
+def _write(manifest: "DatastoreManifest", *, as_json: bool) -> None:
+    search = manifest.search
+    lines = {
+        "corpus": manifest.corpus,
+        "digest": manifest.digest[:16],
+        "model": manifest.model[:16],
+        "entries": f"{manifest.num_entries:,} of width {manifest.dim}",
+        "search": f"{search['kind']}, recall {search['recall']:.3f} at {search['recall_at']}",
+    }
+    echo_result(asdict(manifest), format_lines(lines), as_json=as_json)

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cog.cli.numbers import FiniteRange, make_type
-from cog.cli.options import option, setting
+from cog.cli.options import PRECISION, FiniteRange, make_type, option, setting
 from cog.cli.output import tell
 from cog.reading import FieldError, read_field
-from cog.records import PRECISIONS, Decoding
+from cog.records import Decoding
 
 if TYPE_CHECKING:
     from cog.paths import CorpusPaths
@@ -61,11 +60,7 @@ class DecodingOptions:
         metavar="NAME=VALUE",
         help="Any setting of the section `generate`, such as span_words=0; may be repeated.",
     )
-    precision: str | None = option(
-        "--precision",
-        type=click.Choice(PRECISIONS),
-        help="Of the prefix encoder's matrices [default: auto, what is fast here].",
-    )
+    precision: str | None = option("--precision", **PRECISION)
     untuned: bool = option(
         "--untuned", is_flag=True, help="Leave out what cog tune chose for this index."
     )

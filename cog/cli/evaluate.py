@@ -1,7 +1,7 @@
 """``cog evaluate``: a corpus and a protocol go in, scores come out and are logged to MLflow."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -9,7 +9,14 @@ import click
 from cog.baselines.system import SYSTEMS
 from cog.cli.decoding_options import DecodingOptions, collect_settings, describe_setting
 from cog.cli.main import open_project, open_stage
-from cog.cli.options import json_option, option, stage_option, track_option, with_options
+from cog.cli.options import (
+    DeviceOptions,
+    json_option,
+    option,
+    stage_option,
+    track_option,
+    with_options,
+)
 from cog.cli.output import echo_json, tell
 from cog.decoding.settings import set_precision
 from cog.evaluation.protocol import GROUPS, PRESETS
@@ -43,7 +50,7 @@ class Seeds(click.ParamType[tuple[int, ...]]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MeasureOptions:
+class MeasureOptions(DeviceOptions):
     """How texts are measured, of an evaluation or of each evaluation of a study."""
 
     num_prompts: int | None = option(
@@ -71,9 +78,6 @@ class MeasureOptions:
         "--allow-contamination",
         is_flag=True,
         help="Score texts whose references are in the index.",
-    )
-    device: str = option(
-        "--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True
     )
 
 
@@ -146,7 +150,7 @@ def command(
 
 def _run_stage(ctx: click.Context) -> None:
     paths, params, corpus_id = open_stage(ctx)
-    from cog.evaluation.stage import evaluate_corpus
+    from cog.evaluation.planning import evaluate_corpus
     from cog.progress import show_progress
 
     with show_progress(f"evaluate {corpus_id}", total=None, unit="texts") as progress:
@@ -163,17 +167,9 @@ def make_wanted(
     """What is to be evaluated: what the command line gives, on these corpora."""
     from cog.evaluation.planning import Wanted
 
+    given = {each.name: getattr(measure, each.name) for each in fields(MeasureOptions)}
     return Wanted(
-        corpus_id=corpus_id,
-        prompt_corpus_id=prompt_corpus_id,
-        settings=settings,
-        protocol=measure.protocol,
-        num_prompts=measure.num_prompts,
-        seeds=measure.seeds,
-        groups=measure.groups or GROUPS,
-        allow_few_texts=measure.allow_few_texts,
-        allow_contamination=measure.allow_contamination,
-        device=measure.device,
+        corpus_id=corpus_id, prompt_corpus_id=prompt_corpus_id, settings=settings, **given
     )
 
 

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 import click
 
 from cog.cli.main import get_project_of, open_project
-from cog.cli.numbers import FiniteRange
-from cog.cli.options import json_option
-from cog.cli.output import echo_json, format_lines
+from cog.cli.options import FiniteRange, device_option, json_option
+from cog.cli.output import echo_result, format_lines
 from cog.decoding.tuning import load_tuning_state
 from cog.index.records import Manifest
 from cog.index.versions.manifest import load_manifest
@@ -27,13 +26,7 @@ def command() -> None:
 @command.command("build")
 @click.argument("corpus_id", metavar="ID")
 @click.option("--force", is_flag=True, help="Build even if the index is up to date.")
-@click.option(
-    "--device",
-    type=click.Choice(["auto", "cpu", "cuda"]),
-    default="auto",
-    show_default=True,
-    help="Where the encoders run.",
-)
+@device_option
 @click.option(
     "--engine",
     type=click.Choice(["local", "ray"]),
@@ -70,10 +63,8 @@ def build(
     builder = Builder(paths, params, show_progress, device=device, address=address)
     builder.prepare_missing(corpus_id)
     report = builder.index(corpus_id, force=force)
-    if as_json:
-        echo_json({"built": report.is_new} | _to_json(report.manifest))
-    else:
-        click.echo(f"{'built' if report.is_new else 'up to date'}\n{_format(report.manifest)}")
+    text = f"{'built' if report.is_new else 'up to date'}\n{_format(report.manifest)}"
+    echo_result({"built": report.is_new} | _to_json(report.manifest), text, as_json=as_json)
 
 
 @command.command("plan")
@@ -131,10 +122,7 @@ def plan(
         rate=rate,
         price_per_hour=price_per_hour,
     )
-    if as_json:
-        echo_json(asdict(planned))
-    else:
-        click.echo(_format_plan(planned))
+    echo_result(asdict(planned), _format_plan(planned), as_json=as_json)
 
 
 def _format_plan(planned: "IndexPlan") -> str:
@@ -176,10 +164,9 @@ def info(ctx: click.Context, corpus_id: str, as_json: bool) -> None:
     place = paths.corpus(corpus_id)
     manifest = load_manifest(place)
     tuning = load_tuning_state(place, index=manifest.digest, model=manifest.model)
-    if as_json:
-        echo_json(_to_json(manifest) | {"tuning": tuning.to_json() if tuning else None})
-    else:
-        click.echo(_format(manifest) + (f"\n{'tuned':<10} {tuning}" if tuning else ""))
+    text = _format(manifest) + (f"\n{'tuned':<10} {tuning}" if tuning else "")
+    content = _to_json(manifest) | {"tuning": tuning.to_json() if tuning else None}
+    echo_result(content, text, as_json=as_json)
 
 
 @command.command("verify")
@@ -194,14 +181,11 @@ def verify(ctx: click.Context, corpus_id: str, as_json: bool) -> None:
     total = load_manifest(paths.corpus(corpus_id)).num_words
     with show_progress(f"verify {corpus_id}", total=total, unit="units") as progress:
         report = verify_corpus_index(paths, corpus_id, params=params, progress=progress)
-    if as_json:
-        echo_json({"intact": True} | asdict(report))
-    else:
-        click.echo(
-            f"{report.corpus} is intact: index {report.digest[:16]}, {report.num_files} files, "
-            f"{report.num_documents} documents, {report.num_chunks} chunks, "
-            f"{report.num_words} units"
-        )
+    text = (
+        f"{report.corpus} is intact: index {report.digest[:16]}, {report.num_files} files, "
+        f"{report.num_documents} documents, {report.num_chunks} chunks, {report.num_words} units"
+    )
+    echo_result({"intact": True} | asdict(report), text, as_json=as_json)
 
 
 def _to_json(manifest: Manifest) -> dict[str, object]:
@@ -276,8 +260,7 @@ def pull(ctx: click.Context, corpus_id: str, has_tables: bool, as_json: bool) ->
 
 def _say_moved(verb: str, manifest: Manifest, *, as_json: bool) -> None:
     num_bytes = sum(entry.size_bytes for entry in manifest.files.values())
-    if as_json:
-        echo_json({"corpus": manifest.corpus, "digest": manifest.digest, "bytes": num_bytes})
-    else:
-        short = manifest.digest[:16]
-        click.echo(f"{verb} index {short} of {manifest.corpus} ({num_bytes / 1e6:.1f} MB)")
+    short = manifest.digest[:16]
+    text = f"{verb} index {short} of {manifest.corpus} ({num_bytes / 1e6:.1f} MB)"
+    content = {"corpus": manifest.corpus, "digest": manifest.digest, "bytes": num_bytes}
+    echo_result(content, text, as_json=as_json)

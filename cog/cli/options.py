@@ -1,5 +1,6 @@
 """Options that several commands share, each declared once."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from functools import wraps
@@ -8,13 +9,53 @@ from typing import Any
 
 import click
 
-from cog.cli.numbers import FiniteRange, make_type
+from cog.reading import OneOf, Range, get_rule
+from cog.records import PRECISIONS
+
+
+class FiniteRange(click.FloatRange):
+    """A range of numbers without infinity and without what is no number."""
+
+    def convert(
+        self,
+        value: Any,  # noqa: ANN401
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> float:
+        """Read a number; what is out of range, or not finite, is wrong usage."""
+        found = float(super().convert(value, param, ctx))
+        if not math.isfinite(found):
+            self.fail(f"{value} is not a finite number.", param, ctx)
+        return found
+
+
+def make_type(record: type[Any], name: str) -> click.ParamType[Any]:
+    """What an option takes that sets a number or a choice of a record, as the record says."""
+    rule = get_rule(record, name)
+    if isinstance(rule, OneOf):
+        return click.Choice(rule.choices)
+    ends = rule if isinstance(rule, Range) else Range()
+    low, high = max(ends.at_least, ends.above), min(ends.at_most, ends.below)
+    is_whole = isinstance(record.__dataclass_fields__[name].default, int)
+    kind: Any = click.IntRange if is_whole else FiniteRange
+    made: click.ParamType[Any] = kind(
+        low if math.isfinite(low) else None,
+        high if math.isfinite(high) else None,
+        min_open=math.isfinite(ends.above),
+        max_open=math.isfinite(ends.below),
+    )
+    return made
+
 
 FOLDER = click.Path(path_type=Path)
 
-device_option = click.option(
-    "--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True
-)
+DEVICE: dict[str, Any] = {
+    "type": click.Choice(["auto", "cpu", "cuda"]),
+    "default": "auto",
+    "show_default": True,
+    "help": "Where models run.",
+}
+device_option = click.option("--device", **DEVICE)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 track_option = click.option("--no-track", is_flag=True, help="Log nothing to MLflow.")
 
@@ -40,6 +81,11 @@ html_option = click.option(
     type=click.Path(path_type=Path, dir_okay=False),
     help="Write a page with scores and texts.",
 )
+PRECISION: dict[str, Any] = {
+    "type": click.Choice(PRECISIONS),
+    "help": "Of the prefix encoder's matrices [default: auto, what is fast here].",
+}
+precision_option = click.option("--precision", **PRECISION)
 stage_option = click.option(
     "--stage",
     "is_stage",
@@ -67,7 +113,14 @@ def setting(record: type[Any], name: str, help: str, **more: Any) -> Any:  # noq
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LoopOptions:
+class DeviceOptions:
+    """Where models run."""
+
+    device: str = option("--device", **DEVICE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopOptions(DeviceOptions):
     """How long something is trained, and whether it goes on."""
 
     max_steps: int | None = option(
@@ -78,9 +131,6 @@ class LoopOptions:
     )
     is_resumed: bool = option(
         "--resume", is_flag=True, help="Go on from the last checkpoint in --out."
-    )
-    device: str = option(
-        "--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True
     )
 
 

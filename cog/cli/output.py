@@ -1,7 +1,7 @@
 """What commands print: values, lines, tables and files go in; all of them come out alike."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     from cog.baselines.retro.job import RetroReport
     from cog.evaluation.compare import Comparison
@@ -24,6 +25,14 @@ TABLE_COLUMNS = 200  # where there is no terminal, so that no cell is folded
 def echo_json(content: object, *, indent: int | None = None) -> None:
     """Print a JSON-ready value."""
     click.echo(json.dumps(content, ensure_ascii=False, indent=indent))
+
+
+def echo_result(content: object, text: str, *, as_json: bool) -> None:
+    """Print a result: a JSON-ready value for programs, or the text for people."""
+    if as_json:
+        echo_json(content)
+    else:
+        click.echo(text)
 
 
 def tell(line: str) -> None:
@@ -53,11 +62,26 @@ def make_console() -> "Console":
     return console
 
 
-def make_table(*columns: str) -> "Table":
+def make_table(*columns: str, title: str | None = None) -> "Table":
     """Make a table without lines, under the names of its columns."""
     from rich.table import Table
 
-    return Table(*columns, box=None, pad_edge=False, header_style="bold")
+    return Table(*columns, box=None, pad_edge=False, header_style="bold", title=title)
+
+
+def print_table(
+    columns: Sequence[str],
+    rows: "Iterable[Sequence[str | Text]]",
+    *,
+    title: str | None = None,
+    caption: str | None = None,
+) -> None:
+    """Print a table, between what it is of and what its marks mean."""
+    table = make_table(*columns, title=title)
+    for row in rows:
+        table.add_row(*row)
+    table.caption, table.caption_justify = caption, "left"
+    make_console().print(table)
 
 
 def write_picture(figure: "Figure", path: "Path") -> None:

@@ -8,15 +8,74 @@ import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
+from rich.style import Style
 from rich.text import Text
 
 from cog.cli.output import echo_json
-from cog.cli.source_line import join_numbers, render_source, shorten
 from cog.decoding.ranking import SourceKey, get_key, rank_documents, weigh_copies
 from cog.records import CORPUS, Generation, Segment
+
+LEAST_TITLE = 24  # columns of a title for which the licence makes room
+
+
+def render_source(segment: Segment, *, is_union: bool, width: int | None) -> Text:
+    """Name the source of a copy: title, document id, licence and address, in one line.
+
+    Where that is too long, the address goes, then the title is shortened, then the licence goes; a
+    width of None leaves nothing out. Of a union the corpus is named, too.
+    """
+    document_id, url = segment.document_id or "", segment.url or ""
+    title = " ".join((segment.title or "").split())
+    if title == document_id:
+        title = ""
+    parts = [document_id, segment.corpus if is_union else None, segment.licence, url]
+    details = _join(parts)
+    if width is not None:
+        title, details = _fit(title, parts, room=width)
+    style = Style(link=url or None)
+    if not title:
+        title, _, details = details.partition(" · ")
+    return Text.assemble((title, style), (f" · {details}" if details else "", "dim"))
+
+
+def _fit(title: str, parts: list[str | None], *, room: int) -> tuple[str, str]:
+    for num_parts, least in ((4, len(title) * 2), (3, LEAST_TITLE), (2, 0)):
+        details = _join(parts[:num_parts])
+        left = room - cell_len(f" · {details}" if title else details)
+        if left >= min(cell_len(title), least):
+            break
+    if left >= min(cell_len(title), 4):
+        return shorten(title, left), details
+    return "", shorten(details, room)
+
+
+def _join(parts: list[str | None]) -> str:
+    return " · ".join(part for part in parts if part)
+
+
+def shorten(text: str, width: int) -> str:
+    """Leave out the middle of what is too long."""
+    if cell_len(text) <= width:
+        return text
+    room = max(0, width - 1)
+    end = text
+    while cell_len(end) > room // 2:
+        end = end[1:]
+    return f"{set_cell_size(text, room - cell_len(end)).rstrip()}…{end.lstrip()}"
+
+
+def join_numbers(numbers: list[int]) -> str:
+    """Write numbers as short as can be: ``1,3-5`` for 1, 3, 4 and 5."""
+    parts = []
+    for _, pairs in groupby(enumerate(numbers), lambda pair: pair[1] - pair[0]):
+        run = [str(number) for _, number in pairs]
+        parts.append(f"{run[0]}-{run[-1]}" if len(run) > 2 else ",".join(run))
+    return ",".join(parts)
+
 
 # of the 256 that terminals agree on: told apart, and read on black and on white
 COLOURS = (37, 172, 134, 71, 33, 167, 142, 169, 74, 137, 108, 103)
@@ -130,12 +189,13 @@ def describe(generation: Generation) -> str:
     num_documents = len({get_key(segment) for segment in copies})
     noun = "document" if num_documents == 1 else "documents"
     index = "+".join(part[:12] for part in generation.index.split("+"))
-    speed = generation.num_tokens / sum(generation.seconds.values())
+    seconds = sum(generation.seconds.values())  # 0 for what took no ten thousandth of one
+    speed = f" · {generation.num_tokens / seconds:.0f} tokens/s" if seconds else ""
     return (
         f"{generation.num_tokens} tokens in {generation.num_steps} steps "
         f"· {share:.0f} % of the text copied from {num_documents} {noun} "
         f"· corpus {generation.corpus} · index {index} "
-        f"· seed {generation.decoding.seed} · {speed:.0f} tokens/s"
+        f"· seed {generation.decoding.seed}{speed}"
     )
 
 

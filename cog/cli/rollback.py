@@ -4,7 +4,8 @@ import click
 
 from cog.cli.main import get_project
 from cog.cli.options import json_option
-from cog.cli.switch import print_change, say
+from cog.cli.output import tell
+from cog.cli.switch import print_change
 from cog.index.versions.activation import rollback_corpus
 
 
@@ -13,4 +14,4 @@ from cog.index.versions.activation import rollback_corpus
 @click.pass_context
 def command(ctx: click.Context, as_json: bool) -> None:
     """Go back to what was active before the last switch."""
-    print_change(rollback_corpus(get_project(ctx), say=say), as_json=as_json)
+    print_change(rollback_corpus(get_project(ctx), say=tell), as_json=as_json)

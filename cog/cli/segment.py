@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cog.cli.main import open_project
-from cog.cli.output import echo_json, format_lines
+from cog.cli.output import echo_result, format_lines
 from cog.progress import show_progress
 
 if TYPE_CHECKING:
@@ -30,18 +30,12 @@ def command(ctx: click.Context, corpus_id: str, as_json: bool) -> None:
     total = DocumentStore(paths.corpus(corpus_id).documents).num_documents
     with show_progress(f"segment {corpus_id}", total=total, unit="documents") as progress:
         done = segment_corpus(paths, corpus_id, params=params, progress=progress)
-    if as_json:
-        echo_json(_to_json(done))
-    else:
-        click.echo(_format(done))
-
-
-def _to_json(done: "Segmentation") -> dict[str, object]:
-    return asdict(done.report) | {
+    content = asdict(done.report) | {
         "copied_share": done.report.copied_share,
         "seconds": done.seconds,
         "words_per_second": done.words_per_second,
     }
+    echo_result(content, _format(done), as_json=as_json)
 
 
 def _format(done: "Segmentation") -> str:

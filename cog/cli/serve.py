@@ -5,8 +5,7 @@ import logging
 import click
 
 from cog.cli.main import open_project
-from cog.cli.numbers import FiniteRange, make_type
-from cog.cli.options import Flag, device_option, flag, with_record
+from cog.cli.options import FiniteRange, Flag, device_option, flag, make_type, with_record
 from cog.cli.output import tell
 from cog.records import PRECISIONS
 from cog.serve.settings import ServeSettings

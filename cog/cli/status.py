@@ -6,7 +6,7 @@ import click
 
 from cog.cli.main import get_project
 from cog.cli.options import json_option
-from cog.cli.output import echo_json
+from cog.cli.output import echo_result
 from cog.decoding.tuning import TuningState, load_tuning_state
 from cog.index.versions.activation import Status, get_status
 from cog.paths import ProjectPaths
@@ -22,10 +22,8 @@ def command(ctx: click.Context, as_json: bool) -> None:
     paths = get_project(ctx)
     status = get_status(paths)
     tuning = _get_tuning(paths, status)
-    if as_json:
-        echo_json(status.to_json() | {"tuning": tuning.to_json() if tuning else None})
-    else:
-        click.echo(_format(paths, status, tuning))
+    content = status.to_json() | {"tuning": tuning.to_json() if tuning else None}
+    echo_result(content, _format(paths, status, tuning), as_json=as_json)
     if status.is_broken:
         raise SystemExit(1)
 

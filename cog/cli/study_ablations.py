@@ -8,8 +8,8 @@ import click
 from cog.baselines.system import ABLATIONS, CHANGES, COG, VARIANTS
 from cog.cli.main import open_project
 from cog.cli.options import html_option, plot_option, with_options
-from cog.cli.output import echo_json, make_console, tell, write_picture, write_texts
-from cog.cli.study_options import StudyOptions, make_plan
+from cog.cli.output import echo_json, print_table, write_picture, write_texts
+from cog.cli.study_options import StudyOptions, make_plan, run, tell_notes
 
 if TYPE_CHECKING:
     from cog.evaluation.studies import Study
@@ -58,16 +58,13 @@ def command(
     """
     paths, params = open_project(ctx)
     from cog.evaluation.plot import plot_systems
-    from cog.evaluation.studies import run_study, study_ablations
-    from cog.progress import show_progress
+    from cog.evaluation.studies import study_ablations
     from cog.registry import load_card
 
     corpus_id = load_card(paths, corpus_id).id
     prompts = load_card(paths, prompt_corpus_id or corpus_id).id
-    experiment = f"ablations {corpus_id}"
     kind = study_ablations(make_plan(params, given, corpus_id, prompts), systems)
-    with show_progress(experiment, total=None, unit="texts") as progress:
-        study = run_study(paths, params, kind, experiment=experiment, progress=progress)
+    study = run(paths, params, kind, experiment=f"ablations {corpus_id}")
     comparison = study.comparisons[0]
     if plot_path is not None:
         write_picture(plot_systems(comparison), plot_path)
@@ -80,28 +77,26 @@ def command(
 
 
 def _print(study: "Study") -> None:
-    from rich.table import Table
-
     measured = {row.metric: row for each in study.comparisons for row in each.rows}
     shown = {name: word for name, word in COLUMNS.items() if name in measured}
     shown = shown or {name: name.rpartition("/")[2] for name in measured}
     first = study.results[COG]
-    title = f"{first.corpus}, {len(first.prompt_ids)} prompts of {first.prompt_corpus}"
-    table = Table("system", "changed", *shown.values(), title=title)
-    for name in study.results:
-        cells = [_format_cell(study, metric, name) for metric in shown]
-        table.add_row(name, CHANGES.get(name, "as it is"), *cells)
+    rows = [
+        [name, CHANGES.get(name, "as it is"), *(_format_cell(study, each, name) for each in shown)]
+        for name in study.results
+    ]
     real = [measured[metric].reference for metric in shown]
     if any(value is not None for value in real):
         told = zip(shown, real, strict=True)
         cells = ["" if value is None else _format(name, value) for name, value in told]
-        table.add_section()
-        table.add_row("real text", "what follows the prompts", *cells)
-    table.caption = "+, -: better or worse than cog by more than chance (Holm, p < 0.05)"
-    make_console().print(table)
-    for note in dict.fromkeys(note for each in study.comparisons for note in each.notes):
-        tell(note)
-    tell(f"logged to the experiment {study.experiment} (make ui)")
+        rows.append(["real text", "what follows the prompts", *cells])
+    print_table(
+        ("system", "changed", *shown.values()),
+        rows,
+        title=f"{first.corpus}, {len(first.prompt_ids)} prompts of {first.prompt_corpus}",
+        caption="+, -: better or worse than cog by more than chance (Holm, p < 0.05)",
+    )
+    tell_notes(study)
 
 
 def _format_cell(study: "Study", metric: str, name: str) -> str:

@@ -1,18 +1,12 @@
 """``cog paper study blind``: evaluations go in, sheets come out; filled sheets give a verdict."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from cog.cli.main import get_project
 from cog.cli.options import json_option
-from cog.cli.output import echo_json, make_table
-
-if TYPE_CHECKING:
-    from rich.table import Table
-
-    from cog.evaluation.blind import Verdict
+from cog.cli.output import echo_json, print_table
 
 
 class ExportByDefault(click.Group):
@@ -132,25 +126,14 @@ def import_(sheets: tuple[Path, ...], key_path: Path, as_json: bool) -> None:
         }
         echo_json(content)
         return
-    from rich.console import Console
-
-    console = Console(highlight=False, soft_wrap=True)
-    console.print(f"{key.systems[0]} against {key.systems[1]}", markup=False)
-    console.print(_make_table(verdicts))
-
-
-def _make_table(verdicts: "list[Verdict]") -> "Table":
     names = ("question", "better", "no preference", "worse", "p (sign test)", "alpha")
-    table = make_table(*names, "cases", "graders")
+    rows = []
     for verdict in verdicts:
         counts = (verdict.num_better, verdict.num_neither, verdict.num_worse)
         total = max(1, verdict.num_cases)
-        table.add_row(
-            verdict.question,
-            *(f"{count} ({100 * count / total:.0f} %)" for count in counts),
-            f"{verdict.p_value:.3g}",
-            "" if verdict.agreement is None else f"{verdict.agreement:.2f}",
-            str(verdict.num_cases),
-            str(verdict.num_graders),
-        )
-    return table
+        shares = [f"{count} ({100 * count / total:.0f} %)" for count in counts]
+        agreement = "" if verdict.agreement is None else f"{verdict.agreement:.2f}"
+        told = (f"{verdict.p_value:.3g}", agreement, str(verdict.num_cases))
+        rows.append([verdict.question, *shares, *told, str(verdict.num_graders)])
+    click.echo(f"{key.systems[0]} against {key.systems[1]}")
+    print_table((*names, "cases", "graders"), rows)

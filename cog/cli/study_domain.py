@@ -7,8 +7,8 @@ import click
 
 from cog.cli.main import open_project
 from cog.cli.options import plot_option, with_options
-from cog.cli.output import echo_json, tell
-from cog.cli.study_options import StudyOptions, make_plan
+from cog.cli.output import echo_json, print_table, write_picture
+from cog.cli.study_options import StudyOptions, make_plan, run, tell_notes
 from cog.errors import EvaluationError
 
 if TYPE_CHECKING:
@@ -37,8 +37,8 @@ def command(
     columns of the matrix.
     """
     paths, params = open_project(ctx)
-    from cog.evaluation.plot import plot_matrix, save_plot
-    from cog.evaluation.studies import choose_matrices, run_study, study_domain
+    from cog.evaluation.plot import plot_matrix
+    from cog.evaluation.studies import choose_matrices, study_domain
     from cog.pipeline import Builder
     from cog.progress import show_progress
     from cog.registry import load_card
@@ -53,12 +53,10 @@ def command(
         )
     plan = make_plan(params, given, chosen[0], chosen[0])
     Builder(paths, params, show_progress, device=given.device).build_missing(chosen)
-    with show_progress("domain", total=None, unit="texts") as progress:
-        kind = study_domain(plan, chosen)
-        study = run_study(paths, params, kind, experiment="domain", progress=progress)
+    study = run(paths, params, study_domain(plan, chosen), experiment="domain")
     if plot_path is not None:
         name = choose_matrices(study.comparisons)[0]
-        save_plot(plot_matrix(study.comparisons, name), plot_path)
+        write_picture(plot_matrix(study.comparisons, name), plot_path)
     write_study(study, as_json=given.as_json)
 
 
@@ -67,21 +65,16 @@ def write_study(study: "Study", *, as_json: bool) -> None:
     if as_json:
         echo_json(study.to_json())
         return
-    from rich.console import Console
-    from rich.table import Table
-
     from cog.evaluation.page import format_number
 
-    console = Console(highlight=False)
     for comparison in study.comparisons:
         names = [name for name in comparison.metrics if name in SHOWN] or list(comparison.metrics)
         shown = [name.rpartition("/")[2] for name in names]
-        table = Table("index", "words", *shown, title=f"prompts of {comparison.prompts}")
+        lines = []
         for place, label in enumerate(comparison.labels):
             rows = [comparison.get_rows(name)[place] for name in names]
             cells = [format_number(row.mean) + "*" * row.is_better for row in rows]
-            table.add_row(label, f"{rows[0].system.num_index_words:,}", *cells)
-        console.print(table)
-    for note in dict.fromkeys(note for each in study.comparisons for note in each.notes):
-        tell(note)
-    tell(f"logged to the experiment {study.experiment} (make ui)")
+            lines.append([label, f"{rows[0].system.num_index_words:,}", *cells])
+        title = f"prompts of {comparison.prompts}"
+        print_table(("index", "words", *shown), lines, title=title)
+    tell_notes(study)

@@ -6,8 +6,9 @@ import click
 
 from cog.cli.main import open_project
 from cog.cli.options import plot_option, with_options
+from cog.cli.output import write_picture
 from cog.cli.study_domain import write_study
-from cog.cli.study_options import StudyOptions, make_plan
+from cog.cli.study_options import StudyOptions, make_plan, run
 
 
 @click.command("index-size")
@@ -42,19 +43,16 @@ def command(
         sizes = [float(part) for part in proportions.split(",")]
     except ValueError:
         raise click.BadParameter("give numbers with commas", param_hint="--proportions") from None
-    from cog.evaluation.plot import plot_index_sizes, save_plot
-    from cog.evaluation.studies import run_study, study_index_size
-    from cog.evaluation.subsets import make_subsets
+    from cog.evaluation.plot import plot_index_sizes
+    from cog.evaluation.studies import make_subsets, study_index_size
     from cog.pipeline import Builder
     from cog.progress import show_progress
 
     plan = make_plan(params, given, corpus_id, corpus_id)
-    experiment = f"index-size {corpus_id}"
     corpus_ids = make_subsets(paths, corpus_id, sizes)
     Builder(paths, params, show_progress, source, given.device).build_missing(corpus_ids)
-    with show_progress(experiment, total=None, unit="texts") as progress:
-        kind = study_index_size(plan, corpus_ids)
-        study = run_study(paths, params, kind, experiment=experiment, progress=progress)
+    kind = study_index_size(plan, corpus_ids)
+    study = run(paths, params, kind, experiment=f"index-size {corpus_id}")
     if plot_path is not None:
-        save_plot(plot_index_sizes(study.comparisons[0]), plot_path)
+        write_picture(plot_index_sizes(study.comparisons[0]), plot_path)
     write_study(study, as_json=given.as_json)

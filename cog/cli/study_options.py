@@ -4,13 +4,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cog.cli.evaluate import MeasureOptions, make_wanted
-from cog.cli.numbers import make_type
-from cog.cli.options import option
+from cog.cli.options import make_type, option
+from cog.cli.output import tell
 from cog.records import Decoding
 
 if TYPE_CHECKING:
     from cog.evaluation.session import Plan
+    from cog.evaluation.studies import Kind, Study
     from cog.params import Params
+    from cog.paths import ProjectPaths
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,3 +36,19 @@ def make_plan(
         given, corpus_id=corpus_id, prompt_corpus_id=prompt_corpus_id, settings=settings
     )
     return make(params, wanted)
+
+
+def run(paths: "ProjectPaths", params: "Params", kind: "Kind", *, experiment: str) -> "Study":
+    """Run a study while its progress is shown."""
+    from cog.evaluation.studies import run_study
+    from cog.progress import show_progress
+
+    with show_progress(experiment, total=None, unit="texts") as progress:
+        return run_study(paths, params, kind, experiment=experiment, progress=progress)
+
+
+def tell_notes(study: "Study") -> None:
+    """Say what is to be known beside the numbers, and where they were logged."""
+    for note in study.notes:
+        tell(note)
+    tell(f"logged to the experiment {study.experiment} (make ui)")

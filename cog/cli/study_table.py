@@ -5,10 +5,9 @@ from typing import TYPE_CHECKING
 import click
 
 from cog.cli.main import open_project
-from cog.cli.numbers import FiniteRange
-from cog.cli.options import with_options
-from cog.cli.output import echo_json, make_console, tell
-from cog.cli.study_options import StudyOptions, make_plan
+from cog.cli.options import FiniteRange, with_options
+from cog.cli.output import echo_json, print_table
+from cog.cli.study_options import StudyOptions, make_plan, tell_notes
 
 if TYPE_CHECKING:
     from cog.evaluation.paper import PaperRow
@@ -94,22 +93,23 @@ def _write(
     title: str,
     differences: list[str],
 ) -> None:
-    from rich.table import Table
-
-    console = make_console()
     for rows in tables:
         columns = list(rows[0].published)
-        table = Table("model", "decoding", *columns, title=f"{title}: measured (the paper's)")
-        for row in rows:
-            cells = [_pair(row.measured[name], row.published[name]) for name in columns]
-            table.add_row(row.label, row.decoding, *cells)
-        console.print(table)
+        print_table(
+            ("model", "decoding", *columns),
+            [
+                [row.label, row.decoding]
+                + [_pair(row.measured[name], row.published[name]) for name in columns]
+                for row in rows
+            ],
+            title=f"{title}: measured (the paper's)",
+        )
     for name, gap in study.gaps.items():
         click.echo(f"gap: {name}: {gap}")
     click.echo("Differs from the paper:")
     for sentence in differences:
         click.echo(f"- {sentence}")
-    tell(f"logged to the experiment {study.experiment} (make ui)")
+    tell_notes(study)
 
 
 def _pair(mine: float | None, theirs: float) -> str:

@@ -6,7 +6,7 @@ import click
 
 from cog.cli.main import get_project
 from cog.cli.options import json_option
-from cog.cli.output import echo_json
+from cog.cli.output import echo_json, tell
 from cog.index.versions.activation import Change, switch_corpus
 from cog.index.versions.unions import shorten_digest
 from cog.records import Active
@@ -29,13 +29,8 @@ def command(
     if (given_id is None) == (corpus_id is None):
         raise click.UsageError("give one corpus: cog switch ID, or --corpus ID")
     chosen = given_id if given_id is not None else str(corpus_id)
-    change = switch_corpus(get_project(ctx), chosen, index=index, say=say)
+    change = switch_corpus(get_project(ctx), chosen, index=index, say=tell)
     print_change(change, as_json=as_json)
-
-
-def say(line: str) -> None:
-    """Tell what is waited for."""
-    click.echo(line, err=True)
 
 
 def print_change(change: Change, *, as_json: bool) -> None:

@@ -7,9 +7,8 @@ import click
 
 from cog.baselines.system import BASELINES, COG
 from cog.cli.main import open_project
-from cog.cli.numbers import make_type
-from cog.cli.options import device_option, json_option
-from cog.cli.output import echo_json, tell
+from cog.cli.options import device_option, json_option, make_type
+from cog.cli.output import echo_json, echo_result, tell
 from cog.evaluation.tune_settings import BUDGET
 from cog.records import Decoding
 
@@ -72,10 +71,8 @@ def command(
         from cog.decoding.tuning import remove_tuning
 
         was_there = remove_tuning(paths.corpus(corpus_id), system)
-        if as_json:
-            echo_json({"corpus": corpus_id, "removed": was_there})
-        else:
-            click.echo("params.yaml holds again" if was_there else "nothing was tuned")
+        text = "params.yaml holds again" if was_there else "nothing was tuned"
+        echo_result({"corpus": corpus_id, "removed": was_there}, text, as_json=as_json)
         return
     from cog.evaluation.tune import tune
     from cog.progress import show_progress

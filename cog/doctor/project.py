@@ -17,9 +17,8 @@ from cog.doctor.corpora import (
     check_leftovers,
     find_strays,
 )
-from cog.doctor.install import check_install
+from cog.doctor.install import check_install, find_schema_problem
 from cog.doctor.records import Finding, from_error
-from cog.doctor.runs import find_schema_problem
 from cog.dvc_lock import is_readable, load_outs
 from cog.errors import CogError
 from cog.extras import is_installed

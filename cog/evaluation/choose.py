@@ -104,15 +104,12 @@ def choose_named_sides(
 
 def is_current(paths: ProjectPaths, params: Params, result: EvaluationResult) -> bool:
     """Whether a result is of what is there now: index, model and decoder."""
-    side = _Side(paths, params, result.corpus, result.system.name, None)
     try:
-        now = side.identify(result)
+        now = _identify(paths, params, result)
     except CogError:
         return False
-    return (result.system.index, result.system.model, result.system.decoder) == (
-        *now,
-        DECODER_VERSION,
-    )
+    system = result.system
+    return (system.index, system.model, system.decoder) == (*now, DECODER_VERSION)
 
 
 def get_usual_decoding(params: Params, name: str) -> Decoding:
@@ -178,7 +175,7 @@ class _Side:
         return min(counts)
 
     def _take_current(self, fitting: Sequence[EvaluationResult]) -> list[EvaluationResult]:
-        now = self.identify(fitting[0])
+        now = _identify(self.paths, self.params, fitting[0])
         current = [each for each in fitting if (each.system.index, each.system.model) == now]
         of_today = [each for each in current if each.system.decoder == DECODER_VERSION]
         if of_today:
@@ -196,22 +193,19 @@ class _Side:
             about=self.corpus_id,
         )
 
-    def identify(self, result: EvaluationResult) -> tuple[str, str]:
-        # what is copied from or searched now
-        now = identify_system(
-            self.paths,
-            self.params,
-            corpus_id=self.corpus_id,
-            name=result.system.name,
-            decoding=result.system.decoding,
-            device="cpu",
-        )
-        return now.index, now.model
-
     def _command(self) -> str:
         system = "" if self.name == COG else f" --system {self.name}"
         decoding = f" --decoding {self.method}" if self.method else ""
         return f"cog evaluate --corpus {self.corpus_id}{system}{decoding}"
+
+
+def _identify(paths: ProjectPaths, params: Params, result: EvaluationResult) -> tuple[str, str]:
+    # what the system of a result copies from or searches now, and its model
+    name, decoding = result.system.name, result.system.decoding
+    now = identify_system(
+        paths, params, corpus_id=result.corpus, name=name, decoding=decoding, device="cpu"
+    )
+    return now.index, now.model
 
 
 def _is_protocol(result: EvaluationResult, wanted: str | None) -> bool:

@@ -3,25 +3,30 @@
 The command line and Python both call this.
 """
 
+import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from cog.atomic import write_text_atomically
 from cog.baselines.system import COG, COPYING, SYSTEMS, BaselineOptions, resolve_system
 from cog.baselines.systems import NO_OPTIONS, identify_system
+from cog.corpus.documents import NO_PROMPTS, load_prompts
 from cog.decoding.settings import METHOD, choose_settings, override_settings
 from cog.decoding.tuning import get_command, load_tuning
 from cog.errors import EvaluationError, GenerationError
 from cog.evaluation.choose import Wish, choose_results, get_usual_decoding
 from cog.evaluation.compare import Comparison, compare_results
 from cog.evaluation.protocol import DEFAULT, GROUPS, PAPER_DECODING, make_protocol
-from cog.evaluation.records import EvaluationResult
+from cog.evaluation.records import EvaluationResult, Score
 from cog.evaluation.runner import evaluate
 from cog.evaluation.session import Plan
+from cog.evaluation.store import write_result
 from cog.evaluation.tracking import Run, Tracker, choose_uri
 from cog.index.versions.unions import check_cards
 from cog.params import Params
-from cog.paths import ProjectPaths
+from cog.paths import CorpusPaths, ProjectPaths
 from cog.progress import Progress
 from cog.reading import FieldError, read_record
 from cog.records import Decoding
@@ -47,7 +52,7 @@ class Wanted:
     protocol: str | None = None
     num_prompts: int | None = None
     seeds: tuple[int, ...] | None = None
-    groups: tuple[str, ...] = GROUPS
+    groups: tuple[str, ...] = ()  # all unless named
     allow_few_texts: bool = False
     allow_contamination: bool = False
     device: str = "auto"
@@ -112,7 +117,7 @@ def make_plan(params: Params, wanted: Wanted) -> Plan:
         system=system,
         decoding=decoding,
         protocol=replace(protocol, **given),
-        groups=wanted.groups,
+        groups=wanted.groups or GROUPS,
         allow_few_texts=wanted.allow_few_texts,
         allow_contamination=wanted.allow_contamination,
         device=wanted.device,
@@ -157,3 +162,39 @@ def _tune_baseline(
     )
     method = wanted.settings.get(METHOD, usual.method)
     return tuning.apply(usual, corpus_id=corpus_id, index=now.index, model=now.model, method=method)
+
+
+EXPERIMENT = "evaluate"
+
+
+def evaluate_corpus(
+    paths: ProjectPaths, corpus_id: str, params: Params, progress: Progress
+) -> None:
+    """Evaluate a corpus on its own prompts as params.yaml says.
+
+    The result lies in ``evaluation.json`` and in MLflow, its scores in what DVC compares and plots;
+    of a corpus that holds out no prompt the first is empty, and there are no scores.
+    """
+    corpus = paths.corpus(corpus_id)
+    if not load_prompts(corpus.prompts):
+        progress.say(f"{corpus_id} {NO_PROMPTS}: nothing is evaluated")
+        corpus.evaluation.write_text("", encoding="utf-8")
+        _write_scores(corpus, ())
+        return
+    choose_uri(paths)  # refused before anything is written
+    result = evaluate(paths, params, make_plan(params, Wanted(corpus_id=corpus_id)), progress)
+    Tracker(paths, EXPERIMENT).log_result(result)
+    write_result(corpus.evaluation, result)
+    _write_scores(corpus, result.scores)
+
+
+def _write_scores(corpus: CorpusPaths, scores: Sequence[Score]) -> None:
+    # numbers that are none, such as a perplexity of nothing, are no JSON
+    known = [metric for metric in scores if math.isfinite(metric.mean)]
+    means = {metric.name: metric.mean for metric in known}
+    rows = [
+        {"metric": metric.name, "score": metric.mean, "low": metric.low, "high": metric.high}
+        for metric in known
+    ]
+    write_text_atomically(corpus.metrics, json.dumps(means, indent=2) + "\n")
+    write_text_atomically(corpus.scores, json.dumps(rows, indent=2) + "\n")

@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from cog.errors import ProtocolError
-from cog.evaluation.tune_split import EVALUATION
 from cog.params import EvaluateParams
 from cog.records import Decoding
 
@@ -23,6 +22,7 @@ LATENCY = "latency"
 CONTAMINATION = "contamination"
 GROUPS = (LIKELIHOOD, QUALITY, "repetition", "perplexity", COPIES, LATENCY, CONTAMINATION)
 LAST_LAYER = (-1,)
+EVALUATION, TUNING = "evaluation", "tuning"  # parts of the held-out prompts, which share none
 ALL_TOKENS = 0
 MEASUREMENT_VERSION = 2  # raised when the same texts get other scores
 PAPER_DECODING = Decoding("nucleus", 0.95, 0, 128, 1024, 0.0)

@@ -11,10 +11,9 @@ from cog.baselines.systems import identify_system, open_system
 from cog.corpus.documents import load_prompts
 from cog.errors import EvaluationError, IndexMismatchError
 from cog.evaluation.features import Measurer
-from cog.evaluation.prompts import Selection, select_prompts
+from cog.evaluation.prompts import Selection, select_prompts, take_part
 from cog.evaluation.protocol import Protocol
 from cog.evaluation.store import EvaluationStore, RunKey
-from cog.evaluation.tune_split import take_part
 from cog.model.base import get_base_folder
 from cog.model.config import load_config
 from cog.model.language_model import identify_tokenizer

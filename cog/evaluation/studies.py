@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from cog.baselines.system import ABLATIONS, COG, VARIANTS, resolve_system, take_used
+from cog.cards import Card, Subset
 from cog.errors import CogError, EvaluationError
 from cog.evaluation.compare import Comparison, compare_results
 from cog.evaluation.plot import draw, plot_index_sizes, plot_matrix, plot_systems
@@ -20,6 +21,7 @@ from cog.evaluation.tracking import Tracker
 from cog.params import Params
 from cog.paths import ProjectPaths
 from cog.progress import Progress
+from cog.registry import iter_cards, load_card, save_card
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -40,6 +42,11 @@ class Study:
     gaps: Mapping[str, str]
     comparisons: tuple[Comparison, ...]
     figures: Mapping[str, bytes] = field(default_factory=dict)
+
+    @property
+    def notes(self) -> list[str]:
+        """What is to be known beside the numbers, each once."""
+        return list(dict.fromkeys(note for each in self.comparisons for note in each.notes))
 
     def to_json(self) -> dict[str, Any]:
         """The study as the command line writes it."""
@@ -197,3 +204,62 @@ def _command(plan: Plan) -> str:
         f"cog evaluate --corpus {plan.corpus_id} --prompts-of {plan.prompt_corpus_id} "
         f"--system {plan.system} --decoding {plan.decoding.method}"
     )
+
+
+SUBSET_SEED = 0
+
+
+def make_subsets(paths: ProjectPaths, corpus_id: str, proportions: Sequence[float]) -> list[str]:
+    """Name the nested subsets of a corpus, smallest first, and write the cards that are missing."""
+    parent = load_card(paths, corpus_id)
+    for proportion in proportions:
+        if not 0 < proportion <= 1:
+            raise EvaluationError(
+                "a subset's proportion must be above 0 and at most 1",
+                found=f"{proportion:g}",
+                run="pass --proportions 0.01,0.1,1",
+            )
+    if parent.extends is not None:
+        raise EvaluationError(
+            "subsets must be taken of a corpus that has a source of its own",
+            found=f"{corpus_id} extends {parent.extends}",
+            run=f"pass --corpus {parent.extends}",
+            about=corpus_id,
+        )
+    known = {
+        card.subset.proportion: card.id
+        for card in iter_cards(paths)
+        if card.extends == corpus_id and card.subset is not None and card.subset.shard is None
+        if card.subset.seed == SUBSET_SEED and card.prompts == parent.prompts
+    }
+    for proportion in sorted(set(proportions) - set(known)):
+        known[proportion] = _make_subset(paths, parent, proportion)
+    return [known[proportion] for proportion in sorted(set(proportions))]
+
+
+def _make_subset(paths: ProjectPaths, parent: Card, proportion: float) -> str:
+    percent = f"{100 * proportion:.10g}"
+    card = replace(
+        parent,
+        id=f"{parent.id}-{percent}pct",
+        title=f"{parent.title}, {percent} %",
+        description=f"A random {percent} % of {parent.id} by seed, contained in every larger part; "
+        "the prompts are those of the whole.",
+        extends=parent.id,
+        subset=Subset(proportion, SUBSET_SEED),
+        source=None,
+        format=None,
+        normaliser=None,
+        filters=None,
+        deduplicate=None,
+    )
+    if paths.card(card.id).exists():
+        raise EvaluationError(
+            f"card {card.id} must be the part {proportion:g} of {parent.id}, with seed "
+            f"{SUBSET_SEED} and its prompts",
+            found="another card of this id",
+            run=f"cog corpus show {card.id}",
+            about=card.id,
+        )
+    save_card(paths, card)
+    return card.id

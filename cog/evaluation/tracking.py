@@ -106,17 +106,27 @@ class Tracker:
         return self._log_once(name, digest, tags={}, params={}, metrics=[], files=files, inputs=[])
 
     @contextmanager
-    def follow_training(self, name: str, params: Mapping[str, str]) -> Iterator[LogMetrics]:
-        """Log a training run while it runs."""
+    def follow_training(
+        self, name: str, params: Mapping[str, str], progress: Progress
+    ) -> Iterator[LogMetrics]:
+        """Log a training run while it runs; points that cannot be logged do not end it."""
+        has_failed = False
+
+        def log(step: int, metrics: Mapping[str, float]) -> None:
+            # hours of training are worth more than a point in a plot
+            nonlocal has_failed
+            points = [(name, value, step) for name, value in metrics.items()]
+            try:
+                with _stated(self.uri):
+                    self._client.log_batch(run_id, metrics=_make_points(points))
+            except TrackingError as error:
+                if not has_failed:
+                    progress.say(f"not logged: {error}")
+                has_failed = True
+
         with self._run(name, tags=_revisions(self._paths)) as run_id:
             with _stated(self.uri):
                 self._log(run_id, params=params, metrics=[], files={})
-
-            def log(step: int, metrics: Mapping[str, float]) -> None:
-                with _stated(self.uri):
-                    points = [(name, value, step) for name, value in metrics.items()]
-                    self._client.log_batch(run_id, metrics=_make_points(points))
-
             yield log
 
     def _log_once(
@@ -238,24 +248,13 @@ def follow_run(
 ) -> Iterator[LogMetrics | None]:
     """Log a training run to MLflow while it runs; for None, load no MLflow.
 
-    Yields what takes the metrics of a step; points that cannot be logged do not end it.
+    Yields what takes the metrics of a step.
     """
     if experiment is None:
         yield None
         return
-    failed: list[str] = []
-    with Tracker(paths, experiment).follow_training(name, described) as log:
-
-        def log_if_possible(step: int, metrics: Mapping[str, float]) -> None:
-            # hours of training are worth more than a point in a plot
-            try:
-                log(step, metrics)
-            except TrackingError as error:
-                if not failed:
-                    progress.say(f"not logged: {error}")
-                failed.append(str(error))
-
-        yield log_if_possible
+    with Tracker(paths, experiment).follow_training(name, described, progress) as log:
+        yield log
 
 
 def find_runs(

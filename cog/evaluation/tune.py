@@ -19,7 +19,8 @@ from cog.evaluation.choose import get_usual_decoding
 from cog.evaluation.metrics.catalogue import METRICS
 from cog.evaluation.metrics.repetition import score_texts
 from cog.evaluation.planning import Wanted, make_plan
-from cog.evaluation.protocol import COPIES, DEFAULT, LIKELIHOOD, QUALITY
+from cog.evaluation.prompts import check_tuning_prompts
+from cog.evaluation.protocol import COPIES, DEFAULT, LIKELIHOOD, QUALITY, TUNING
 from cog.evaluation.runner import choose_groups, score_seeds, write_seeds
 from cog.evaluation.session import Evaluation, Plan, identify, prepare
 from cog.evaluation.statistics import Interval
@@ -35,7 +36,6 @@ from cog.evaluation.tune_rating import (
     take_parts,
 )
 from cog.evaluation.tune_settings import BUDGET, Phase, Values, list_phases
-from cog.evaluation.tune_split import TUNING, check_tuning_prompts
 from cog.params import Params
 from cog.paths import ProjectPaths
 from cog.progress import Progress
@@ -235,7 +235,7 @@ class _Search:
         parts: dict[str, tuple[float, ...]] = {}
         for name, rows in (("diversity", score_texts(references)), ("perplexity", judged)):
             metric = METRICS[SCORES[name]]
-            scores[name] = float(metric.combine(rows.sum(axis=0)[None])[0])
+            scores[name] = metric.score(rows)
             parts[name] = leave_out_each(name, rows.tolist(), self._documents)
         if not 0.0 < scores["perplexity"] < float("inf"):
             raise EvaluationError(

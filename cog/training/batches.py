@@ -10,12 +10,62 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from cog.training.batch import Batch
 from cog.training.examples import ExampleStore
 from cog.training.sampler import BatchSampler, SamplerSettings
 from cog.training.segmentation.in_batch import segment_in_batch
-from cog.training.segmentation.records import BatchRules
+from cog.training.segmentation.records import BatchLabels, BatchRules
 from cog.training.workers import iter_in_workers
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Chunks that are at once prefixes to predict and sources to copy from.
+
+    :param number: What it was drawn by.
+    :param documents: Documents of its chunks, each once. *Shape:* ``(num_documents,)``
+    :param token_ids: Begin token, text before the chunk, and chunk, padded on the right. *Shape:*
+        ``(num_chunks, prefix_len)``
+    :param token_mask: Where there is a token. *Shape:* ``(num_chunks, prefix_len)``
+    :param target_starts: Column of each chunk's first token that is to be predicted: what stands
+        before it is the begin token and text before the chunk, or the chunk's first token where
+        there is neither. *Shape:* ``(num_chunks,)``
+    :param piece_ids: WordPieces, padded on the right. *Shape:* ``(num_chunks, num_pieces)``
+    :param piece_mask: Where there is a piece. *Shape:* ``(num_chunks, num_pieces)``
+    :param start_pieces: Column of the first piece of each word. *Shape:* ``(num_words,)``
+    :param end_pieces: Column of the last piece of each word. *Shape:* ``(num_words,)``
+    """
+
+    number: int
+    documents: NDArray[np.int64]
+    token_ids: NDArray[np.int64]
+    token_mask: NDArray[np.bool_]
+    target_starts: NDArray[np.int64]
+    piece_ids: NDArray[np.int64]
+    piece_mask: NDArray[np.bool_]
+    start_pieces: NDArray[np.int64]
+    end_pieces: NDArray[np.int64]
+    labels: BatchLabels
+
+    @property
+    def num_chunks(self) -> int:
+        """Number of chunks."""
+        return len(self.token_ids)
+
+    @property
+    def num_tokens(self) -> int:
+        """Number of tokens to predict: all of the chunks, not what stands before them."""
+        return int(self.token_mask.sum() - self.target_starts.sum())
+
+    @property
+    def num_words(self) -> int:
+        """Number of words of all chunks."""
+        return len(self.labels.word_chunks)
+
+    @property
+    def num_queries(self) -> int:
+        """Number of positions that choose a segment."""
+        return len(self.labels.query_chunks)
+
 
 AHEAD_PER_WORKER = 3
 
@@ -59,7 +109,7 @@ class BatchMaker:
         begin_id, max_tokens = self._rules.begin_token_id, self._rules.context_tokens
         begin = np.array([] if begin_id is None else [begin_id], dtype=np.int32)
         contexts = [self._store.get_context(chunk, max_tokens=max_tokens) for chunk in chunks]
-        token_ids, token_mask = _pad(
+        token_ids, token_mask = pad_rows(
             [
                 np.concatenate([begin, context, example.token_ids])
                 for context, example in zip(contexts, examples, strict=True)
@@ -68,7 +118,7 @@ class BatchMaker:
         # labels count from the begin token, rows have the text before the chunk behind it
         num_before = np.array([len(context) for context in contexts], dtype=np.int64)
         positions = labels.query_positions + num_before[labels.query_chunks]
-        piece_ids, piece_mask = _pad([example.piece_ids for example in examples])
+        piece_ids, piece_mask = pad_rows([example.piece_ids for example in examples])
         return Batch(
             number=number,
             documents=np.unique([example.document for example in examples]),
@@ -95,9 +145,13 @@ def iter_batches(
     return iter_in_workers(BatchMaker, source, numbers, num_workers=num_workers, ahead=ahead)
 
 
-def _pad(
+def pad_rows(
     rows: Sequence[NDArray[np.generic]],
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Pad rows on the right with 0; second comes what is no padding.
+
+    *Shape:* twice ``(num_rows, max_len)``
+    """
     lengths = np.array([len(row) for row in rows])
     mask = np.arange(lengths.max()) < lengths[:, None]  # (num_rows, max_len)
     ids = np.zeros(mask.shape, dtype=np.int64)

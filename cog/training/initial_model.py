@@ -10,19 +10,45 @@ from typing import Any
 import torch
 
 from cog.atomic import discard, replacing, share
-from cog.errors import TrainingError
+from cog.errors import ParamsError, TrainingError
 from cog.model.base import get_base_folder, pin_base
 from cog.model.config import FORMAT_VERSION, ModelConfig, load_config
 from cog.model.modules import hush_transformers, load_bidirectional, load_causal
 from cog.model.random_base import make_random_base
 from cog.model.weights import Weights, load_weights
-from cog.profiles import Base, HubBase, RandomBase
-from cog.training.batch import Batch
+from cog.params import TrainParams
+from cog.profiles import Base, HubBase, LoopProfile, ModelProfile, RandomBase, load_shipped_profiles
+from cog.reading import find_nearest
+from cog.training.batches import Batch
 from cog.training.building import TrainingText
 from cog.training.model import TrainableModel
 from cog.training.output import write_model
-from cog.training.recipe import Recipe
 from cog.training.vectors import check_pieces
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """A profile by name: what the model is made of and learns by, and how it is trained."""
+
+    name: str
+    model: ModelProfile
+    loop: LoopProfile
+
+
+def load_recipe(params: TrainParams, name: str | None) -> Recipe:
+    """Find a profile of the project or of the package; None for the default."""
+    name = name or params.profile
+    profiles = {**load_shipped_profiles(), **params.profiles}
+    if name not in profiles:
+        raise ParamsError(
+            f"the profile must be one of {', '.join(profiles)}",
+            found=repr(name),
+            run=f"did you mean --profile {find_nearest(name, list(profiles))}?",
+            about=name,
+        )
+    profile = profiles[name]
+    return Recipe(name, profile.model, profile.loop)
+
 
 ROLES = ("prefix", "phrase", "retriever")
 BASES_FOLDER = "bases"  # in a model folder: bases that are made or copied, not fetched

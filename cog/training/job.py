@@ -19,13 +19,11 @@ from cog.progress import Progress, SilentProgress
 from cog.training.batches import iter_batches
 from cog.training.building import TrainingText
 from cog.training.checkpoint import RunIdentity
-from cog.training.initial_model import Bases, OpenedModel, find_bases, open_model
+from cog.training.initial_model import Bases, OpenedModel, Recipe, find_bases, open_model
 from cog.training.loop import LoopReports, Outcome, TrainingLoop
 from cog.training.objective import CopyObjective
-from cog.training.peak_flops import tell_peak_flops
 from cog.training.preparing import TrainingData, check_phrases, prepare_data
-from cog.training.recipe import Recipe
-from cog.training.reporting import LogMetrics, load_metrics
+from cog.training.reporting import LogMetrics, load_metrics, tell_peak_flops
 from cog.training.run_folder import (
     METRICS,
     check_shared,

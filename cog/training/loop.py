@@ -29,9 +29,8 @@ from cog.training.checkpoint import (
 )
 from cog.training.objective import TOTAL, LoopBatch, Objective
 from cog.training.reporting import LogMetrics, Meter, MetricsFile, load_metrics
-from cog.training.run_folder import CHECKPOINTS, METRICS
+from cog.training.run_folder import CHECKPOINTS, METRICS, StopRequest, watch_signals
 from cog.training.schedule import Budget, rate_factor
-from cog.training.signals import StopRequest, watch_signals
 
 BETAS = (0.9, 0.95)
 LOGGED_STEPS = 10  # between two points in MLflow

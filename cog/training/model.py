@@ -13,9 +13,13 @@ from cog.model.phrase_encoder import Head, untrained_names
 from cog.model.weights import Weights, load_part, select_weights, split_lora
 from cog.profiles import LossProfile, ModelProfile, RateProfile
 from cog.training.lora import LoraLinear, add_lora, load_lora, lora_weights
-from cog.training.losses.phrase import joint_losses, weighted_mean
 from cog.training.losses.spans import score_spans
-from cog.training.losses.vocabulary import score_vocabulary, token_losses
+from cog.training.losses.vocabulary import (
+    joint_losses,
+    score_vocabulary,
+    token_losses,
+    weighted_mean,
+)
 from cog.training.tensors import BatchTensors
 
 Pair = tuple[Tensor, Tensor]

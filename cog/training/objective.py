@@ -5,11 +5,10 @@ from typing import Any, Protocol
 
 from torch import Tensor, nn
 
-from cog.training.batch import Batch
-from cog.training.initial_model import OpenedModel
+from cog.training.batches import Batch
+from cog.training.initial_model import OpenedModel, Recipe
 from cog.training.model import Losses
 from cog.training.preparing import TrainingData
-from cog.training.recipe import Recipe
 from cog.training.tensors import to_tensors
 
 TOTAL = "loss"  # the name of what is minimised

@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 from cog.errors import TrainingError
 from cog.model.config import ModelConfig
 from cog.profiles import LoopProfile
-from cog.progress import Progress
-from cog.training.batch import Batch
-from cog.training.batches import BatchSource, iter_batches
+from cog.progress import Progress, SilentProgress
+from cog.training.batches import Batch, BatchSource, iter_batches
 from cog.training.building import ExampleSettings, TrainingText, build_examples
 from cog.training.examples import ExampleStore
 from cog.training.initial_model import Bases
@@ -26,15 +25,12 @@ NUM_NAMED = 4
 SAID_SECONDS = 10.0
 
 
-class _LineProgress:
+class _LineProgress(SilentProgress):
     # what comes before the first step says lines, and leaves the bar of the steps alone
     def __init__(self, progress: Progress, label: str) -> None:
         self._progress, self._label = progress, label
         self._num = 0
         self._said = time.monotonic()
-
-    def expect(self, amount: int) -> None:
-        pass  # no time left is said
 
     def advance(self, amount: int) -> None:
         self._num += amount

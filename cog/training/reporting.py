@@ -1,10 +1,17 @@
-"""What a run tells while it runs: steps go in, lines, bars and a file of metrics come out."""
+"""What a run tells while it runs: steps go in, lines, bars and a file of metrics come out.
+
+And what speed is told beside: that of the device at its best.
+"""
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
+import torch
+
+from cog.atomic import write_text_atomically
 from cog.progress import Progress
 from cog.training.schedule import Budget
 
@@ -17,16 +24,8 @@ class MetricsFile:
     """A file of metrics, one JSON object a step; a run that goes on cuts what it will do again."""
 
     def __init__(self, path: Path, *, step: int) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        kept = []
-        if path.is_file():
-            for line in path.read_text(encoding="utf-8").splitlines():
-                try:
-                    if json.loads(line)["step"] <= step:
-                        kept.append(line + "\n")
-                except (ValueError, KeyError):
-                    break  # the line that a killed run was writing
-        path.write_text("".join(kept), encoding="utf-8")
+        kept = [json.dumps(each) + "\n" for each in _iter_lines(path) if each["step"] <= step]
+        write_text_atomically(path, "".join(kept))
         self._path = path
 
     def write(self, step: int, metrics: Mapping[str, float]) -> None:
@@ -38,16 +37,18 @@ class MetricsFile:
 def load_metrics(path: Path, *, step: int) -> dict[str, float]:
     """Read what a run wrote at a step."""
     metrics: dict[str, float] = {}
-    if not path.is_file():
-        return metrics
-    for line in path.read_text(encoding="utf-8").splitlines():
-        try:
-            content = json.loads(line)
-        except ValueError:
-            break  # the line that a killed run was writing
-        if content.pop("step", None) == step:
+    for content in _iter_lines(path):
+        if content.pop("step") == step:
             metrics |= content
     return metrics
+
+
+def _iter_lines(path: Path) -> Iterator[dict[str, Any]]:
+    for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
+        try:
+            yield json.loads(line)
+        except ValueError:
+            return  # the line that a killed run was writing
 
 
 class Meter:
@@ -126,3 +127,55 @@ class Meter:
         if self._budget.max_steps is not None and self.steps_per_second > 0:
             left.append((self._budget.max_steps - self._step) / self.steps_per_second)
         return max(0.0, min(left, default=0.0))
+
+
+# dense bf16 tensor-core peaks from the makers' data sheets; the first name that fits counts
+KNOWN_PEAKS = {
+    "B200": 2250e12,
+    "H200": 989.4e12,
+    "GH200": 989.4e12,
+    "H100 PCIe": 756.5e12,
+    "H100": 989.4e12,
+    "L40S": 362e12,
+    "A100": 312e12,
+    "L40": 181e12,
+    "L4": 121e12,
+}
+MEASURED_SIZE = {"cpu": 768, "cuda": 8192}
+MEASURED_ROUNDS = 5
+
+
+def tell_peak_flops(device: torch.device, progress: Progress, *, is_half: bool = False) -> float:
+    """Find the peak of a device, and say it and where it is from."""
+    peak, where = get_peak_flops(device, is_half=is_half)
+    progress.say(f"peak of the device: {peak / 1e12:,.2f} TFLOP/s ({where})")
+    return peak
+
+
+def get_peak_flops(device: torch.device, *, is_half: bool = False) -> tuple[float, str]:
+    """Find the peak of a device.
+
+    A processor is measured in bf16 if ``is_half``. Second comes where the figure is from.
+    """
+    if device.type == "cuda":
+        name = torch.cuda.get_device_name(device)
+        for known, peak in KNOWN_PEAKS.items():
+            if known in name:
+                return peak, f"{name}, data sheet, dense bf16"
+    return _measure_peak_flops(device, is_half=is_half), "matrix product, measured"
+
+
+def _measure_peak_flops(device: torch.device, *, is_half: bool) -> float:
+    # the best of a few products of square matrices, which no real step can beat by much
+    size = MEASURED_SIZE.get(device.type, 1024)
+    kind = torch.bfloat16 if is_half or device.type == "cuda" else torch.float32
+    left = torch.ones(size, size, dtype=kind, device=device)
+    best = float("inf")
+    for _ in range(MEASURED_ROUNDS):
+        started = time.perf_counter()
+        product = left @ left
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        del product
+        best = min(best, time.perf_counter() - started)
+    return 2.0 * size**3 / best

@@ -163,8 +163,8 @@ def go_on_or_begin_anew(
 
 def make_job(paths: ProjectPaths, params: Params, request: TrainRequest) -> "TrainJob":
     """Fill in what a user does not say; nothing is read yet but the files' bytes."""
+    from cog.training.initial_model import load_recipe
     from cog.training.job import TrainJob
-    from cog.training.recipe import load_recipe
     from cog.training.schedule import Budget
 
     recipe = load_recipe(params.train, request.profile)

@@ -1,12 +1,16 @@
-"""The folder and the device of a run: what a user asks for goes in, checked, held, opened."""
+"""The folder, the devices and the signals of a run: checked, held, opened and watched here."""
 
 import secrets
+import signal
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from types import FrameType
 
 import torch
 from accelerate import Accelerator
@@ -139,3 +143,39 @@ def check_shared(out: Path, accelerator: Accelerator) -> None:
             run="name a folder of a file system that the machines share",
             about=str(out),
         )
+
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+@dataclass(slots=True)
+class StopRequest:
+    """Which signal asked the run to stop after the step it is in; empty for none."""
+
+    name: str = ""
+
+
+@contextmanager
+def watch_signals() -> Iterator[StopRequest]:
+    """Turn the first SIGINT or SIGTERM into a request; a second one ends the process at once.
+
+    Outside the main thread none is seen.
+    """
+    request = StopRequest()
+    if threading.current_thread() is not threading.main_thread():
+        yield request
+        return
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+
+    def handle(number: int, _frame: FrameType | None) -> None:
+        request.name = signal.Signals(number).name
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+    for number in SIGNALS:
+        signal.signal(number, handle)
+    try:
+        yield request
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from cog.profiles import LossProfile
-from cog.training.batch import Batch
+from cog.training.batches import Batch
 from cog.training.losses.spans import SpanGroups, SpanLabels
 from cog.training.segmentation.records import BatchLabels
 

@@ -11,8 +11,7 @@ import torch
 from torch import nn
 
 from cog.profiles import LossProfile
-from cog.training.batch import Batch
-from cog.training.batches import BatchSource, iter_batches
+from cog.training.batches import Batch, BatchSource, iter_batches
 from cog.training.tensors import to_tensors
 
 

@@ -11,7 +11,7 @@ import torch
 
 from cog.baselines.datastore import iter_windows, load_keys, load_tokens
 from cog.baselines.knn_lm import interpolate, weigh_neighbours
-from cog.baselines.manifest import load_corpus_manifest, load_datastore_manifest
+from cog.baselines.manifest import load_datastore_manifest
 from cog.baselines.project import build_corpus_datastore, open_knn_lm
 from cog.baselines.transformer import TransformerGenerator
 from cog.corpus.documents import DocumentStore
@@ -48,7 +48,7 @@ def test_entries_are_states_and_next_tokens(
     knn_village: ProjectPaths, tiny_cog_model: CogModel
 ) -> None:
     folder = knn_village.corpus("village").datastore
-    manifest = load_corpus_manifest(knn_village, "village", model=tiny_cog_model.fingerprint)
+    manifest = load_datastore_manifest(knn_village, "village", model=tiny_cog_model.fingerprint)
     keys = load_keys(folder, num_entries=manifest.num_entries, dim=manifest.dim)
     tokens = load_tokens(folder, num_entries=manifest.num_entries)
     documents = list(DocumentStore(knn_village.corpus("village").documents).iter_documents())
@@ -213,44 +213,41 @@ def test_a_corpus_smaller_than_k_is_refused(
 
 
 def test_a_datastore_of_another_model_or_other_documents_is_refused(
-    knn_village: ProjectPaths, tiny_cog_model: CogModel
+    knn_village: ProjectPaths, tiny_cog_model: CogModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = knn_village.corpus("village").datastore
     with pytest.raises(IndexMismatchError, match="one of model ffff"):
-        load_datastore_manifest(folder, corpus_id="village", model="f" * 64, documents_digest=None)
+        load_datastore_manifest(knn_village, "village", model="f" * 64)
+    monkeypatch.setattr(
+        "cog.baselines.manifest.find_documents_digest", lambda corpus_paths: "e" * 64
+    )
     with pytest.raises(IndexMismatchError, match="one of documents eeee"):
-        load_datastore_manifest(
-            folder,
-            corpus_id="village",
-            model=tiny_cog_model.fingerprint,
-            documents_digest="e" * 64,
-        )
+        load_datastore_manifest(knn_village, "village", model=tiny_cog_model.fingerprint)
 
 
 def test_a_missing_or_damaged_datastore_names_the_command(
     knn_village: ProjectPaths, tiny_cog_model: CogModel, tmp_path: Path
 ) -> None:
-    def load(folder: Path) -> None:
-        load_datastore_manifest(
-            folder, corpus_id="village", model=tiny_cog_model.fingerprint, documents_digest=None
-        )
+    paths = ProjectPaths(tmp_path)
+
+    def load() -> None:
+        load_datastore_manifest(paths, "village", model=tiny_cog_model.fingerprint)
 
     with pytest.raises(IndexNotBuiltError, match="cog paper datastore build village"):
-        load(tmp_path / "none")
-    damaged = tmp_path / "damaged"
+        load()
+    damaged = paths.corpus("village").datastore
     shutil.copytree(knn_village.corpus("village").datastore, damaged)
     (damaged / "keys.f16").write_bytes(b"12")
     with pytest.raises(IndexMismatchError, match="found: 2 bytes of keys.f16 instead of"):
-        load(damaged)
+        load()
     shutil.copy(knn_village.corpus("village").datastore / "keys.f16", damaged)
     (damaged / "tokens.i32").unlink()
     with pytest.raises(IndexMismatchError, match="found: 0 bytes of tokens.i32 instead of"):
-        load(damaged)
+        load()
     content = json.loads((damaged / "manifest.json").read_text())
     for change in ({"extra": 1}, {"search": {}}, {"search": None}, {"num_entries": "8"}):
         (damaged / "manifest.json").write_text(json.dumps({**content, **change}))
         with pytest.raises(IndexMismatchError, match="complete manifest"):
-            load(damaged)
+            load()
 
 
 def test_a_damaged_search_names_the_command(
@@ -269,7 +266,7 @@ def test_a_damaged_search_names_the_command(
 def test_two_builds_have_the_same_digest(
     knn_village: ProjectPaths, tiny_cog_model: CogModel
 ) -> None:
-    before = load_corpus_manifest(knn_village, "village", model=tiny_cog_model.fingerprint)
+    before = load_datastore_manifest(knn_village, "village", model=tiny_cog_model.fingerprint)
     again = build_corpus_datastore(
         knn_village,
         "village",

@@ -2,13 +2,22 @@
 
 import io
 import random
+from dataclasses import replace
 
 import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from cog.cli.render import COLOURS, Screen, SegmentWriter, describe, render_generation
-from cog.cli.source_line import join_numbers, render_source, shorten
+from cog.cli.render import (
+    COLOURS,
+    Screen,
+    SegmentWriter,
+    describe,
+    join_numbers,
+    render_generation,
+    render_source,
+    shorten,
+)
 from cog.decoding.ranking import rank_documents
 from cog.evaluation.records import parse_generation
 from cog.records import CORPUS, VOCABULARY, Decoding, Generation, Segment
@@ -201,6 +210,8 @@ def test_counts_say_what_was_copied() -> None:
         "· corpus village · index aaaaaaaaaaaa · seed 3 · 64 tokens/s"
     )
     assert "0 % of the text copied from 0 documents" in describe(generation())
+    at_once = replace(generation(), seconds={"retrieve": 0.0, "decode": 0.0})
+    assert describe(at_once).endswith("· seed 3")  # of no time there is no speed
 
 
 def test_a_stream_ends_with_the_best_copy_of_each_document(

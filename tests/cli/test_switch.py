@@ -291,7 +291,7 @@ def test_who_is_waited_for_is_told(built: ProjectPaths) -> None:
         waiting = run_cog(built, "switch", "village")
         assert waiting.stderr is not None
         line = waiting.stderr.readline()
-        assert line.startswith("another process changes the versions of village (pid ")
+        assert line.startswith("cog: another process changes the versions of village (pid ")
         assert line.endswith("waiting for it\n")
     output, errors = waiting.communicate()
     assert (waiting.returncode, errors) == (0, "")

@@ -15,8 +15,7 @@ from torch import nn
 from cog.baselines.project import open_knn_lm
 from cog.baselines.retro.adapter import make_adapter
 from cog.baselines.retro.config import make_config
-from cog.baselines.retro.folder import save_adapter
-from cog.baselines.retro.project import get_adapter_folder
+from cog.baselines.retro.folder import get_adapter_folder, save_adapter
 from cog.baselines.systems import open_system
 from cog.decoding.request import Request
 from cog.model.load import load_model

@@ -7,7 +7,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, GPT2LMHeadModel
 
-from cog.evaluation.judging import score_likelihood
+from cog.evaluation.features import score_likelihood
 from cog.model.language_model import LanguageModel
 from cog.model.words import load_tokenizer
 

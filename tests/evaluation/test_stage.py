@@ -6,7 +6,7 @@ from cog.corpus.documents import load_prompts
 from cog.decoding.stage import generate_corpus
 from cog.errors import EvaluationError
 from cog.evaluation.choose import load_results
-from cog.evaluation.stage import evaluate_corpus
+from cog.evaluation.planning import evaluate_corpus
 from cog.params import load_params
 from cog.paths import ProjectPaths
 from tests.corpus.building import make_card, prepare

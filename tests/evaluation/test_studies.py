@@ -17,8 +17,13 @@ from cog.errors import CorpusNotFoundError, EvaluationError
 from cog.evaluation.metrics.catalogue import METRICS
 from cog.evaluation.paper import load_published
 from cog.evaluation.session import Plan
-from cog.evaluation.studies import run_study, study_ablations, study_domain, study_index_size
-from cog.evaluation.subsets import make_subsets
+from cog.evaluation.studies import (
+    make_subsets,
+    run_study,
+    study_ablations,
+    study_domain,
+    study_index_size,
+)
 from cog.params import Params
 from cog.paths import ProjectPaths
 from cog.pipeline_file import CorpusEntry, add_corpus_entry

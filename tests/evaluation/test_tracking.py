@@ -16,6 +16,7 @@ from cog.errors import TrackingError
 from cog.evaluation.records import EvaluationResult
 from cog.evaluation.tracking import Tracker, choose_uri
 from cog.paths import ProjectPaths
+from cog.progress import SILENT
 from tests.evaluation.making import copied, protocol, rep, result
 
 ROOT = Path(__file__).parents[2]
@@ -175,7 +176,8 @@ import os, signal, sys
 from pathlib import Path
 from cog.evaluation.tracking import Tracker
 from cog.paths import ProjectPaths
-with Tracker(ProjectPaths(Path(sys.argv[1])), "train").follow_training("killed", {}):
+from cog.progress import SILENT
+with Tracker(ProjectPaths(Path(sys.argv[1])), "train").follow_training("killed", {}, SILENT):
     os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -190,7 +192,7 @@ def test_a_run_whose_process_was_killed_is_ended_by_the_next(tracked: ProjectPat
         return {each.info.run_name: each.info.status for each in client.search_runs(ids)}
 
     assert list_states() == {"killed": "RUNNING"}
-    with Tracker(tracked, "train").follow_training("living", {}):
+    with Tracker(tracked, "train").follow_training("living", {}, SILENT):
         Tracker(tracked, "study")
         assert list_states() == {"killed": "KILLED", "living": "RUNNING"}
     assert list_states() == {"killed": "KILLED", "living": "FINISHED"}

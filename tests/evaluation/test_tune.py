@@ -21,10 +21,11 @@ from cog.decoding.tuning import (
 )
 from cog.errors import EvaluationError, GenerationError
 from cog.evaluation import tune_settings
+from cog.evaluation.prompts import take_part
+from cog.evaluation.protocol import EVALUATION, TUNING
 from cog.evaluation.statistics import Interval, find_interval_of
 from cog.evaluation.tune import Tuned, tune
 from cog.evaluation.tune_rating import Scores, Trial, find_gain, rate
-from cog.evaluation.tune_split import EVALUATION, TUNING, take_part
 from cog.index.project import build_corpus_index
 from cog.params import Params
 from cog.paths import ProjectPaths
@@ -128,7 +129,7 @@ def built_town(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> Pr
 def town(built_town: ProjectPaths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ProjectPaths:
     """A copy that the test may change, and a short list of tries."""
     shutil.copytree(built_town.root, tmp_path / "town")
-    monkeypatch.setattr("cog.evaluation.tune_split.MIN_DOCUMENTS", 4)
+    monkeypatch.setattr("cog.evaluation.prompts.MIN_DOCUMENTS", 4)
     monkeypatch.setitem(tune_settings._PHASES, "cog", (tune_settings.Phase(SEARCH),))
     monkeypatch.setattr(tune_settings, "_DRAW", DRAW)
     return ProjectPaths(tmp_path / "town")

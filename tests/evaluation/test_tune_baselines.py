@@ -13,8 +13,9 @@ from cog.cli.main import cli
 from cog.corpus.documents import load_prompts
 from cog.decoding.tuning import load_tuning
 from cog.errors import CogError, EvaluationError, GenerationError, IndexNotBuiltError
+from cog.evaluation.prompts import take_part
+from cog.evaluation.protocol import EVALUATION, TUNING
 from cog.evaluation.tune_settings import TUNABLE, list_phases
-from cog.evaluation.tune_split import EVALUATION, TUNING, take_part
 from cog.params import Params
 from cog.paths import ProjectPaths
 from cog.progress import SilentProgress
@@ -42,7 +43,7 @@ def town(
     built_town: ProjectPaths, params: Params, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> ProjectPaths:
     shutil.copytree(built_town.root, tmp_path / "town")
-    monkeypatch.setattr("cog.evaluation.tune_split.MIN_DOCUMENTS", 4)
+    monkeypatch.setattr("cog.evaluation.prompts.MIN_DOCUMENTS", 4)
     paths = ProjectPaths(tmp_path / "town")
     build_corpus_datastore(paths, "village", params=params, progress=SilentProgress(), device="cpu")
     return paths

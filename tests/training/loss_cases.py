@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from cog.profiles import LossProfile
-from cog.training.batch import Batch
+from cog.training.batches import Batch
 from cog.training.segmentation.records import BatchLabels
 
 BAND = 3

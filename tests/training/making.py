@@ -12,8 +12,8 @@ from cog.progress import SilentProgress
 from cog.records import Document
 from cog.training.building import ExampleSettings, TrainingText, build_examples
 from cog.training.examples import ExampleStore
+from cog.training.initial_model import Recipe, load_recipe
 from cog.training.job import TrainJob
-from cog.training.recipe import Recipe, load_recipe
 from cog.training.schedule import Budget
 
 ROOT = Path(__file__).parents[2]

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from cog.training.batch import Batch
-from cog.training.batches import BatchSource, iter_batches
+from cog.training.batches import Batch, BatchSource, iter_batches
 from cog.training.examples import ExampleStore
 from cog.training.sampler import SamplerSettings
 from cog.training.segmentation.records import BatchRules

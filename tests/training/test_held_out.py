@@ -13,8 +13,7 @@ from cog.index.records import GatheredChunks
 from cog.model.load import CogModel, IndexModel, load_index_model, load_model
 from cog.paths import get_cache_folder
 from cog.progress import SilentProgress
-from cog.training.batch import Batch
-from cog.training.batches import iter_batches
+from cog.training.batches import Batch, iter_batches
 from cog.training.building import TrainingText
 from cog.training.examples import Example, ExampleStore
 from cog.training.initial_model import find_bases

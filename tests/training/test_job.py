@@ -19,10 +19,9 @@ from cog.records import Document
 from cog.training import job as job_module
 from cog.training.building import TrainingText
 from cog.training.checkpoint import find_checkpoints
-from cog.training.initial_model import OpenedModel
+from cog.training.initial_model import OpenedModel, Recipe
 from cog.training.job import TrainJob, TrainReport, train
 from cog.training.model import Losses
-from cog.training.recipe import Recipe
 from tests.model_fixtures import make_tiny_model
 from tests.told import Told
 from tests.training.making import iter_village, make_job, make_recipe, read_losses

@@ -12,8 +12,8 @@ from cog.params import load_params
 from cog.paths import ProjectPaths
 from cog.progress import SilentProgress
 from cog.training.building import TrainingText
+from cog.training.initial_model import load_recipe
 from cog.training.job import train
-from cog.training.recipe import load_recipe
 from tests.built_project import build_corpus
 from tests.tiny_project import make_project
 from tests.training.making import PHRASES, ROOT, iter_village, make_job, read_losses

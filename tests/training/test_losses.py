@@ -8,10 +8,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from cog.training.batch import Batch
-from cog.training.losses.phrase import joint_losses, weighted_mean
+from cog.training.batches import Batch
 from cog.training.losses.spans import score_spans
-from cog.training.losses.vocabulary import score_vocabulary, token_losses
+from cog.training.losses.vocabulary import (
+    joint_losses,
+    score_vocabulary,
+    token_losses,
+    weighted_mean,
+)
 from cog.training.tensors import BatchTensors, to_tensors
 from tests.training.loss_cases import make_batch, make_profile, make_vectors, plain_joint
 

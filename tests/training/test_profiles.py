@@ -19,8 +19,8 @@ from cog.errors import ParamsError
 from cog.params import Params, TrainParams
 from cog.profiles import HubBase, WheelBase, load_shipped_profiles
 from cog.reading import read_record
+from cog.training.initial_model import Recipe, load_recipe
 from cog.training.model import TrainableModel
-from cog.training.recipe import Recipe, load_recipe
 from cog.training.tensors import to_tensors
 from tests.training.loss_cases import make_batch
 

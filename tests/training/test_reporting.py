@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from cog.training.peak_flops import get_peak_flops
-from cog.training.reporting import Meter, MetricsFile
+from cog.training.reporting import Meter, MetricsFile, get_peak_flops
+from cog.training.run_folder import watch_signals
 from cog.training.schedule import Budget
-from cog.training.signals import watch_signals
 from tests.told import Told
 
 

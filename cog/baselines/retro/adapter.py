@@ -16,6 +16,7 @@ from cog.baselines.retro.config import RetroConfig
 from cog.baselines.retro.neighbours import Neighbours
 
 INITIAL_SCALE = 0.02
+Pair = tuple[Tensor, Tensor]  # keys and values
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +61,12 @@ class Placement:
 class Memory:
     """What the tokens of a pass attend to.
 
-    :param keys: Keys of the neighbours of each chunk, one tensor per layer that attends. *Shape:*
-        ``(num_memories, num_heads, memory_len, head_dim)``
-    :param values: Their values. *Shape:* as ``keys``
+    :param pairs: Keys and values of the neighbours of each chunk, by layer that attends. *Shape:*
+        twice ``(num_memories, num_heads, memory_len, head_dim)``
     :param mask: What is no padding. *Shape:* ``(num_memories, memory_len)``, bool
     """
 
-    keys: tuple[Tensor, ...]
-    values: tuple[Tensor, ...]
+    pairs: tuple[Pair, ...]
     mask: Tensor
     placement: Placement
 
@@ -151,7 +150,7 @@ class CrossAttention(nn.Module):
         self.output = nn.Linear(dim, dim, bias=False)
         self.gate = nn.Parameter(torch.zeros(1))
 
-    def project(self, states: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+    def project(self, states: Tensor, rows: Tensor) -> Pair:
         """Keys and values of neighbours, ``(num_memories, num_heads, memory_len, head_dim)`` each.
 
         States are of encoded tokens, *shape* ``(num_tokens, dim)``, rows the tokens of each memory,
@@ -160,9 +159,7 @@ class CrossAttention(nn.Module):
         key, value = pick_rows(self.key_value(states), rows).chunk(2, dim=-1)
         return split_heads(key, self.num_heads), split_heads(value, self.num_heads)
 
-    def forward(
-        self, hidden: Tensor, pair: tuple[Tensor, Tensor], mask: Tensor, placement: Placement
-    ) -> Tensor:
+    def forward(self, hidden: Tensor, pair: Pair, mask: Tensor, placement: Placement) -> Tensor:
         """Attend.
 
         :param hidden: Hidden states of the tokens of a pass. *Shape:* ``(num_tokens, dim)``
@@ -231,20 +228,16 @@ class RetroAdapter(nn.Module):
         """Say what the next pass sees."""
         self._memory = memory
 
-    def encode(
-        self, embeddings: Tensor, neighbours: Neighbours
-    ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+    def encode(self, embeddings: Tensor, neighbours: Neighbours) -> tuple[Pair, ...]:
         """Encode the neighbours of chunks by their token embeddings, ``(num_tokens, dim)``.
 
-        Gives keys and values of each layer that attends. *Shape:* ``(num_memories, num_heads,
-        memory_len, head_dim)``
+        Gives keys and values by layer that attends, as :class:`Memory` has them.
         """
         states = self.encoder(embeddings, neighbours)
-        pairs = [
+        return tuple(
             layer.project(states, neighbours.memory_rows)  # type: ignore[operator]
             for layer in self.cross.values()
-        ]
-        return tuple(key for key, _ in pairs), tuple(value for _, value in pairs)
+        )
 
     def _make_hook(self, number: int):  # type: ignore[no-untyped-def]  # noqa: ANN202
         cross = self.cross[str(self.config.cross_layers[number])]
@@ -255,9 +248,8 @@ class RetroAdapter(nn.Module):
                 return output
             hidden = output[0] if isinstance(output, tuple) else output
             assert isinstance(hidden, Tensor)
-            pair = memory.keys[number], memory.values[number]
             flat = hidden.reshape(-1, hidden.shape[-1])
-            update = cross(flat, pair, memory.mask, memory.placement)
+            update = cross(flat, memory.pairs[number], memory.mask, memory.placement)
             changed = hidden + update.to(hidden.dtype).reshape(hidden.shape)
             return (changed, *output[1:]) if isinstance(output, tuple) else changed
 

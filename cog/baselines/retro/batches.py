@@ -4,7 +4,6 @@ A batch is a pure function of the seed and its number, so that a run that goes o
 needs nothing but its step.
 """
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +14,7 @@ from torch import Tensor
 from cog.baselines.retro.adapter import get_chunk
 from cog.baselines.retro.examples import RetroExamples
 from cog.baselines.retro.neighbours import Neighbours, lay_out
+from cog.training.batches import pad_rows
 from cog.training.sampler import BatchSampler, SamplerSettings
 
 IGNORED = -100  # target of a position that does not count
@@ -76,11 +76,6 @@ class RetroBatches:
             settings=SamplerSettings(size, size, size, seed),
         )
 
-    def iter_numbered(self, numbers: Iterable[int]) -> Iterator[RetroBatch]:
-        """Make batches."""
-        for number in numbers:
-            yield self.make(number)
-
     def make(self, number: int) -> RetroBatch:
         """Make one batch; the same number gives the same batch, anywhere."""
         pool, place = divmod(number, self._num_pooled)
@@ -119,19 +114,18 @@ def lay_out_windows(
 ) -> RetroBatch:
     """Lay windows of more than a chunk out; ``owners`` are the memories of chunks, or -1."""
     num_read = chunk_tokens - 1
-    num_learnt = max(map(len, rows)) - 1 - num_read
-    learnt = torch.zeros(len(rows), num_learnt, dtype=torch.long)
-    targets = torch.full((len(rows), num_learnt), IGNORED)
-    memories = np.full((len(rows), num_learnt), -1, dtype=np.int64)
+    learnt, is_learnt = pad_rows([ids[num_read:-1] for ids in rows])
+    targets, _ = pad_rows([ids[num_read + 1 :] for ids in rows])
+    targets[~is_learnt] = IGNORED
+    memories = np.full(learnt.shape, -1, dtype=np.int64)
     first = 0
     for row, ids in enumerate(rows):
-        length = len(ids) - 1 - num_read
-        learnt[row, :length] = torch.from_numpy(ids[num_read:-1].astype(np.int64))
-        targets[row, :length] = torch.from_numpy(ids[num_read + 1 :].astype(np.int64))
         chunks = [get_chunk(p, chunk_tokens=chunk_tokens) for p in range(num_read, len(ids) - 1)]
-        memories[row, :length] = owners[first + np.array(chunks)]
+        memories[row, : len(chunks)] = owners[first + np.array(chunks)]
         first += (len(ids) - 1) // chunk_tokens
     read = np.stack([ids[:num_read] for ids in rows]).astype(np.int64)
+    tensors = [torch.from_numpy(each) for each in (read, learnt, targets)]
+    read_ids, learnt_ids, next_ids = tensors
     return RetroBatch(
-        number, torch.from_numpy(read), learnt, targets, neighbours, memories.ravel(), documents
+        number, read_ids, learnt_ids, next_ids, neighbours, memories.ravel(), documents
     )

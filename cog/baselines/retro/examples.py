@@ -19,24 +19,13 @@ from cog.baselines.retro.neighbours import NeighbourSource, read_chunk
 from cog.errors import TrainingError
 from cog.index.read.reader import PhraseIndex
 from cog.model.load import CogModel
+from cog.params import RetroParams
 from cog.progress import Progress
 from cog.training.sampler import split_documents
 
 FORMAT_VERSION = 2  # of the files; part of their key
 DOCUMENTS_PER_READ = 512
 TEXTS_PER_PASS = 128
-
-
-@dataclass(frozen=True, slots=True)
-class ExampleSettings:
-    """What decides the examples, beside index and model.
-
-    :param held_out_share: Share of the documents that is set aside for validation.
-    """
-
-    window_tokens: int
-    held_out_share: float
-    seed: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +93,7 @@ def load_examples(
     model: CogModel,
     *,
     config: RetroConfig,
-    settings: ExampleSettings,
+    settings: RetroParams,
     progress: Progress,
 ) -> RetroExamples:
     """Open the examples of an index, found before or now."""
@@ -159,7 +148,7 @@ class _Maker:
         self._size = chunk_tokens
 
     def write(
-        self, folder: Path, window_tokens: int, settings: ExampleSettings, progress: Progress
+        self, folder: Path, window_tokens: int, settings: RetroParams, progress: Progress
     ) -> None:
         windows, documents = self._cut(window_tokens)
         num_held_out = int(len(np.unique(documents)) * settings.held_out_share)

@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,13 @@ from safetensors.torch import load_file, save_file
 from cog.atomic import replacing, share, write_text_atomically
 from cog.baselines.retro.adapter import RetroAdapter
 from cog.baselines.retro.config import RetroConfig
+from cog.corpus.documents import find_documents_digest
 from cog.errors import CheckpointError
+from cog.index.read.reader import PhraseIndex, open_index
+from cog.index.versions.unions import split_union
+from cog.model.fingerprint import fingerprint_model
+from cog.params import Params
+from cog.paths import ProjectPaths
 from cog.reading import Text, read_record
 
 CONFIG_FILE = "config.json"
@@ -128,3 +136,24 @@ def _unreadable(folder: Path, error: Exception) -> CheckpointError:
         run=f"remove {folder.parent.name}/{folder.name}, then {RUN}",
         about=str(folder),
     )
+
+
+ADAPTER_FOLDER = Path("models", "retro")
+
+
+def get_adapter_folder(paths: ProjectPaths, corpus_id: str) -> Path:
+    """Where the adapter of the system ``retro`` lies: the corpus's own, or that of all."""
+    own = paths.corpus(corpus_id).retro
+    return own if (own / CONFIG_FILE).is_file() else paths.root / ADAPTER_FOLDER
+
+
+@contextmanager
+def open_retro_index(paths: ProjectPaths, params: Params, corpus_id: str) -> Iterator[PhraseIndex]:
+    """Open the index that neighbours come from, held against the model and the documents."""
+    with open_index(
+        *map(paths.corpus, split_union(corpus_id)),
+        locks=paths.locks,
+        model_fingerprint=fingerprint_model(paths.model(params.model)),
+        documents_digest_of=find_documents_digest,
+    ) as index:
+        yield index

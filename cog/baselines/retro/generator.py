@@ -2,11 +2,13 @@
 
 import time
 from collections.abc import Sequence
+from itertools import chain
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.functional import pad
 
 from cog.baselines.retro.adapter import Memory, Placement, RetroAdapter, find_layers, get_chunk
 from cog.baselines.retro.neighbours import NeighbourSource, lay_out, read_chunk
@@ -32,8 +34,7 @@ class RetroMemory:
         self._model, self._adapter, self._source = model, adapter, source
         self._ids: list[list[int]] = [[] for _ in range(batch)]
         self._chunks = [-1] * batch  # what each text sees
-        self._keys: list[Tensor] = []
-        self._values: list[Tensor] = []
+        self._kept: list[Tensor] = []  # keys and values in turn, layer by layer
         self._mask = torch.zeros(batch, 0, dtype=torch.bool, device=self._device)
         self._last: tuple[tuple[int, ...], Placement] | None = None
         self.seconds = 0.0
@@ -81,34 +82,27 @@ class RetroMemory:
         found = self._source.find(texts)
         neighbours = lay_out(found, self._source.read(found)).to(self._device)
         embed = self._model.prefix_encoder.get_modules().get_input_embeddings()
-        keys, values = self._adapter.encode(embed(neighbours.token_ids).float(), neighbours)
-        self._make_room(keys, values)
+        pairs = self._adapter.encode(embed(neighbours.token_ids).float(), neighbours)
+        found_now = list(chain.from_iterable(pairs))
+        self._make_room(found_now)
         index = torch.tensor(rows, device=self._device)
         length = neighbours.memory_mask.shape[1]
-        for kept, new in zip([*self._keys, *self._values], [*keys, *values], strict=True):
+        for kept, new in zip(self._kept, found_now, strict=True):
             kept[index, :, :length] = new
         self._mask[index, :length] = neighbours.memory_mask
         self._mask[index, length:] = False
 
-    def _make_room(self, keys: Sequence[Tensor], values: Sequence[Tensor]) -> None:
+    def _make_room(self, wanted: Sequence[Tensor]) -> None:
         # as long as the longest memory so far
         batch, length = self._mask.shape
-        wanted = keys[0].shape[2]
-        if wanted <= length:
-            return
-        grown = []
-        for number, new in enumerate([*keys, *values]):
-            kept = new.new_zeros(batch, new.shape[1], wanted, new.shape[3])
-            if length:
-                kept[:, :, :length] = [*self._keys, *self._values][number]
-            grown.append(kept)
-        self._keys, self._values = grown[: len(keys)], grown[len(keys) :]
-        mask = self._mask.new_zeros(batch, wanted)
-        mask[:, :length] = self._mask
-        self._mask = mask
+        more = wanted[0].shape[2] - length
+        if more > 0:
+            empty = [each.new_zeros(batch, each.shape[1], 0, each.shape[3]) for each in wanted]
+            self._kept = [pad(each, (0, 0, 0, more)) for each in self._kept or empty]
+            self._mask = pad(self._mask, (0, more))
 
     def _place(self, counts: tuple[int, ...]) -> Memory | None:
-        if not self._keys:
+        if not self._kept:
             return None
         owners = tuple(
             row if self._chunks[row] >= 0 else -1
@@ -120,7 +114,8 @@ class RetroMemory:
                 np.array(owners, dtype=np.int64), num_memories=len(counts), device=self._device
             )
             self._last = owners, placement
-        return Memory(tuple(self._keys), tuple(self._values), self._mask, self._last[1])
+        pairs = zip(self._kept[::2], self._kept[1::2], strict=True)
+        return Memory(tuple(pairs), self._mask, self._last[1])
 
 
 class RetroLoop(TokenLoop):

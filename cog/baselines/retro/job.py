@@ -18,9 +18,8 @@ from torch import nn
 from cog.baselines.retro.adapter import make_adapter
 from cog.baselines.retro.batches import RetroBatch, RetroBatches
 from cog.baselines.retro.config import make_config
-from cog.baselines.retro.examples import ExampleSettings, RetroExamples, load_examples
-from cog.baselines.retro.folder import CONFIG_FILE, save_adapter
-from cog.baselines.retro.project import open_retro_index
+from cog.baselines.retro.examples import RetroExamples, load_examples
+from cog.baselines.retro.folder import CONFIG_FILE, open_retro_index, save_adapter
 from cog.baselines.retro.trainee import RetroObjective, RetroTrainee, measure
 from cog.index.read.reader import PhraseIndex
 from cog.model.load import load_model
@@ -31,8 +30,7 @@ from cog.progress import Progress, SilentProgress
 from cog.records import BFLOAT16
 from cog.training.checkpoint import RunIdentity
 from cog.training.loop import LoopReports, Outcome, TrainingLoop, Validate
-from cog.training.peak_flops import tell_peak_flops
-from cog.training.reporting import LogMetrics
+from cog.training.reporting import LogMetrics, tell_peak_flops
 from cog.training.run_folder import (
     check_shared,
     find_start,
@@ -138,9 +136,8 @@ def _open_run(
     settings = job.settings
     model = load_model(model_folder, device=accelerator.device.type, keeps_modules=True)
     config = make_config(model, settings)
-    chosen = ExampleSettings(settings.window_tokens, settings.held_out_share, settings.seed)
     with accelerator.main_process_first():
-        examples = load_examples(index, model, config=config, settings=chosen, progress=progress)
+        examples = load_examples(index, model, config=config, settings=settings, progress=progress)
     windows = examples.list_learnable()
     set_seed(settings.seed)  # here: what was done before depends on what was kept from other runs
     adapter = make_adapter(config, seed=settings.seed)
@@ -227,7 +224,7 @@ def _fit(run: _Run, *, progress: Progress, log: LogMetrics | None) -> Outcome:
         progress.say(f"adapter written to {run.job.out}")
 
     return run.loop.run(
-        run.train.iter_numbered(run.loop.number_batches()),
+        map(run.train.make, run.loop.number_batches()),
         validate=_make_validation(run) if is_main else None,
         write=write,
         reports=reports,

@@ -14,6 +14,7 @@ from cog.index.read.reader import PhraseIndex
 from cog.index.search.filters import AllowedChunks
 from cog.model.load import CogModel
 from cog.model.words import WordSplitter
+from cog.training.batches import pad_rows
 
 MAX_SPARE_CHUNKS = 256  # found beyond what is wanted, in place of those of a left-out document
 
@@ -63,17 +64,15 @@ def lay_out(
     lengths = np.array([len(row) for row in rows])
     firsts = lengths.cumsum() - lengths
     members = [[firsts[p] + np.arange(lengths[p]) for p in row if p >= 0] for row in places]
-    padded_rows, padded_mask = _pad([first + np.arange(n) for first, n in zip(firsts, lengths)])  # noqa: B905
-    memory_rows, memory_mask = _pad([np.concatenate(parts) for parts in members])
-    return Neighbours(
-        torch.from_numpy(np.concatenate(rows).astype(np.int64)),
-        torch.from_numpy(np.repeat(np.arange(len(rows)), lengths)),
-        torch.from_numpy(np.concatenate([np.arange(n) for n in lengths])),
-        padded_rows,
-        padded_mask,
-        memory_rows,
-        memory_mask,
+    places_of = [first + np.arange(n) for first, n in zip(firsts, lengths, strict=True)]
+    arrays = (
+        np.concatenate(rows).astype(np.int64),
+        np.repeat(np.arange(len(rows)), lengths),
+        np.concatenate([np.arange(n) for n in lengths]),
+        *pad_rows(places_of),
+        *pad_rows([np.concatenate(parts) for parts in members]),
     )
+    return Neighbours(*map(torch.from_numpy, arrays))
 
 
 class NeighbourSource:
@@ -176,11 +175,3 @@ def read_chunk(
     if begin_token_id is not None and len(ids) and ids[0] == begin_token_id:
         ids = ids[1:]
     return splitter.decode(ids).decode(errors="replace")
-
-
-def _pad(rows: Sequence[NDArray[np.int64]]) -> tuple[Tensor, Tensor]:
-    lengths = np.array([len(row) for row in rows])
-    mask = np.arange(lengths.max()) < lengths[:, None]  # (num_rows, max_len)
-    padded = np.zeros(mask.shape, dtype=np.int64)
-    padded[mask] = np.concatenate(rows)
-    return torch.from_numpy(padded), torch.from_numpy(mask)

@@ -80,14 +80,14 @@ class RetroTrainee(nn.Module):
             return None
         found = batch.neighbours.to(self.device)
         embeddings = self.network.get_input_embeddings()(found.token_ids).float()
-        keys, values = self.adapter.encode(embeddings, found)
+        pairs = self.adapter.encode(embeddings, found)
         num_memories = len(found.memory_mask)
         token_memories = batch.token_memories
         if is_shifted:
             shifted = (token_memories + (num_memories + 1) // 2) % num_memories
             token_memories = np.where(token_memories < 0, -1, shifted)
         placement = Placement.make(token_memories, num_memories=num_memories, device=self.device)
-        return Memory(keys, values, found.memory_mask, placement)
+        return Memory(pairs, found.memory_mask, placement)
 
     def count_operations(self, batch: RetroBatch) -> float:
         """Count the floating point operations of a step on a batch.

@@ -33,8 +33,8 @@ def train_retro(
     Ends at the steps of params.yaml unless there is another limit; ``out`` is ``models/retro``
     unless given.
     """
+    from cog.baselines.retro.folder import ADAPTER_FOLDER
     from cog.baselines.retro.job import RetroJob, train_adapter
-    from cog.baselines.retro.project import ADAPTER_FOLDER
     from cog.training.schedule import Budget
 
     if max_steps is None and max_seconds is None:

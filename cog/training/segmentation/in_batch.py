@@ -17,10 +17,10 @@ from cog.training.segmentation.grams import (
     WordTexts,
     expand_ranges,
     iter_levels,
+    mark_spans,
     number_words,
 )
 from cog.training.segmentation.records import BatchLabels, BatchRules, ChunkWords
-from cog.training.segmentation.spans import mark_spans
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,7 @@ from cog.model.fingerprint import fingerprint_model
 from cog.params import Params
 from cog.paths import ProjectPaths
 from cog.progress import Progress
-from cog.training.segmentation.corpus_words import collect_texts
-from cog.training.segmentation.matches import find_in_corpus, walk_words
+from cog.training.segmentation.matches import collect_texts, find_in_corpus, walk_words
 
 
 @dataclass(frozen=True, slots=True)

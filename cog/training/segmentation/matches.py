@@ -6,15 +6,95 @@ suffix array (pydivsufsort) took as long and held more memory, since it cannot d
 phrase may begin or that only one document holds.
 """
 
+import itertools
+from collections.abc import Iterable
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
-from cog.model.words import BARRED, CAN_END, CAN_START
-from cog.training.segmentation.corpus_words import CorpusWords
-from cog.training.segmentation.grams import iter_levels
-from cog.training.segmentation.spans import find_stops
+from cog.index.chunking import MAX_BLOCK_CHARS, iter_blocks
+from cog.model.words import BARRED, CAN_END, CAN_START, UNKNOWN, WordSplitter, flag_words
+from cog.progress import Progress
+from cog.training.segmentation.grams import find_stops, iter_levels
 
 BLOCK_WORDS = 1 << 18  # walked as a Python list, which takes many times their memory
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusWords:
+    """The words of all documents side by side; about 10 bytes a word.
+
+    :param numbers: Number of each word: two have the same if and only if they have the same text.
+        *Shape:* ``(num_words,)`` int32
+    :param flags: Bits of ``cog.model.words``. *Shape:* ``(num_words,)`` uint8
+    :param run_offsets: A phrase lies in one run, a block of a document: run ``i`` is words
+        ``[run_offsets[i], run_offsets[i + 1])``. *Shape:* ``(num_runs + 1,)`` int64
+    :param run_documents: Document of each run, ascending. *Shape:* ``(num_runs,)`` int32
+    """
+
+    num_documents: int
+    numbers: NDArray[np.int32]
+    flags: NDArray[np.uint8]
+    run_offsets: NDArray[np.int64]
+    run_documents: NDArray[np.int32]
+
+    @property
+    def num_words(self) -> int:
+        """Number of words."""
+        return len(self.numbers)
+
+    def run_ends(self) -> NDArray[np.int32]:
+        """For each word, one past the last word of its run."""
+        return np.repeat(self.run_offsets[1:].astype(np.int32), np.diff(self.run_offsets))
+
+    def word_documents(self) -> NDArray[np.int32]:
+        """The document of each word, ascending."""
+        return np.repeat(self.run_documents, np.diff(self.run_offsets))
+
+
+def collect_texts(
+    texts: Iterable[str], *, splitter: WordSplitter, progress: Progress
+) -> CorpusWords:
+    """Split the texts of documents into words; a run is a block of a document."""
+    known: dict[str, int] = {}
+    numbers: list[NDArray[np.int32]] = []
+    flags: list[NDArray[np.uint8] | None] = []  # None: by the words' texts
+    run_documents: list[int] = []
+    num_documents = 0
+    for document, text in enumerate(texts):
+        for start, end in iter_blocks(text, max_chars=MAX_BLOCK_CHARS):
+            block = text[start:end]
+            bounds = splitter.split(block).word_chars
+            words = itertools.pairwise(bounds.tolist())
+            own = [known.setdefault(block[first:last], len(known)) for first, last in words]
+            numbers.append(np.array(own, dtype=np.int32))
+            # `<unk>` reaches over several words, whose own texts do not tell
+            flags.append(flag_words(block, bounds) if UNKNOWN.search(block) else None)
+            run_documents.append(document)
+        num_documents = document + 1
+        progress.advance(1)
+    table = _flag_vocabulary(list(known))
+    all_flags = [
+        table[run] if own_flags is None else own_flags
+        for run, own_flags in zip(numbers, flags, strict=True)
+    ]
+    sizes = [len(run) for run in numbers]
+    return CorpusWords(
+        num_documents=num_documents,
+        numbers=np.concatenate([np.zeros(0, dtype=np.int32), *numbers]),
+        flags=np.concatenate([np.zeros(0, dtype=np.uint8), *all_flags]),
+        run_offsets=np.append(0, np.cumsum(sizes, dtype=np.int64)),
+        run_documents=np.array(run_documents, dtype=np.int32),
+    )
+
+
+def _flag_vocabulary(words: list[str]) -> NDArray[np.uint8]:
+    # with a character between the words, so that none is judged by its neighbours
+    sizes = np.array([len(word) for word in words], dtype=np.int32)
+    ends = np.cumsum(sizes + 1, dtype=np.int32)
+    bounds = np.stack([ends - sizes - 1, ends - 1], axis=1).reshape(-1)
+    return flag_words("\0".join(words), bounds)[::2].copy()
 
 
 def find_in_corpus(words: CorpusWords, *, min_words: int, max_words: int) -> NDArray[np.uint8]:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from cog.baselines.retro.config import make_config
-from cog.baselines.retro.examples import ExampleSettings, RetroExamples, load_examples
+from cog.baselines.retro.examples import RetroExamples, load_examples
 from cog.index.read.reader import PhraseIndex
 from cog.model.load import CogModel
 from cog.params import RetroParams, load_params
@@ -31,6 +31,6 @@ def examples(
         village_index,
         tiny_cog_model_alone,
         config=make_config(tiny_cog_model_alone, settings),
-        settings=ExampleSettings(settings.window_tokens, settings.held_out_share, settings.seed),
+        settings=settings,
         progress=SilentProgress(),
     )

@@ -8,7 +8,7 @@ import pytest
 
 from cog.baselines.retro.batches import RetroBatches
 from cog.baselines.retro.config import make_config
-from cog.baselines.retro.examples import ExampleSettings, RetroExamples, load_examples
+from cog.baselines.retro.examples import RetroExamples, load_examples
 from cog.baselines.retro.neighbours import NeighbourSource
 from cog.index.read.reader import PhraseIndex
 from cog.model.load import CogModel
@@ -55,12 +55,13 @@ def test_examples_are_found_once(
 
     monkeypatch.setattr(NeighbourSource, "find", refuse)
     config = make_config(tiny_cog_model_alone, settings)
-    given = ExampleSettings(settings.window_tokens, settings.held_out_share, settings.seed)
     named: dict[str, Any] = {"config": config, "progress": SilentProgress()}
-    again = load_examples(village_index, tiny_cog_model_alone, settings=given, **named)
+    again = load_examples(village_index, tiny_cog_model_alone, settings=settings, **named)
     assert again.folder == examples.folder
     with pytest.raises(AssertionError, match="searched again"):
-        load_examples(village_index, tiny_cog_model_alone, settings=replace(given, seed=1), **named)
+        load_examples(
+            village_index, tiny_cog_model_alone, settings=replace(settings, seed=1), **named
+        )
 
 
 def test_a_pass_over_the_batches_takes_every_window_once(examples: RetroExamples) -> None:

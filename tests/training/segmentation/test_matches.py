@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from cog.model.words import flag_words
 from cog.progress import SilentProgress
-from cog.training.segmentation.corpus_words import CorpusWords, collect_texts
-from cog.training.segmentation.matches import find_in_corpus, walk_words
+from cog.training.segmentation.matches import CorpusWords, collect_texts, find_in_corpus, walk_words
 from tests.index.hash_model import PieceSplitter
 from tests.training.segmentation.making import VOCABULARY, random_words, spans_of
 
