@@ -3,6 +3,7 @@
 import logging
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -56,7 +57,8 @@ def test_a_browser_begins_and_ends_a_session(locked: RunningServer) -> None:
     assert "sesame" not in cookie
     session = {"Cookie": cookie.split(";")[0]}
     assert locked.ask("GET", "/corpora", headers={**HTML, **session}).status == 200
-    assert locked.ask("GET", "/corpora", headers={**HTML, "Cookie": "cog_session=x"}).status == 401
+    for wrong in ("cog_session=x", r'cog_session="\303\251"'):
+        assert locked.ask("GET", "/corpora", headers={**HTML, "Cookie": wrong}).status == 401
     assert locked.post("/api/logout", {}).status == 204
 
 
@@ -88,6 +90,7 @@ def test_other_sites_cannot_ask(server: RunningServer) -> None:
     for headers in (
         {"Origin": "http://evil.example"},
         {"Origin": "null"},
+        {"Origin": "http://["},
         {"Origin": f"http://evil.example:{server.port}"},
         {"Sec-Fetch-Site": "cross-site"},
     ):
@@ -165,7 +168,23 @@ def test_others_are_served_only_with_a_key_or_if_it_is_said(two_corpora: Project
     words = ["--project", str(two_corpora.root), "serve", "--host", "0.0.0.0", "--port", "0"]
     result = CliRunner().invoke(cli, words, standalone_mode=False)
     assert isinstance(result.exception, ServeError)
-    assert "pass --api-key KEY, or --no-auth" in str(result.exception)
+    assert "pass --api-key-file FILE or --api-key KEY, or --no-auth" in str(result.exception)
+
+
+def test_a_key_out_of_a_file_shows_in_no_list_of_processes(
+    two_corpora: ProjectPaths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served: list[str] = []
+    monkeypatch.setattr(
+        "cog.serve.run.serve", lambda *_, settings, **__: served.append(settings.api_key)
+    )
+    key = tmp_path / "key"
+    words = ["--project", str(two_corpora.root), "serve", "--host", "0.0.0.0", "--api-key-file"]
+    for content, code in ((b"sesame\n", 0), (b" \n", 2), (b"\xff", 2)):
+        key.write_bytes(content)
+        assert CliRunner().invoke(cli, [*words, str(key)]).exit_code == code
+    assert CliRunner().invoke(cli, [*words, "-"], input="open\n").exit_code == 0
+    assert served == ["sesame", "open"]
 
 
 @pytest.mark.parametrize("seconds", ["nan", "inf", "0"])
