@@ -32,8 +32,7 @@ def evaluate(
     asked for by name that there cannot be, too much of the references is in the index, the store is
     of another version, or the disk is full.
     """
-    for package in ("scipy", "sklearn", "transformers"):  # imported when texts are written
-        require(package)
+    require_packages()
     run = prepare(paths, params, plan, progress)
     run.plan = replace(run.plan, groups=choose_groups(run))
     with run.stack:
@@ -55,6 +54,12 @@ def evaluate(
             created_at=datetime.now(UTC).isoformat(timespec="seconds"),
         )
         return run.store.save_result(result)
+
+
+def require_packages() -> None:
+    """Refuse to begin without what is imported when texts are written already."""
+    for package in ("scipy", "sklearn", "transformers"):
+        require(package)
 
 
 def digest_prompts(prompts: Sequence[Prompt]) -> str:

@@ -21,7 +21,7 @@ from cog.evaluation.metrics.repetition import score_texts
 from cog.evaluation.planning import Wanted, make_plan
 from cog.evaluation.prompts import check_tuning_prompts
 from cog.evaluation.protocol import COPIES, DEFAULT, LIKELIHOOD, QUALITY, TUNING
-from cog.evaluation.runner import choose_groups, score_seeds, write_seeds
+from cog.evaluation.runner import choose_groups, require_packages, score_seeds, write_seeds
 from cog.evaluation.session import Evaluation, Plan, identify, prepare
 from cog.evaluation.statistics import Interval
 from cog.evaluation.tune_rating import (
@@ -81,6 +81,7 @@ def tune(
     that was stopped goes on. Raises ``EvaluationError`` if nothing can be chosen, or there are too
     few prompts.
     """
+    require_packages()
     phases = list_phases(system, method)
     if not phases:
         raise EvaluationError(

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +126,14 @@ def test_reset_forgets(tuned: ProjectPaths) -> None:
     done = call(tuned, "tune", "--corpus", "village", "--reset", "--json")
     assert json.loads(done.stdout) == {"corpus": "village", "removed": False}
     assert decoding_of(tuned)["verify"] == "off"
+
+
+def test_a_package_that_rates_texts_is_missed_before_anything_runs(
+    tuned: ProjectPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    done = call(tuned, "tune", "--corpus", "village")
+    assert str(done.exception).endswith("next: pip install 'copy-generator[evaluate]'")
 
 
 def test_what_cannot_be_tuned_is_one_line(tuned: ProjectPaths) -> None:
