@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from cog.baselines.system import (
+    ABLATIONS,
     COG,
     COPYING,
     IN_CONTEXT,
@@ -132,6 +133,12 @@ class _Side:
         prompt_corpus = wish.prompt_corpus or self.corpus_id
         usual = self._list_usual()
         name = resolve_system(self.name, usual[0])[0]
+        # what another side names by its settings is not meant by the plain name beside it
+        others = [
+            replace(self, name=other)
+            for corpus_id, other in wish.sides
+            if (corpus_id, self.name) == (self.corpus_id, name) and other in ABLATIONS
+        ]
         fitting = [
             each
             for each in known
@@ -139,6 +146,7 @@ class _Side:
             and _is_protocol(each, wish.protocol)
             and self.method in (None, each.system.decoding.method)
             and (self.name == name or self._has_settings(each))
+            and not any(other._has_settings(each) for other in others)
         ]
         if not fitting:
             raise EvaluationError(

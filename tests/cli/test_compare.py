@@ -172,6 +172,21 @@ def test_usual_settings_come_first_and_named_ones_are_found(project: ProjectPath
     assert "village top_k_documents=0" in run(project, *words)[0]
 
 
+def test_nothing_is_compared_with_itself(project: ProjectPaths) -> None:
+    usual = make(project, "village", 60)
+    tokens = replace(
+        usual.system,
+        decoding=take_used("cog", replace(usual.system.decoding, top_k_documents=0)),
+    )
+    save(project, replace(usual, system=tokens, protocol=protocol(num_prompts=5)))
+    sides = ("village", "--system", "cog", "--system", "cog-tokens")
+    assert "must have been evaluated with cog " in str(refusal(project, "compare", *sides))
+    save(project, usual)  # under the usual settings, but of other prompts
+    error = refusal(project, "compare", *sides)
+    assert isinstance(error, ProtocolError)
+    assert error.about == "num_prompts"
+
+
 def test_protocols_that_differ_are_refused_by_field(project: ProjectPaths) -> None:
     save(project, make(project, "village", 60))
     other = replace(make(project, "hamlet", 40), protocol=protocol(mauve_scale=5.0))
