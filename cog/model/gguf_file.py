@@ -1,7 +1,7 @@
 """GGUF files of Llama's kind: a file goes in, the files that transformers would save come out.
 
 Byte for byte, so that what is known of a base model by its files holds whichever of the two
-converted it. transformers takes three times as long, and is no part of what generating needs.
+converted it, which is no part of what generating needs.
 """
 
 import json
