@@ -90,6 +90,9 @@ class Decoding:
     :param span_words: Number of words that a draft goes on at its source, at most.
     :param span_ratio: Share of the best token's probability that a token after the chosen phrase
         must have, 0 to 1.
+    :param far_ratio: Share of it that every token of a copy must have, for each unit of similarity
+        that its document is below ``relevance_level``. Above 0, what is too little for a copy of
+        such a document is not written at all: a token is chosen instead.
     :param min_bits: Information of a copy, at least: the sum over its words, in bits.
     :param copy_once: Whether a word of a document, or a passage that stands in several, is copied
         into a text once at most.
@@ -121,6 +124,7 @@ class Decoding:
     pool_bias: bool = False
     span_words: _Number = 0
     span_ratio: Share = 0.0
+    far_ratio: _Weight = 0.0
     min_bits: _Weight = 0.0
     copy_once: bool = False
     relevance_weight: _Weight = 0.0

@@ -25,7 +25,7 @@ VARIANTS = {
 # CoG under other settings: a short name, the change as a clause, the settings
 _SETTINGS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("cog-tokens", "nothing is copied", {"top_k_documents": 0}),
-    ("cog-unverified", "what was chosen is written", {"verify": OFF}),
+    ("cog-unverified", "what was chosen is written", {"verify": OFF, "far_ratio": 0.0}),
     ("cog-no-spans", "a draft ends with its phrase", {"span_words": 0}),
     ("cog-any-phrase", "phrases need no informative word", {"min_bits": 0.0}),
     ("cog-repeats", "words may be copied twice", {"copy_once": False}),
@@ -177,7 +177,9 @@ def list_used(name: str, decoding: Decoding) -> tuple[str, ...]:
         used -= {"verify_threshold", "trust"}
     if not decoding.span_words:
         used -= {"span_ratio"}
-    if not (decoding.relevance_weight or decoding.guard_names):
+    if not decoding.far_ratio:
+        used -= {"far_ratio"}
+    if not (decoding.relevance_weight or decoding.guard_names or decoding.far_ratio):
         used -= {"relevance_level"}
     return tuple(each.name for each in fields(Decoding) if each.name in used)
 

@@ -176,8 +176,7 @@ class Batch:
                 ahead, draft = ticket.ahead, ticket.draft
                 assert ahead is not None
                 number = -1 if draft is None or ticket.is_over else ahead.find(draft)
-                if number >= 0 and draft is not None:
-                    self._write(ticket, draft, 1, ())
+                if number >= 0 and draft is not None and self._write(ticket, draft, 1, ()):
                     ahead.chosen.append(number)
                     ticket.ending = ahead.states[number], ahead.logits[number]
                 else:
@@ -235,8 +234,9 @@ class Batch:
         ):
             if not ids:
                 continue
+            num_kept = len(ids)
             if ticket.unread:
-                ticket.unread = ticket.unread[len(ids) :]
+                ticket.unread = ticket.unread[num_kept:]
                 end += 1
                 last = end - 1
             else:
@@ -251,7 +251,7 @@ class Batch:
                     ticket.ahead = Ahead(more, states[behind], logits[behind])
                 else:
                     self._cache.cut(place, self._cache.lengths[place] - (end - 1 - last))
-            if not ticket.unread:
+            if num_kept and not ticket.unread:
                 ticket.ending = states[last], logits[last]
 
     def _verify(self, ticket: Ticket, draft: Draft, logits: Tensor) -> int:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from cog.decoding.joins import needs_space, refuses_space
-from cog.decoding.plausibility import SURE_TOKENS, get_floor
+from cog.decoding.plausibility import SURE_TOKENS, find_least_ratio, get_floor
 from cog.decoding.pool import Agreement, Pool
 from cog.decoding.verbatim import limit_runs
 from cog.records import Decoding
@@ -36,6 +36,7 @@ class TextEnd:
         ``(num_words,)``
     :param copied: Those of them that were copied. *Shape:* ``(num_words,)``
     :param repeats: Tokens of the vocabulary that would write a passage again.
+    :param needs_token: Whether no phrase may be chosen.
     """
 
     token_ids: Sequence[int]
@@ -44,6 +45,7 @@ class TextEnd:
     blocked: NDArray[np.bool_] | None = None
     copied: NDArray[np.bool_] | None = None
     repeats: Sequence[int] = ()
+    needs_token: bool = False
 
     @property
     def written_ids(self) -> Sequence[int]:
@@ -102,13 +104,8 @@ def score_choices(
     bonus = decoding.context_weight * (places.num_tokens - FREE_TOKENS)
     starts = word_scores[0] + _weigh_beginnings(pool, token_logits, decoding, batch_phrases)
     starts[places.begins[places.is_begin]] += bonus[places.is_begin]
-    is_out = ~pool.has_space if needs_space(end.tail) else None
-    if refuses_space(end.tail):
-        is_out = pool.has_space
-    if is_out is not None:
-        starts.masked_fill_(is_out, -torch.inf)
-    if is_implausible is not None:
-        starts.masked_fill_(is_implausible[pool.first_tokens], -torch.inf)
+    is_barred = _find_barred(pool, token_logits, is_implausible, places, end, decoding)
+    starts.masked_fill_(is_barred, -torch.inf)
     scores = pool.phrases.score(starts, word_scores[1])
     if end.blocked is not None:
         scores = _leave_out_blocked(pool, scores, end.blocked)
@@ -238,6 +235,32 @@ def _find_implausible(logits: Tensor, places: _Places, decoding: Decoding) -> Te
         sure.scatter_reduce_(0, places.tokens, beyond, "amax")
         is_implausible &= probabilities < floor * torch.exp(-decoding.trust * sure)
     return is_implausible
+
+
+def _find_barred(
+    pool: Pool,
+    token_logits: Tensor,
+    is_implausible: Tensor | None,
+    places: _Places,
+    end: TextEnd,
+    decoding: Decoding,
+) -> Tensor:
+    # the words that may not begin a phrase here. *Shape:* ``(num_begins,)``
+    is_barred = torch.full_like(pool.has_space, end.needs_token)
+    if refuses_space(end.tail):
+        is_barred |= pool.has_space
+    elif needs_space(end.tail):
+        is_barred |= ~pool.has_space
+    if is_implausible is not None:
+        is_barred |= is_implausible[pool.first_tokens]
+    if decoding.far_ratio:  # verification would refuse their first token
+        ratio = torch.from_numpy(find_least_ratio(pool.similarities, decoding))
+        ratio = ratio.to(token_logits.device)[pool.phrases.begin_words]
+        agreed = torch.zeros_like(ratio)
+        agreed[places.begins[places.is_begin]] = places.num_tokens[places.is_begin]
+        trust = decoding.trust * (agreed - SURE_TOKENS).clamp(min=0.0)
+        is_barred |= token_logits[pool.first_tokens] < token_logits.max() + ratio.log() - trust
+    return is_barred
 
 
 def _leave_out_blocked(pool: Pool, scores: Tensor, blocked: NDArray[np.bool_]) -> Tensor:

@@ -29,6 +29,8 @@ class Draft:
     :param num_agreed: How many tokens before ``first_word`` are what the text ends with.
     :param is_near: Whether the document is about the same thing, so that what was accepted of the
         draft counts as agreement too.
+    :param least_ratio: Share of the best token's probability that each token must have. Above 0,
+        the draft is written as a copy or not at all.
     """
 
     token_ids: Sequence[int]
@@ -40,6 +42,7 @@ class Draft:
     word_ends: Sequence[int] = ()
     num_agreed: float = 0.0
     is_near: bool = False
+    least_ratio: float = 0.0
 
     @property
     def is_copy(self) -> bool:
@@ -56,7 +59,7 @@ class Draft:
 class Kept:
     """What is written of a draft.
 
-    :param num_tokens: Number of its first tokens.
+    :param num_tokens: Number of its first tokens; 0 if something else is to be chosen.
     :param num_words: Number of words of them that are a copy; 0 if all are told as vocabulary.
     """
 
@@ -96,6 +99,7 @@ def draft_copy(
     first_probability: float = 1.0,
     num_agreed: float = 0.0,
     is_near: bool = False,
+    least_ratio: float = 0.0,
 ) -> Draft:
     """Draft the words ``[first, end)`` of the pool, cut at the last token there is room for.
 
@@ -118,6 +122,7 @@ def draft_copy(
         word_ends=[each for each in word_ends if each <= len(token_ids)],
         num_agreed=num_agreed,
         is_near=is_near,
+        least_ratio=least_ratio,
     )
 
 
@@ -127,8 +132,9 @@ def keep_draft(
     """Say what is written of a draft of which verification accepts the first tokens, at least one.
 
     A copy is whole words, the last of which may end a phrase; unless it goes on with the last copy,
-    it has ``min_words`` words and ``min_bits`` of information. What is less is no copy: its tokens
-    are written all the same, as tokens of the vocabulary are.
+    it has ``min_words`` words and ``min_bits`` of information. What is less is no copy: unless the
+    draft has a ``least_ratio``, its tokens are written all the same, as tokens of the vocabulary
+    are.
     """
     num_words = sum(end <= num_accepted for end in draft.word_ends) if draft.is_copy else 0
     words = slice(draft.first_word, draft.first_word + num_words)
@@ -140,5 +146,7 @@ def keep_draft(
             num_copied = 0
     if num_copied:
         return Kept(draft.word_ends[num_copied - 1], num_copied)
+    if draft.least_ratio and not draft.goes_on:
+        return Kept(0, 0)
     # what was not chosen is only worth writing as a copy
     return Kept(min(num_accepted, max(1, draft.num_chosen)), 0)

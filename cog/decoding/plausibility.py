@@ -8,7 +8,9 @@ the paper, which appends what was chosen.)
 from collections.abc import Sequence
 from math import sqrt
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from cog.decoding.draft import Draft
@@ -38,6 +40,17 @@ def get_floor(probabilities: Tensor, decoding: Decoding) -> Tensor:
     raise ValueError(f"a rule must be one of {', '.join(VERIFY_RULES[1:])}")
 
 
+def find_least_ratio(similarities: NDArray[np.float32], decoding: Decoding) -> NDArray[np.float32]:
+    """Share of the best token's probability that each token of a copy must have.
+
+    ``far_ratio`` times what a document's similarity to the prompt is below ``relevance_level``, and
+    1 at most; 0 for documents about the same thing.
+    """
+    below = decoding.relevance_level - similarities
+    ratio: NDArray[np.float32] = np.clip(decoding.far_ratio * below, 0.0, 1.0)
+    return ratio
+
+
 def get_probabilities(token_logits: Tensor, token_ids: Sequence[int]) -> tuple[Tensor, Tensor]:
     """Probabilities of the tokens that follow, *shape* ``(num_prefixes,)``, and of all."""
     probabilities = token_logits.softmax(1)
@@ -51,7 +64,8 @@ def verify_draft(
     """Count the tokens of a draft before one that may not be written.
 
     A token of the chosen phrase must reach the rule's floor, if a rule is on; one after it must
-    also reach ``span_ratio`` times the probability of the best token. What a token needs falls by
+    also reach ``span_ratio`` times the probability of the best token, and every one
+    ``least_ratio`` of the draft times that. What a token needs falls by
     ``trust`` nats for every token of unbroken agreement with the source beyond three: what agreed
     before the draft and, in a document about the same thing, what was accepted of it.
 
@@ -64,9 +78,8 @@ def verify_draft(
     if decoding.is_verified:
         floor = get_floor(probabilities, decoding).squeeze(1)
     positions = torch.arange(first, len(draft.token_ids), device=best.device)
-    floor = torch.where(
-        positions < draft.num_chosen, floor, torch.maximum(floor, decoding.span_ratio * best)
-    )
+    ratio = torch.where(positions < draft.num_chosen, 0.0, decoding.span_ratio)
+    floor = torch.maximum(floor, ratio.clamp(min=draft.least_ratio) * best)
     if decoding.trust:
         agreed = draft.num_agreed + (positions if draft.is_near else 0 * positions)
         floor = floor * torch.exp(-decoding.trust * (agreed - SURE_TOKENS).clamp(min=0).float())

@@ -16,7 +16,7 @@ from cog.decoding.choices import MAX_CONTEXT_TOKENS, Choices, TextEnd
 from cog.decoding.distribution import NextChoice
 from cog.decoding.draft import Draft, Kept, draft_copy, find_draft_end, keep_draft
 from cog.decoding.joins import extend_tail
-from cog.decoding.plausibility import verify_draft
+from cog.decoding.plausibility import find_least_ratio, verify_draft
 from cog.decoding.pool import Pool
 from cog.decoding.repeats import Repeats
 from cog.decoding.request import Request
@@ -43,6 +43,8 @@ class Row:
     :param num_reported: Number of segments that were reported as final.
     :param num_added: Number of chunks that were added to its pool.
     :param reach: Number of words that its next draft goes on at its source.
+    :param needs_token: Whether the last choice was a copy of which nothing was accepted, so that
+        the next one is a token of the vocabulary.
     :param next_word: The word with which a draft that was accepted whole goes on; -1 for none.
     """
 
@@ -60,6 +62,7 @@ class Row:
     num_reported: int = 0
     num_added: int = 0
     reach: int = 0
+    needs_token: bool = False
     next_word: int = -1
 
     @classmethod
@@ -107,6 +110,7 @@ class Row:
             self.blocks.mask,
             self.blocks.copied_words,
             self.repeats.find(self.token_ids),
+            self.needs_token,
         )
 
     def enter(self, pool: Pool) -> None:
@@ -170,9 +174,11 @@ class Row:
                 max_words=decoding.max_verbatim_words,
             )
             room = min(room, allowed - num_chosen)
-        is_near = first < pool.num_words and bool(
-            pool.similarities[first] >= decoding.relevance_level
-        )
+        is_near, least_ratio = False, 0.0
+        if first < pool.num_words:
+            similarity = pool.similarities[first]
+            is_near = bool(similarity >= decoding.relevance_level)
+            least_ratio = float(find_least_ratio(similarity, decoding))
         end = find_draft_end(
             pool,
             first + num_chosen,
@@ -189,6 +195,7 @@ class Row:
             first_probability=first_probability,
             num_agreed=num_agreed,
             is_near=is_near,
+            least_ratio=least_ratio,
         )
 
     def write(
@@ -203,7 +210,7 @@ class Row:
         """Write what was accepted of a draft, and give the number of tokens written.
 
         Probabilities are those of its tokens but the first, under the prefix encoder; as many as
-        were looked at.
+        were looked at. If nothing is written, a token is to be chosen next.
         """
         if not draft.goes_on:
             self.chooser.settle()
@@ -214,6 +221,9 @@ class Row:
             min_words=min_words,
             min_bits=self.request.decoding.min_bits,
         )
+        self.needs_token = not kept.num_tokens
+        if self.needs_token:
+            return 0
         token_ids = list(draft.token_ids[: kept.num_tokens])
         spelled = [splitter.token_bytes[token_id] for token_id in token_ids]
         of_tokens = [draft.first_probability, *probabilities]

@@ -37,6 +37,7 @@ class Settings(TypedDict, total=False):
     pool_bias: bool
     span_words: int
     span_ratio: float
+    far_ratio: float
     min_bits: float
     copy_once: bool
     relevance_weight: float

@@ -126,7 +126,7 @@ def score_reference(
     request = generator.adapt(request)
     if pool is None:
         pool = generator.pools.get_pool(request)[0]
-    decoding = replace(request.decoding, verify=OFF, max_verbatim_words=0)
+    decoding = replace(request.decoding, verify=OFF, far_ratio=0.0, max_verbatim_words=0)
     encoder = generator.model.prefix_encoder
     length = max(request.decoding.max_new_tokens, len(token_ids))
     placed = replace(request, decoding=replace(request.decoding, max_new_tokens=length))

@@ -19,7 +19,7 @@ from tests.decoding.plain import look
 class CheckedGenerator(CopyGenerator):
     """Holds what every pass says of a text against a pass of its own, without cache or batch."""
 
-    num_checked = num_verified = 0
+    num_checked = num_verified = num_refused = 0
 
     @torch.inference_mode()
     def draft(self, texts: Sequence[tuple[Row, End]]) -> list[Draft | CogError]:
@@ -57,10 +57,12 @@ class CheckedGenerator(CopyGenerator):
                     verify_threshold=decoding.verify_threshold * part,
                     span_ratio=decoding.span_ratio * part,
                 )
-                found.append(verify_draft(torch.stack(passes), draft, nearly, first=1))
+                one = replace(draft, least_ratio=draft.least_ratio * part)
+                found.append(verify_draft(torch.stack(passes), one, nearly, first=1))
             assert found[0][0] <= num_accepted <= found[1][0]
             np.testing.assert_allclose(probabilities, found[0][1], rtol=2e-3, atol=1e-9)
             self.num_verified += 1
         num_kept = super().write(row, draft, num_accepted, probabilities)
+        self.num_refused += not num_kept
         assert row.token_ids == before + list(draft.token_ids[:num_kept])
         return num_kept

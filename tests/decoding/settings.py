@@ -53,6 +53,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "spans": {"phrase_bias": 3.0, "span_words": 16},
     "spans-verified": {**RULES, "guard_names": False, "min_bits": 0.0},
     "all": RULES,
+    "far": {**RULES, "far_ratio": 0.03, "relevance_level": 1.0, "phrase_bias": 5.0},
     "all-greedy": {**RULES, "method": "greedy"},
     "all-few": {**RULES, "top_k_documents": 2, "guard_names": False},
     "limited": {"phrase_bias": 5.0, "span_words": 16, "max_verbatim_words": 4},

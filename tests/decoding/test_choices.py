@@ -39,6 +39,7 @@ ALL: dict[str, Any] = {
     "verify": "absolute",
     "verify_threshold": 0.04,
     "max_verbatim_words": 6,
+    "far_ratio": 0.1,
 }
 SETTINGS: list[dict[str, Any]] = [
     {},
@@ -52,6 +53,8 @@ SETTINGS: list[dict[str, Any]] = [
     {"verify": "relative", "verify_threshold": 0.1, "trust": 0.6},
     {"verify": "entropy", "verify_threshold": 0.05, "trust": 2.0, "context_weight": 1.0},
     {"max_verbatim_words": 3},
+    {"far_ratio": 0.5, "relevance_level": 0.6},
+    {"far_ratio": 0.3, "relevance_level": 0.9, "context_weight": 0.8, "trust": 0.6},
     ALL,
 ]
 
@@ -78,7 +81,9 @@ class Case:
         copied = blocked & (random.random(self.pool.num_words) < 0.5) if seed % 8 == 0 else None
         num_written = int(random.integers(0, len(ids) + 1))
         repeats = random.integers(0, len(TOKENS), seed % 3).tolist()
-        self.end = TextEnd(ids, num_written, tail.encode()[-4:], blocked, copied, repeats)
+        self.end = TextEnd(
+            ids, num_written, tail.encode()[-4:], blocked, copied, repeats, seed % 6 == 5
+        )
 
     def score(self) -> Choices:
         start, end = self.pool.scorer.score_words(*self.queries)
@@ -164,10 +169,15 @@ def plain_choices(  # noqa: C901 - the definition in one place
         document = int(chunks.document_ordinals[chunk])
         of_document = [case.similarities[k] for k in range(len(LENGTHS)) if k // 2 == document]
         score += decoding.relevance_weight * (max(of_document) - decoding.relevance_level)
+        below = max(0.0, decoding.relevance_level - max(of_document))
+        least = decoding.far_ratio * below * float(probabilities.max())
+        least *= math.exp(-decoding.trust * max(0, agreed.get(first, 0) - 3))
         score += decoding.context_weight * (agreed.get(first, 2) - 2)
         if (
             not fits(written, word_of(first))
             or not is_plausible(token)
+            or end.needs_token
+            or probabilities[token] < least
             or (end.blocked is not None and end.blocked[first : last + 1].any())
         ):
             score = -math.inf

@@ -50,5 +50,7 @@ def test_every_pass_says_what_a_pass_of_its_own_says(generator: CopyGenerator, n
         for k, each in enumerate(requests)  # texts leave the batch one by one
     ]
     generations = checked.generate(requests)
-    assert checked.num_checked == sum(each.num_steps for each in generations)
+    num_steps = sum(each.num_steps for each in generations)
+    assert checked.num_checked == num_steps + checked.num_refused
     assert checked.num_verified > 10
+    assert (checked.num_refused > 0) == (name == "far")

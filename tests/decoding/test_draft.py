@@ -1,5 +1,7 @@
 """Drafts: what is proposed, and what is kept of them wherever they are cut."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -117,6 +119,11 @@ def test_what_is_kept_at_every_cut(
                 words, num_chosen, num_accepted, min_words=min_words, min_bits=min_bits
             )
             assert 1 <= kept.num_tokens <= num_accepted
+            strict = replace(draft, least_ratio=0.1)  # as a copy or not at all
+            whole_or_none = keep_draft(
+                strict, num_accepted, pool=pool, min_words=min_words, min_bits=min_bits
+            )
+            assert whole_or_none == (kept if kept.num_words or not num_chosen else Kept(0, 0))
 
 
 def test_a_cut_inside_the_first_word_leaves_tokens_of_the_vocabulary(pool: Pool) -> None:

@@ -35,11 +35,19 @@ def test_no_other_rule_is_known() -> None:
 
 @pytest.mark.parametrize(("rule", "threshold"), [("off", 0.2), *RULES])
 @pytest.mark.parametrize(
-    ("span_ratio", "trust", "is_near"),
-    [(0.0, 0.0, True), (0.3, 0.0, True), (0.3, 0.7, True), (0.3, 0.7, False), (1.0, 2.0, True)],
+    ("span_ratio", "trust", "is_near", "least_ratio"),
+    [
+        (0.0, 0.0, True, 0.0),
+        (0.3, 0.0, True, 0.0),
+        (0.3, 0.7, True, 0.0),
+        (0.3, 0.7, False, 0.0),
+        (0.1, 0.0, False, 0.2),
+        (0.3, 0.7, False, 0.2),
+        (1.0, 2.0, True, 0.0),
+    ],
 )
 def test_drafts_equal_a_written_out_loop(
-    rule: str, threshold: float, span_ratio: float, trust: float, is_near: bool
+    rule: str, threshold: float, span_ratio: float, trust: float, is_near: bool, least_ratio: float
 ) -> None:
     settings = replace(
         PAPER, verify=rule, verify_threshold=threshold, span_ratio=span_ratio, trust=trust
@@ -50,7 +58,15 @@ def test_drafts_equal_a_written_out_loop(
         ids = torch.randint(VOCAB_SIZE, (NUM_TOKENS,), generator=random).tolist()
         logits = torch.randn(NUM_TOKENS, VOCAB_SIZE, generator=random)
         logits[range(NUM_TOKENS), ids] += 1.5  # so that some are accepted
-        draft = Draft(ids, seed % 4, 1.0, 1.0, num_agreed=seed % 5, is_near=is_near)
+        draft = Draft(
+            ids,
+            seed % 4,
+            1.0,
+            1.0,
+            num_agreed=seed % 5,
+            is_near=is_near,
+            least_ratio=least_ratio,
+        )
         first = int(draft.num_chosen > 0)
         wanted, seen, is_sure = plain_verify(logits, draft, settings, first=first)
         accepted, found = verify_draft(logits[first:], draft, settings, first=first)
@@ -58,7 +74,7 @@ def test_drafts_equal_a_written_out_loop(
         if is_sure:
             assert accepted == wanted
             counts.add(accepted)
-    assert len(counts) > 1 or (rule, span_ratio) == ("off", 0.0)
+    assert len(counts) > 1 or (rule, span_ratio + least_ratio) == ("off", 0.0)
 
 
 def plain_verify(
@@ -73,6 +89,7 @@ def plain_verify(
         floor = plain_floor(probabilities, settings.verify, settings.verify_threshold)
         if place >= draft.num_chosen:
             floor = max(floor, settings.span_ratio * best)
+        floor = max(floor, draft.least_ratio * best)
         agreed = draft.num_agreed + (place if draft.is_near else 0)
         floor *= math.exp(-settings.trust * max(0, agreed - 3))
         is_sure &= probability == best or not math.isclose(probability, floor, rel_tol=1e-5)
