@@ -96,7 +96,20 @@ class Study:
         path = self._folder / RATERS_NAME
         if not path.is_file():
             return []
-        return [Rater(name, token) for name, token in json.loads(read_text(path)).items()]
+        try:
+            content = json.loads(read_text(path))
+            found = "" if isinstance(content, dict) else type(content).__name__
+            found = found or ", ".join(k for k, v in content.items() if not isinstance(v, str))
+        except ValueError as error:
+            found = str(error)
+        if found:
+            raise EvaluationError(
+                f"{path.parent.name}/{path.name} must give each rater's name a token",
+                found=found,
+                run=f"mend {path}; without it nobody's link works, and no answer is lost",
+                about=self.name,
+            )
+        return [Rater(name, token) for name, token in content.items()]
 
     def add_rater(self, name: str) -> Rater:
         """Let somebody judge; who does so already is found again."""

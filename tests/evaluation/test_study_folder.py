@@ -87,6 +87,21 @@ def test_names_that_are_none_are_refused(study: Study, name: str) -> None:
         study.add_rater(name)
 
 
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [("{", "Expecting property name"), ("[]", "list"), ('{"anna": 3, "ben": "x"}', "anna")],
+)
+def test_a_damaged_list_of_raters_is_told(
+    study: Study, project: ProjectPaths, content: str, found: str
+) -> None:
+    path = project.studies / study.name / "raters.json"
+    path.write_text(content)
+    with pytest.raises(EvaluationError) as caught:
+        study.add_rater("anna")
+    assert found in caught.value.found
+    assert path.read_text() == content
+
+
 @pytest.mark.parametrize("name", ["..", "../registry", "", "/etc", "none"])
 def test_studies_that_are_not_there_are_refused(project: ProjectPaths, name: str) -> None:
     with pytest.raises(EvaluationError, match="a study must be one of studies/"):
