@@ -161,7 +161,7 @@ class RayPool:
     def close(self) -> None:
         """Let all workers go."""
         self._fail(IndexingError("what encodes was let go"))
-        for worker in self._workers:
+        for worker in tuple(self._workers):  # one that is lost goes meanwhile
             self._cluster.kill(worker.actor)
         self._threads.shutdown(cancel_futures=True)
 
@@ -235,7 +235,8 @@ class RayPool:
             worker.is_lost = True
             self._workers.discard(worker)
         self._progress.say(f"{worker.name} is lost; another one takes over what it had")
-        self._cluster.kill(worker.actor)  # it may only be out of reach
+        with suppress(Exception):  # it may only be out of reach, or was never there
+            self._cluster.kill(worker.actor)
         Thread(target=self._start, daemon=True).start()
 
     def _explain(self, error: BaseException, worker: _Worker) -> CogError:
