@@ -148,9 +148,6 @@ def plain_choices(  # noqa: C901 - the definition in one place
         sure = max([0, *(n - 3 for w, n in agreed.items() if first_of[w] == token)])
         return bool(probabilities[token] >= floor * math.exp(-decoding.trust * sure))
 
-    def word_of(word: int) -> str:
-        return "".join(TOKENS[i] for i in chunks.token_ids[slice(*chunks.word_tokens[word])])
-
     bias = decoding.phrase_bias
     if decoding.pool_bias:
         bias -= math.log(len(spans) / BATCH_PHRASES)
@@ -165,16 +162,13 @@ def plain_choices(  # noqa: C901 - the definition in one place
         token = first_of[first]
         if decoding.first_token_weight:
             score += decoding.first_token_weight * math.log(max(float(probabilities[token]), 1e-99))
-        chunk = np.searchsorted(chunks.word_offsets, first, "right") - 1
-        document = int(chunks.document_ordinals[chunk])
-        of_document = [case.similarities[k] for k in range(len(LENGTHS)) if k // 2 == document]
-        score += decoding.relevance_weight * (max(of_document) - decoding.relevance_level)
-        below = max(0.0, decoding.relevance_level - max(of_document))
-        least = decoding.far_ratio * below * float(probabilities.max())
+        beyond = plain_similarity(case, pool, first) - decoding.relevance_level
+        score += decoding.relevance_weight * beyond
+        least = decoding.far_ratio * max(0.0, -beyond) * float(probabilities.max())
         least *= math.exp(-decoding.trust * max(0, agreed.get(first, 0) - 3))
         score += decoding.context_weight * (agreed.get(first, 2) - 2)
         if (
-            not fits(written, word_of(first))
+            not fits(written, spell(pool, first))
             or not is_plausible(token)
             or end.needs_token
             or probabilities[token] < least
@@ -196,6 +190,19 @@ def plain_choices(  # noqa: C901 - the definition in one place
     scores |= dict.fromkeys(too_long, -math.inf)
     is_empty = decoding.is_verified and max([*tokens, *scores.values()]) == -math.inf
     return plain_rest(case, agreed, first_of) if is_empty else tokens, scores
+
+
+def spell(pool: Pool, word: int) -> str:
+    """A word as its tokens are spelled."""
+    tokens = slice(*pool.chunks.word_tokens[word])
+    return "".join(TOKENS[i] for i in pool.chunks.token_ids[tokens])
+
+
+def plain_similarity(case: Case, pool: Pool, word: int) -> float:
+    """The similarity of a word's document: that of its nearest chunk."""
+    chunk = np.searchsorted(pool.chunks.word_offsets, word, "right") - 1
+    document = int(pool.chunks.document_ordinals[chunk])
+    return max(case.similarities[k] for k in range(len(LENGTHS)) if k // 2 == document)
 
 
 def plain_rest(case: Case, agreed: dict[int, float], first_of: list[int]) -> list[float]:

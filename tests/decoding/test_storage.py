@@ -79,14 +79,13 @@ def test_codes_are_fitted_to_chunks_longer_than_the_context(
     generator: CopyGenerator, village: ProjectPaths
 ) -> None:
     class ShortEncoder(PrefixEncoder):
-        max_positions = 20
-
         def append(self, cache: PrefixCache, token_ids: Sequence[Sequence[int]]) -> torch.Tensor:
             assert max(map(len, token_ids)) == 20
             return super().append(cache, token_ids)
 
     network = generator.model.prefix_encoder.network
     encoder = ShortEncoder(network, query_projection=None, begin_token_id=0)
+    encoder.max_positions = 20
     index_model = load_index_model(village.root / load_params(village.params).model)
     model = replace(generator.model, prefix_encoder=encoder)
     codes = fit_codes(["The old mill stands on the river. " * 9], model, index_model)

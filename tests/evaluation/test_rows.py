@@ -44,7 +44,7 @@ def test_damaged_file_is_computed_again(tmp_path: Path) -> None:
 
 def test_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(EvaluationError, match="must be written to .*make room"):
+    with pytest.raises(EvaluationError, match="must be written to .*name another place"):
         RowCache(tmp_path / "file" / "rows").save([digest_text("a")], np.zeros((1, 1)))
 
 
