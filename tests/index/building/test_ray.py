@@ -115,7 +115,7 @@ def test_build_whose_driver_is_killed_goes_on(
 @pytest.mark.parametrize("num_kills", [10, 100])
 def test_nothing_is_lost_or_twice_after_kills_at_any_moment(tmp_path: Path, num_kills: int) -> None:
     counts = run_driver("tests.index.ray_kill_driver", str(tmp_path), str(num_kills), "0")
-    assert counts["workers"] + counts["drivers"] == num_kills
+    assert counts.get("workers", 0) + counts.get("drivers", 0) == num_kills
     assert counts["verified"] >= 1
 
 
