@@ -9,7 +9,7 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from cog.errors import CheckpointError
-from cog.model.pieces import PieceBatch, PieceReader
+from cog.model.pieces import PieceBatch, PieceReader, fill_up
 from cog.model.protocols import TextNetwork, WordVectors
 from cog.model.weights import Weights, load_part, select_weights
 
@@ -79,8 +79,10 @@ class PhraseEncoder(PieceReader):
         first, last = (
             torch.from_numpy(np.concatenate([each[side] for each in located])) for side in (0, 1)
         )
-        starts = self.start(hidden_states[rows, first]).cpu()  # (num_words, dim)
-        ends = self.end(hidden_states[rows, last]).cpu()
+        starts, ends = (  # (num_words, dim)
+            head(fill_up(hidden_states[rows, side]))[: len(rows)].cpu()
+            for head, side in ((self.start, first), (self.end, last))
+        )
         split = zip(starts.split(counts), ends.split(counts), located, strict=True)
         return [
             WordVectors(start.numpy(), end.numpy(), has_piece)

@@ -11,6 +11,17 @@ from torch import Tensor
 
 from cog.model.protocols import TextNetwork
 
+LEAST_ROWS = 16  # fewer are multiplied by other kernels of a processor, with other last bits
+
+
+def fill_up(rows: Tensor, num_each: int = 1) -> Tensor:
+    """Repeat rows that are too few, so that what becomes of one hangs on no other.
+
+    ``num_each`` is what a row counts for. The first ones are those that were given.
+    """
+    times = -(-LEAST_ROWS // max(1, len(rows) * num_each))
+    return rows if times == 1 else rows.repeat(times, *[1] * (rows.dim() - 1))
+
 
 @dataclass(frozen=True, slots=True)
 class PieceBatch:
@@ -82,4 +93,5 @@ class PieceReader:
 
     def hidden_states(self, batch: PieceBatch) -> Tensor:
         """Run the encoder alone. *Shape:* ``(batch, num_pieces, width)``."""
-        return self.network(batch.ids.to(self.device), batch.mask.to(self.device))
+        ids, mask = (fill_up(each, each.shape[1]) for each in (batch.ids, batch.mask))
+        return self.network(ids.to(self.device), mask.to(self.device))[: len(batch.ids)]

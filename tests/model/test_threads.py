@@ -69,6 +69,22 @@ def test_encoders_give_the_same_vectors_alone_and_in_a_batch(tiny_model: Path) -
                 np.testing.assert_allclose(one, other, rtol=0.0, atol=0.0 if is_proof else 1e-5)
 
 
+def test_a_few_words_alone_have_the_vectors_of_a_batch(tiny_model: Path) -> None:
+    # few rows are multiplied by other kernels of a processor
+    model = load_index_model(tiny_model)
+    with model.pin_threads():
+        for num_words in (1, 2, 3, 4, 5, 9):
+            text = "mill" + " stone" * (num_words - 1)
+            spans = np.array([[0, 4], *([5 + 6 * k, 10 + 6 * k] for k in range(num_words - 1))])
+            (alone,) = model.phrase_encoder.encode_chunks([text], [spans])
+            together = model.phrase_encoder.encode_chunks([text] * 30, [spans] * 30)
+            for each in (together[0], together[-1]):
+                np.testing.assert_array_equal(each.start, alone.start)
+                np.testing.assert_array_equal(each.end, alone.end)
+            vectors = model.retriever.encode_texts([text] * 30)
+            np.testing.assert_array_equal(model.retriever.encode_texts([text])[0], vectors[0])
+
+
 def test_retriever_counts_pieces_as_it_reads_them(tiny_model: Path) -> None:
     retriever = load_index_model(tiny_model).retriever
     assert retriever.count_pieces(["the river", "", "the " * 500]).tolist() == [4, 2, 128]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 NO_VECTOR = np.zeros(0, dtype=np.float32)
-PROBES = ((64, 6), (15, 20))  # words of a text, texts of a batch
+PROBES = ((64, 6), (15, 20), (2, 30), (1, 3))  # words of a text, texts of a batch
 PROBE_WORDS = ("river", "house", "stone", "apple", "cloud", "paper", "glass", "wheel", "tea")
 
 
