@@ -1,6 +1,5 @@
 """The engine under a server: places, versions, clients that go away, and the end."""
 
-import asyncio
 import json
 import os
 import signal
@@ -229,4 +228,7 @@ def test_being_told_to_end_while_the_engine_is_looked_at_is_not_forgotten() -> N
             server.should_exit = True  # as a signal does
 
     server = Server(Looked(), ServeSettings())  # type: ignore[arg-type]
-    assert asyncio.run(server.on_tick(1))
+    looking = server.on_tick(1)  # waits for nothing, and a browser has a loop of its own here
+    with pytest.raises(StopIteration) as ended:
+        looking.send(None)
+    assert ended.value.value is True
