@@ -19,6 +19,7 @@ from cog.decoding.guesses import NO_GUESSES, Guesses
 from cog.decoding.plausibility import verify_draft
 from cog.decoding.request import Request
 from cog.decoding.row import Row
+from cog.decoding.workers import Workers
 from cog.errors import CogError
 from cog.model.load import CogModel
 from cog.model.prefix_encoder import PREFILL_TOKENS
@@ -93,9 +94,10 @@ class Ticket:
 
 
 class Batch:
-    """Texts that share passes and a cache."""
+    """Texts that share passes and a cache; what each needs alone is left to workers."""
 
-    def __init__(self, model: CogModel) -> None:
+    def __init__(self, model: CogModel, workers: Workers) -> None:
+        self._workers = workers
         self.tickets: list[Ticket] = []  # in the order of the cache
         self._encoder = model.prefix_encoder
         unwritable = model.splitter.list_unwritable(self._encoder.vocab_size)
@@ -152,21 +154,21 @@ class Batch:
     def _draft(self, tickets: Sequence[Ticket]) -> None:
         groups: dict[CopyGenerator, list[Ticket]] = {}
         for ticket in tickets:
-            if ticket.ending is None or ticket.draft is not None or ticket.is_over:
-                continue
-            try:
-                ticket.generator.look_around(ticket.text)
-            except CogError as error:
-                ticket.error = error
-            else:
+            if ticket.ending is not None and ticket.draft is None and not ticket.is_over:
                 groups.setdefault(ticket.generator, []).append(ticket)
+        found, jobs = [], []
         for generator, members in groups.items():
             texts = [(each.text, each.ending) for each in members if each.ending is not None]
-            for ticket, found in zip(members, generator.draft(texts), strict=True):
-                if isinstance(found, CogError):
-                    ticket.error = found
+            drafts, more = generator.draft(texts)
+            found.append(drafts)
+            jobs += more
+        self._workers.run(jobs)  # those of all generators, so that no core waits for the last
+        for members, drafts in zip(groups.values(), found, strict=True):
+            for ticket, draft in zip(members, drafts, strict=True):
+                if isinstance(draft, CogError):
+                    ticket.error = draft
                 else:
-                    ticket.draft = found
+                    ticket.draft = draft
 
     def _follow(self) -> None:
         # choose behind what was guessed, as long as the guesses are right

@@ -19,7 +19,7 @@ from cog.decoding.pool_source import PoolSource
 from cog.decoding.repeats import find_word_begins
 from cog.decoding.request import Request, check_request, encode_prefix
 from cog.decoding.row import Row
-from cog.decoding.workers import Workers
+from cog.decoding.workers import Job
 from cog.errors import CogError
 from cog.index.read.reader import PhraseIndex
 from cog.index.search.filters import AllowedChunks
@@ -51,7 +51,6 @@ class CopyGenerator:
         self.pools = self.pool_source(model, index, allowed_chunks=allowed_chunks)
         self.index = index
         self._begins_word = find_word_begins(model.splitter)
-        self._workers = Workers(model.prefix_encoder.device)
 
     def generate(
         self, requests: Sequence[Request], *, on_segment: OnSegment | None = None
@@ -104,35 +103,65 @@ class CopyGenerator:
         ids = self.prefix_ids(request)
         return Row.begin(request, pool, ids, begins_word=self._begins_word), seconds
 
-    def draft(self, texts: Sequence[tuple[Row, Ending]]) -> list[Draft | CogError]:
+    def draft(
+        self, texts: Sequence[tuple[Row, Ending]]
+    ) -> tuple[list[Draft | CogError | None], list[Job]]:
         """Propose how some texts go on: where they were, or by a choice among everything.
 
-        In the place of a text that cannot go on stands what ends it.
+        The jobs put the drafts in the place of None, in any order and side by side; in that of a
+        text that cannot go on, what ends it.
         """
-        drafts: list[Draft | CogError | None] = [row.go_on(logits) for row, (_, logits) in texts]
-        members: dict[int, list[int]] = {}
-        for k, (row, _) in enumerate(texts):
-            if drafts[k] is None:
-                members.setdefault(id(row.pool), []).append(k)
+        drafts: list[Draft | CogError | None] = [None] * len(texts)
+        groups = _group_by_pool(texts, range(len(texts)))
+        return drafts, [partial(self._draft_all, texts, group, drafts) for group in groups]
 
-        def choose(group: list[int]) -> None:
-            # texts that share a pool are scored together
-            pool = texts[group[0]][0].pool
-            states = torch.stack([texts[k][1][0] for k in group])  # (num_members, dim)
-            scored = None
-            if len(pool.phrases):
-                queries = self.model.prefix_encoder.phrase_queries(states)
-                scored = pool.scorer.score_words(*queries)
-            for place, k in enumerate(group):
-                row, (_, logits) = texts[k]
-                of_words = None if scored is None else (scored[0][place], scored[1][place])
-                try:
-                    drafts[k] = self._choose(row, logits, of_words)
-                except CogError as error:
-                    drafts[k] = error
+    def _draft_all(
+        self,
+        texts: Sequence[tuple[Row, Ending]],
+        group: Sequence[int],
+        drafts: list[Draft | CogError | None],
+    ) -> None:
+        for k in group:
+            row, (_, logits) = texts[k]
+            try:
+                self.look_around(row)
+                drafts[k] = row.go_on(logits)
+            except CogError as error:
+                drafts[k] = error
+        # pools may have grown
+        for left in _group_by_pool(texts, [k for k in group if drafts[k] is None]):
+            self._choose_all(texts, left, drafts)
 
-        self._workers.run([partial(choose, group) for group in members.values()])
-        return [draft for draft in drafts if draft is not None]
+    def _choose_all(
+        self,
+        texts: Sequence[tuple[Row, Ending]],
+        group: Sequence[int],
+        drafts: list[Draft | CogError | None],
+    ) -> None:
+        # texts that share a pool are scored together
+        pool = texts[group[0]][0].pool
+        states = torch.stack([texts[k][1][0] for k in group])  # (num_members, dim)
+        scored = None
+        if len(pool.phrases):
+            queries = self.model.prefix_encoder.phrase_queries(states)
+            scored = pool.scorer.score_words(*queries)
+        for place, k in enumerate(group):
+            row, (_, logits) = texts[k]
+            of_words = None if scored is None else (scored[0][place], scored[1][place])
+            try:
+                drafts[k] = self._choose(row, logits, of_words)
+            except CogError as error:
+                drafts[k] = error
+
+    def look_around(self, row: Row) -> None:
+        """Add places of the index to a text's pool where stands what the text ends with."""
+        decoding = row.request.decoding
+        if decoding.top_k_documents and decoding.context_weight:
+            pool, row.num_added = self.pools.add_places(
+                row.pool, row.token_ids, decoding, num_added=row.num_added
+            )
+            if pool is not row.pool:
+                row.enter(pool)
 
     def guess(self, row: Row, draft: Draft, *, max_tokens: int) -> Guesses:
         """Guess what is written behind a draft; a text's last token, never read, is no guess."""
@@ -145,16 +174,6 @@ class CopyGenerator:
             max_tokens=max_tokens,
             max_depth=max_depth,
         )
-
-    def look_around(self, row: Row) -> None:
-        """Add places of the index to a text's pool where stands what the text ends with."""
-        decoding = row.request.decoding
-        if decoding.top_k_documents and decoding.context_weight:
-            pool, row.num_added = self.pools.add_places(
-                row.pool, row.token_ids, decoding, num_added=row.num_added
-            )
-            if pool is not row.pool:
-                row.enter(pool)
 
     def _choose(self, row: Row, logits: Tensor, word_scores: tuple[Tensor, Tensor] | None) -> Draft:
         decoding = row.request.decoding
@@ -223,3 +242,10 @@ class CopyGenerator:
             segments=segments,
             precision=self.model.prefix_encoder.precision,
         )
+
+
+def _group_by_pool(texts: Sequence[tuple[Row, Ending]], numbers: Iterable[int]) -> list[list[int]]:
+    groups: dict[int, list[int]] = {}
+    for k in numbers:
+        groups.setdefault(id(texts[k][0].pool), []).append(k)
+    return list(groups.values())

@@ -15,6 +15,7 @@ import torch
 from cog.closing import Closing
 from cog.decoding.batch import Batch, Ticket
 from cog.decoding.request import Request
+from cog.decoding.workers import Workers
 from cog.errors import CogError, GenerationError
 from cog.model.load import CogModel
 from cog.model.threads import start_single_threads
@@ -60,7 +61,8 @@ class TextQueue(Closing):
     ) -> None:
         self._model, self._is_steady = model, is_steady
         self._num_places, self._say = batch_size, say
-        self._shared = Batch(model)
+        self._workers = Workers(model.prefix_encoder.device)
+        self._shared = Batch(model, self._workers)
         self._alone: dict[Ticket, Batch] = {}
         self._changed = threading.Condition()  # guards what waits
         self._waiting: deque[Ticket] = deque()
@@ -74,8 +76,9 @@ class TextQueue(Closing):
         with self._changed:
             self._waiting.clear()
         self._background.shutdown(cancel_futures=True)
+        self._workers.close()
         self._begun.clear()
-        self._shared = Batch(self._model)
+        self._shared = Batch(self._model, self._workers)
         self._alone.clear()
 
     @property
@@ -163,7 +166,7 @@ class TextQueue(Closing):
 
     def _join(self, ticket: Ticket) -> None:
         if ticket.is_alone:
-            self._alone[ticket] = Batch(self._model)
+            self._alone[ticket] = Batch(self._model, self._workers)
         self._alone.get(ticket, self._shared).join(ticket)
 
     def _leave(self, ticket: Ticket) -> None:

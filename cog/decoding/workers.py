@@ -5,12 +5,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import torch
 
+from cog.closing import Closing
 from cog.model.threads import start_single_threads
 
 Job = Callable[[], None]
 
 
-class Workers:
+class Workers(Closing):
     """Runs jobs on as many threads as torch may use, one thread each.
 
     A job of a few milliseconds gains little from being cut up among threads, and on a busy machine
@@ -24,7 +25,7 @@ class Workers:
     def run(self, jobs: Sequence[Job]) -> None:
         """Run jobs, of which none depends on another, and wait for all of them."""
         num_threads = torch.get_num_threads()
-        if len(jobs) == 1 or num_threads == 1 or not self._is_cpu:
+        if len(jobs) <= 1 or num_threads == 1 or not self._is_cpu:
             for job in jobs:
                 job()
             return
@@ -32,6 +33,11 @@ class Workers:
             self._pool = start_single_threads(num_threads, "decode")
         for _ in self._pool.map(_run_job, jobs):
             pass
+
+    def close(self) -> None:
+        """End the threads."""
+        if self._pool is not None:
+            self._pool.shutdown()
 
 
 @torch.inference_mode()

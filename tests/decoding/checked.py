@@ -12,6 +12,7 @@ from cog.decoding.draft import Draft
 from cog.decoding.generator import CopyGenerator
 from cog.decoding.plausibility import verify_draft
 from cog.decoding.row import Row
+from cog.decoding.workers import Job
 from cog.errors import CogError
 from tests.decoding.plain import look
 
@@ -22,7 +23,9 @@ class CheckedGenerator(CopyGenerator):
     num_checked = num_verified = num_refused = 0
 
     @torch.inference_mode()
-    def draft(self, texts: Sequence[tuple[Row, End]]) -> list[Draft | CogError]:
+    def draft(
+        self, texts: Sequence[tuple[Row, End]]
+    ) -> tuple[list[Draft | CogError | None], list[Job]]:
         self.fresh = {id(row): look(self, row.token_ids) for row, _ in texts}
         for row, (state, logits) in texts:
             wanted_state, wanted = self.fresh[id(row)]

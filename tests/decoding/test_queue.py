@@ -15,6 +15,7 @@ from cog.decoding.in_order import write_in_order
 from cog.decoding.queue import Event, TextQueue
 from cog.decoding.request import Request
 from cog.decoding.row import Row
+from cog.decoding.workers import Job, Workers
 from cog.errors import CogError, GenerationError
 from cog.model.cache import NO_BRANCHES, Branches, PrefixCache
 from cog.records import Generation
@@ -187,12 +188,15 @@ def test_a_choice_that_memory_gave_out_for_takes_its_draw_again(generator: CopyG
     class Failing(CopyGenerator):
         num_drafted = 0
 
-        def draft(self, texts: Sequence[tuple[Row, Ending]]) -> list[Draft | CogError]:
-            drafts = super().draft(texts)
+        def draft(
+            self, texts: Sequence[tuple[Row, Ending]]
+        ) -> tuple[list[Draft | CogError | None], list[Job]]:
+            drafts, jobs = super().draft(texts)
             self.num_drafted += 1
-            if self.num_drafted == 4:
-                raise torch.OutOfMemoryError("no room on this device")
-            return drafts
+            return drafts, [*jobs, run_out_of_memory] if self.num_drafted == 4 else jobs
+
+    def run_out_of_memory() -> None:
+        raise torch.OutOfMemoryError("no room on this device")
 
     requests = ask_for((12, 12, 12), **SETTINGS["verified"])
     with record_choices() as found:
@@ -217,7 +221,7 @@ def test_a_pass_that_all_are_cancelled_before_reads_nothing(generator: CopyGener
     (request,) = ask_for((5,))
     ticket = Leaving(generator, request)
     ticket.row, _ = generator.begin(request)
-    batch = Batch(generator.model)
+    batch = Batch(generator.model, Workers(torch.device("cpu")))
     batch.join(ticket)
     batch.step()
     assert ticket.num_asked > 1
