@@ -51,17 +51,16 @@ def unpack_members(
         raise AssetError(
             f"{archive.name} must hold {unmatched[0]}",
             found=f"no such member among {len(names) + num_other}",
-            about=unmatched[0],
         )
     return sorted(names)
 
 
 def _check_member(archive: Path, name: str, *, is_file: bool) -> None:
     if not is_below(name):
-        raise AssetError(f"members of {archive.name} must stay inside it", found=name, about=name)
+        raise AssetError(f"members of {archive.name} must stay inside it", found=name)
     if not is_file:
         found = f"{name}, a link or a device"
-        raise AssetError(f"members of {archive.name} must be files", found=found, about=name)
+        raise AssetError(f"members of {archive.name} must be files", found=found)
 
 
 def _write(
@@ -77,7 +76,6 @@ def _write(
                         f"what is unpacked of {archive.name} must have {limit:,} bytes at most",
                         found="more",
                         run="raise source.max_bytes in the card if that is right",
-                        about=archive.name,
                     )
             file.write(block)
     return left
@@ -106,7 +104,7 @@ def _open(archive: Path) -> Iterator[Iterator[Member]]:
     ) as error:
         kind = "zip" if is_zip else "tar"
         raise AssetError(
-            f"{archive.name} must be a whole {kind} archive", found=str(error), about=str(archive)
+            f"{archive.name} must be a whole {kind} archive", found=str(error)
         ) from error
 
 

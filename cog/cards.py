@@ -235,10 +235,7 @@ def check_corpus_id(corpus_id: str) -> str:
     if not is_corpus_id(corpus_id):
         shown = corpus_id if len(corpus_id) <= 80 else f"{corpus_id[:77]}..."
         raise InvalidCardError(
-            f"a corpus id has {ID_RULE}",
-            found=repr(shown),
-            run="choose an id such as 'law-mt'",
-            about=shown,
+            f"a corpus id has {ID_RULE}", found=repr(shown), run="choose an id such as 'law-mt'"
         )
     return corpus_id
 
@@ -273,7 +270,6 @@ def resolve_card(card: Card, root: Card) -> Card:
             f"card {card.id}: extends may name only a card with a source of its own",
             found=f"{root.id} extends {root.extends}",
             run=f"set extends: {root.extends}",
-            about="extends",
         )
     return replace(card, **{name: getattr(root, name) for name in INHERITED})
 

@@ -194,7 +194,7 @@ class _Redirects(HTTPRedirectHandler):
 
 
 def _refuse(address: str, wanted: str, found: str, *, run: str = "") -> AssetError:
-    return AssetError(f"{address} {wanted}", found=found, run=run, about=address)
+    return AssetError(f"{address} {wanted}", found=found, run=run)
 
 
 def _get_size(path: Path) -> int:

@@ -54,7 +54,6 @@ def remove_stages(path: Path, corpus_id: str) -> None:
             f"{path.name} must be as DVC writes it",
             found="another content",
             run=f"git checkout HEAD {path.name}, or rm {path.name}",
-            about=path.name,
         )
     if not path.is_file():
         return

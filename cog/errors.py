@@ -35,7 +35,7 @@ class CogError(Exception):
     :param wanted: What the operation needed, as a clause.
     :param found: What was there instead.
     :param run: The command, or the edit, that mends it; empty if there is none.
-    :param about: What the error is about (a corpus id, a path, a field).
+    :param about: What the error is about, where a caller asks: a field, a checkpoint.
     """
 
     def __init__(self, wanted: str, *, found: str = "", run: str = "", about: str = "") -> None:

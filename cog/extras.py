@@ -54,5 +54,4 @@ def explain_missing(error: ModuleNotFoundError) -> MissingPackageError | None:
         f"this needs the package {package}",
         found="it is not installed",
         run=f"pip install '{DISTRIBUTION}[{extra}]'",
-        about=package,
     )

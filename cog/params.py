@@ -331,7 +331,7 @@ def load_params(path: Path) -> Params:
     try:
         file = open_yaml(path, name=path.name, error=ParamsError, run=run)
     except FileNotFoundError:
-        raise ParamsError(f"{path.name} is needed", found="no such file", about=str(path)) from None
+        raise ParamsError(f"{path.name} is needed", found="no such file") from None
     _refuse_moved(file.content, path.name)
     return read_record(
         Params, file.content, error=ParamsError, file=path.name, find_line=file.find_line
@@ -350,5 +350,4 @@ def _refuse_moved(content: object, name: str) -> None:
                 f"{name} must not say which corpora are built, registry/pipeline.yaml does",
                 found=f"{keys}: the project is of an older cog",
                 run="cog upgrade",
-                about=keys,
             )

@@ -168,7 +168,6 @@ def find_project(start: Path) -> ProjectPaths:
         f"a cog project needs {PARAMS_FILE} and {REGISTRY_FOLDER}/",
         found=f"neither in {start} nor above it",
         run="cd to the project, or pass --project DIR, or make one: cog init",
-        about=str(start),
     )
 
 

@@ -67,7 +67,6 @@ class Builder:
                 f"corpus {corpus_id} needs its raw files",
                 found="none fetched",
                 run=name_build(corpus_paths, until="prepare"),
-                about=corpus_id,
             )
         renew_watched(self.paths, self.params)
         cutter = load_cutter(self.paths.model(self.params.model))
@@ -176,5 +175,4 @@ def run_pipeline(paths: ProjectPaths, targets: Sequence[str]) -> None:
             f"dvc repro {' '.join(targets)} must succeed",
             found=f"exit {done.returncode}, as said above",
             run="cog doctor",
-            about=str(paths.root),
         )

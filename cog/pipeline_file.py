@@ -70,10 +70,7 @@ def load_pipeline(paths: ProjectPaths) -> PipelineFile:
         file = open_yaml(paths.pipeline_file, name=name, error=ProjectError, run=run)
     except FileNotFoundError:
         raise ProjectError(
-            f"a cog project needs {name}",
-            found="none: the project is of an older cog",
-            run=UPGRADE,
-            about=name,
+            f"a cog project needs {name}", found="none: the project is of an older cog", run=UPGRADE
         ) from None
     layout = file.content.get("layout") if isinstance(file.content, dict) else None
     if isinstance(layout, int) and layout > LAYOUT:
@@ -81,7 +78,6 @@ def load_pipeline(paths: ProjectPaths) -> PipelineFile:
             f"the project must be of layout {LAYOUT} or an earlier one",
             found=f"{layout}: a later cog made it",
             run="pip install --upgrade copy-generator",
-            about=name,
         )
     return read_record(
         PipelineFile, file.content, error=ProjectError, file=name, find_line=file.find_line

@@ -40,7 +40,6 @@ def load_card(paths: ProjectPaths, corpus_id: str) -> Card:
             "one corpus is wanted here",
             found=f"the union {corpus_id}",
             run=f"the same with {' or '.join(corpus_id.split('+'))}",
-            about=corpus_id,
         )
     path = paths.card(check_corpus_id(corpus_id))
     if not path.is_file():
@@ -51,14 +50,11 @@ def load_card(paths: ProjectPaths, corpus_id: str) -> Card:
             f"corpus {corpus_id!r} needs a card",
             found=f"no {path.relative_to(paths.root)}",
             run="cog corpus list",
-            about=corpus_id,
         )
     file = open_yaml(path, name=path.name, error=InvalidCardError)
     card = parse_card(file.content, path.name, find_line=file.find_line)
     if card.id != corpus_id:
-        raise InvalidCardError(
-            f"{path.name}: id must be the name of the file", found=card.id, about="id"
-        )
+        raise InvalidCardError(f"{path.name}: id must be the name of the file", found=card.id)
     return card
 
 
@@ -74,7 +70,6 @@ def load_resolved_card(paths: ProjectPaths, corpus_id: str) -> Card:
             f"card {card.id} extends {card.extends!r}, which needs a card",
             found="no such card",
             run=f"cog corpus add {card.extends} PATH, or edit {paths.card(card.id).name}",
-            about=card.extends,
         ) from None
 
 
@@ -121,7 +116,6 @@ def check_childless(paths: ProjectPaths, corpus_id: str) -> None:
             f"corpus {corpus_id} must not be extended by another to be removed",
             found=f"{', '.join(children)} extends it",
             run=f"cog corpus remove {children[0]}",
-            about=corpus_id,
         )
 
 

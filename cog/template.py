@@ -72,7 +72,7 @@ def init_project(folder: Path, *, workflows: Sequence[str] = (), is_trial: bool 
     for name in workflows:
         if name not in shipped:
             wanted = f"a workflow must be one of {', '.join(shipped)}"
-            raise ProjectError(wanted, found=name, run="cog init -h", about=name)
+            raise ProjectError(wanted, found=name, run="cog init -h")
     names = [f"{WORKFLOWS_FOLDER}/{each}/{file}" for each in workflows for file in WORKFLOW_FILES]
     return _carry_out(paths, names, is_trial=is_trial)
 
@@ -120,7 +120,6 @@ def _carry_out(
             f"{error.filename or paths.root} must be writable",
             found=error.strerror or str(error),
             run=advise_on_writing(error),
-            about=str(paths.root),
         ) from None
     return plan
 
@@ -277,16 +276,12 @@ def _refuse_nested(paths: ProjectPaths) -> None:
                 f"{paths.root.name} must not lie in another project",
                 found=f"one in {above}",
                 run="choose a folder outside of it",
-                about=str(paths.root),
             )
 
 
 def _older(paths: ProjectPaths, found: str) -> ProjectError:
     return ProjectError(
-        f"{paths.root.name} must be a project of the installed cog",
-        found=found,
-        run=UPGRADE,
-        about=str(paths.root),
+        f"{paths.root.name} must be a project of the installed cog", found=found, run=UPGRADE
     )
 
 

@@ -59,7 +59,7 @@ def open_yaml(
         text = _read_text(path)
         return YamlFile(parse_yaml(text), text)
     except YamlError as problem:
-        raise error(f"{name} {wanted}", found=str(problem), run=run, about=name) from None
+        raise error(f"{name} {wanted}", found=str(problem), run=run) from None
 
 
 def _read_text(path: Path) -> str:

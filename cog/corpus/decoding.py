@@ -177,7 +177,6 @@ def _iter_blocks(file: RawFile) -> Iterator[bytes]:
             f"{file.name} must be a whole {_name_packing(file.path)} file",
             found=str(error),
             run="fetch or copy it again",
-            about=file.name,
         ) from None
     yield b""
 
@@ -223,7 +222,6 @@ def _detect_encoding(file: RawFile, *, tally: Tally) -> str:
             f"{file.name} must have an encoding that can be told for certain",
             found=f"at best {guess}",
             run=_name_encodings("utf-8", guess),
-            about=file.name,
         )
     tally.notes.append(f"{file.name} is read as {guess.encoding} (detected: {guess})")
     return guess.encoding
@@ -236,7 +234,6 @@ def _check_text(file: RawFile) -> None:
             f"{file.name} must be text, plain or packed with gzip or zstd",
             found=container,
             run="unpack it or make text of it, leave it out, or set format.kind in the card",
-            about=file.name,
         )
 
 
@@ -248,7 +245,6 @@ def _check_mark(file: RawFile, encoding: str, *, start: bytes) -> None:
             f"{file.name} must begin with a byte-order mark to be read as {name}",
             found="none",
             run=_name_encodings(encoding, guess_encoding(start[:SAMPLE_BYTES])),
-            about=file.name,
         )
 
 
@@ -277,10 +273,7 @@ class _EncodingError(CorpusError):
 def _wrong_encoding(file: RawFile, encoding: str, *, offset: int, problem: str) -> _EncodingError:
     sample = _read_sample(file, offset=offset)
     error = _EncodingError(
-        f"{file.name} must be {encoding}",
-        found=problem,
-        run=_advise(encoding, sample),
-        about=file.name,
+        f"{file.name} must be {encoding}", found=problem, run=_advise(encoding, sample)
     )
     error.offset = offset
     return error

@@ -134,7 +134,6 @@ class DocumentStore:
             if num_prompts
             else f"no document {document_id!r}",
             run=f"cog corpus documents {corpus_id}",
-            about=document_id,
         )
 
     def load_report(self) -> PrepareReport:
@@ -189,7 +188,6 @@ def _open_parquet(path: Path, schema: pa.Schema) -> pq.ParquetFile:
             f"corpus {corpus_id} needs {path.name}",
             found="no such file",
             run=name_build(CorpusPaths(path.parent), until="prepare"),
-            about=corpus_id,
         )
     try:
         file = pq.ParquetFile(path)
@@ -198,13 +196,11 @@ def _open_parquet(path: Path, schema: pa.Schema) -> pq.ParquetFile:
             f"{path.name} of {corpus_id} must be a Parquet file",
             found=str(error),
             run=f"cog corpus prepare {corpus_id}",
-            about=corpus_id,
         ) from error
     if file.schema_arrow.names != schema.names:
         raise CorpusError(
             f"{path.name} of {corpus_id} must have the columns {schema.names}",
             found=str(file.schema_arrow.names),
             run=f"cog corpus prepare {corpus_id}",
-            about=corpus_id,
         )
     return file

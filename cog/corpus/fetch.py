@@ -113,7 +113,6 @@ def _get_card_path(card: Card, corpus_paths: CorpusPaths) -> Path:
             f"corpus {card.id} is built from local files",
             found="source.path of the card is null",
             run=f"{name_fetch(card.id, card)}; {card.description}",
-            about=card.id,
         )
     return _get_project(corpus_paths) / card.source.path
 

@@ -42,7 +42,6 @@ def save_hub_splits(
                 f"data set {source.dataset} must be Parquet, JSON lines, CSV or text",
                 found="a loading script, which is never run",
                 run=LOCAL,
-                about=source.dataset,
             ) from None
         except Exception as error:  # the hub's clients raise what their transport raises
             raise _out_of_reach(source.dataset, error) from None
@@ -53,7 +52,6 @@ def save_hub_splits(
                 f"data set {source.dataset} must have the column {missing[0]!r}",
                 found=", ".join(rows.column_names),
                 run="set format.fields in the card",
-                about=source.dataset,
             )
         name = f"{split.replace('/', '-')}.parquet"
         rows.select_columns(list(dict.fromkeys(roots.values()))).to_parquet(folder / name)
@@ -81,5 +79,4 @@ def _out_of_reach(dataset: str, error: Exception) -> AssetError:
         f"data set {dataset} must be within reach",
         found=f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}",
         run=LOCAL,
-        about=dataset,
     )

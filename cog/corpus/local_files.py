@@ -58,7 +58,6 @@ def survey_files(path: Path, *, members: Sequence[str], kinds: Sequence[str]) ->
         "the source must be a file or a folder",
         found=found,
         run="pass --source DIR_OR_FILE, or mend source.path of the card",
-        about=str(path),
     )
 
 
@@ -83,7 +82,6 @@ def _survey_folder(folder: Path, *, members: Sequence[str], kinds: Sequence[str]
         f"the folder must hold files that end in or match {endings}",
         found=f"{describe_files(0, left)} in {folder}",
         run="name them with --members (source.members of a card), such as --members '*.ending'",
-        about=str(folder),
     )
 
 
@@ -139,7 +137,6 @@ def _check_file(folder: Path, name: str) -> None:
             f"{name} must be a file",
             found="a link to nothing" if is_link else "a device, a pipe or a socket",
             run=f"mend or remove it in {folder}, or set source.members of the card",
-            about=name,
         )
 
 
@@ -153,7 +150,6 @@ def _check_name(name: str) -> str:
             f"a file name must be UTF-8, without control characters, and not {SOURCE_FILE}",
             found=ascii(name),
             run="rename the file",
-            about=ascii(name),
         )
     return name
 
@@ -166,7 +162,6 @@ def _check_database(path: Path) -> None:
             f"{path.name} must be a database that nothing is writing to",
             found=f"{journal.name} holds changes that are not in it yet",
             run=f"sqlite3 {path.name} 'PRAGMA wal_checkpoint(TRUNCATE)'",
-            about=path.name,
         )
 
 
@@ -175,5 +170,4 @@ def _unreadable(name: str, error: OSError | ValueError) -> CorpusError:
         f"{ascii(name)} must be readable",
         found=getattr(error, "strerror", None) or str(error),
         run="mend its permissions, or name another path",
-        about=name,
     )

@@ -76,7 +76,6 @@ def _add_new(paths: ProjectPaths, card: Card) -> None:
             found="a card of this id",
             run=f"choose another id, or build what {name} describes:"
             f" {name_build(paths.corpus(card.id), source=source or 'DIR_OR_FILE')}",
-            about=card.id,
         )
     save_card(paths, card)
     try:
@@ -115,7 +114,6 @@ def try_source(card: Card, path: Path) -> Trial:
         f"{path} must hold at least one document",
         found="none that has a word",
         run="mend the files, or name another path",
-        about=str(path),
     )
 
 
@@ -188,7 +186,6 @@ def _check_sums(raw: Path, record: SourceRecord) -> None:
                 f"{entry.name} must be as it was received",
                 found=f"sha256 {found.sha256} instead of {entry.sha256}",
                 run=f"cog corpus fetch {raw.parent.name}",
-                about=entry.name,
             )
 
 
@@ -209,5 +206,4 @@ def _check_digest(path: Path, found: str, wanted: str) -> None:
             f"{path.name} must have the digest of the corpus's report",
             found=f"{found[:16]} instead of {wanted[:16]}",
             run=f"cog corpus prepare {path.parent.name}",
-            about=str(path),
         )

@@ -124,7 +124,7 @@ def _read_type(text: str) -> tuple[str, str]:
     name, mark, kind = text.rpartition("=")
     if not mark:
         raise CorpusError(
-            "a field's type is given as NAME=TYPE", found=text, run="--schema body=text", about=text
+            "a field's type is given as NAME=TYPE", found=text, run="--schema body=text"
         )
     return name, kind
 
@@ -146,14 +146,12 @@ def _read_hub_name(place: str, new: NewCorpus) -> dict[str, Any]:
             "what is fetched has an address that begins with http:// or https://",
             found=place,
             run="fetch it by other means, and name the file",
-            about=place,
         )
     if not is_marked and not is_name:
         raise CorpusError(
             "a corpus is made from a file, a folder, a hub data set OWNER/NAME or an address",
             found=f"no such path: {place}",
             run="mend the path, or write hub:NAME for a data set",
-            about=place,
         )
     return {
         "type": "hub",
@@ -179,10 +177,9 @@ def _guess_kind(path: Path, members: Sequence[str]) -> str:
             f"the files must be of one kind, {', '.join(SUFFIXES)}, told by their endings",
             found=f"{found} in {path}",
             run="make text of them, or pass --format KIND if they are of one of these kinds",
-            about=str(path),
         )
     most = max(kinds, key=lambda kind: counts[kind])
-    raise _unclear(f"{found} in {path}", str(path), "or name the files that are meant", kind=most)
+    raise _unclear(f"{found} in {path}", "or name the files that are meant", kind=most)
 
 
 def _guess_kind_of_address(place: str, new: NewCorpus) -> str:
@@ -190,16 +187,15 @@ def _guess_kind_of_address(place: str, new: NewCorpus) -> str:
     kinds = {find_kind(name) for name in names}
     kind = kinds.pop() if len(kinds) == 1 else None
     if kind is None:
-        raise _unclear(", ".join(names), place, "and name the files of an archive")
+        raise _unclear(", ".join(names), "and name the files of an archive")
     return kind
 
 
-def _unclear(found: str, place: str, others: str, *, kind: str = "KIND") -> CorpusError:
+def _unclear(found: str, others: str, *, kind: str = "KIND") -> CorpusError:
     return CorpusError(
         "the files must be of one kind, told by their endings",
         found=found,
         run=f"pass --format {kind}, {others} with --members '*.ending'",
-        about=place,
     )
 
 

@@ -93,6 +93,5 @@ def _get_step(name: str) -> Normaliser:
             f"normaliser must be one of {', '.join(NORMALISERS)}, or several joined by +",
             found=repr(name[:80]),
             run=f"did you mean {nearest}?",
-            about="normaliser",
         )
     return NORMALISERS[name]

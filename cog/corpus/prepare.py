@@ -204,7 +204,6 @@ def _build_report(
             f"corpus {card.id} must have at least one document",
             found=f"none left ({reasons})" if reasons else "none in the raw files",
             run="mend the source, the filters or the subset of the card",
-            about=card.id,
         )
     if card.prompts is not None and card.prompts.held_out and prompts.num_records == 0:
         tally.notes.append("no prompts: no document that is held out is as long as a prompt")

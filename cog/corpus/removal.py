@@ -70,10 +70,7 @@ def remove_corpus(
     gone = plan.describe(paths.root)
     if not gone:
         raise CorpusNotFoundError(
-            f"corpus {corpus_id!r} needs a card to be removed",
-            found="none",
-            run="cog corpus list",
-            about=corpus_id,
+            f"corpus {corpus_id!r} needs a card to be removed", found="none", run="cog corpus list"
         )
     if is_trial:
         return gone
@@ -90,7 +87,6 @@ def _check_inactive(paths: ProjectPaths, corpus_id: str) -> None:
             f"corpus {corpus_id} must not be active to be removed",
             found=f"{active.corpus} is switched on",
             run="cog switch --corpus OTHER, or cog rollback",
-            about=corpus_id,
         )
 
 

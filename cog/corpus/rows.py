@@ -64,7 +64,6 @@ def check_columns(file: RawFile, found: list[str], card_format: Format) -> None:
         found=", ".join(map(str, found))[:200] or "no columns",
         run="name another with --text-field and the like (format.fields in the card),"
         " or mark it with ? in format.schema",
-        about=missing or repeated or "",
     )
 
 
@@ -104,7 +103,7 @@ def _iter_json(file: RawFile, encoding: str, _: Format, tally: Tally) -> Iterato
         for number, values in enumerate(items, start=1):
             yield _make_row(number, values)
     except JsonError as error:
-        raise CorpusError(f"{file.name} must be JSON", found=str(error), about=file.name) from None
+        raise CorpusError(f"{file.name} must be JSON", found=str(error)) from None
 
 
 def _make_row(number: int, values: object) -> Row:
@@ -155,4 +154,4 @@ def _iter_csv_lines(file: RawFile, encoding: str, *, tally: Tally) -> Iterator[s
 
 def _not_csv(file: RawFile, number: int, found: str) -> CorpusError:
     where = f"{file.name}:{number}"
-    return CorpusError(f"{where} must be CSV", found=found, about=where)
+    return CorpusError(f"{where} must be CSV", found=found)

@@ -174,9 +174,5 @@ def _drop_suffix(name: str) -> str:
 
 
 def _broken(corpus_id: str, found: str) -> CorpusError:
-    return CorpusError(
-        f"corpus {corpus_id} needs its raw files",
-        found=found,
-        run=f"cog corpus fetch {corpus_id}",  # which says so if it needs to be told from where
-        about=corpus_id,
-    )
+    run = f"cog corpus fetch {corpus_id}"  # which says so if it needs to be told from where
+    return CorpusError(f"corpus {corpus_id} needs its raw files", found=found, run=run)

@@ -48,7 +48,6 @@ def iter_parquet(file: RawFile, card_format: Format) -> Iterator[Row]:
             f"{file.name} must be a Parquet file",
             found=f"after row {number}: {error}",
             run="fetch or copy it again, or set format.kind in the card",
-            about=file.name,
         ) from None
 
 
@@ -87,7 +86,6 @@ def iter_sqlite(file: RawFile, card_format: Format) -> Iterator[Row]:
             f"{file.name} must be a SQLite database that format.query fits",
             found=f"after row {number}: {found}",
             run="mend format.query in the card",
-            about=file.name,
         ) from None
 
 

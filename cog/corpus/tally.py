@@ -46,7 +46,6 @@ class Tally:
                 f"{where} must be a usable record",
                 found=problem,
                 run="mend it, or pass --on-error skip (format.on_error: skip in the card)",
-                about=where,
             )
         self.skip(reason, where)
         if self.skipped[reason] <= MAX_EXAMPLES:

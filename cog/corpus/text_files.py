@@ -114,7 +114,6 @@ def _check_file(path: Path) -> Path:
         run=f"cog corpus add ID {path}, then cog train --corpus ID"
         if path.is_file()
         else "name text files, plain or packed, or folders of them",
-        about=str(path),
     )
 
 
@@ -138,9 +137,7 @@ def _iter_file_lines(path: Path) -> Iterator[Line]:
         else:
             yield from iter_lines(file, "utf-8", tally=Tally("fail"))
     except CorpusError as error:  # what it says to run is for files that have a card
-        raise CorpusError(
-            error.wanted, found=error.found, run="mend the file", about=path.name
-        ) from None
+        raise CorpusError(error.wanted, found=error.found, run="mend the file") from None
 
 
 def _stem(path: Path) -> str:

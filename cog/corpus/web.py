@@ -71,5 +71,4 @@ def _check_names(names: list[str]) -> None:
                 f"files of a source must have names of their own, and not {SOURCE_FILE}",
                 found=f"{name}, {count} times",
                 run="leave one of them out of source.urls, or rename it where it lies",
-                about=name,
             )

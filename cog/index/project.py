@@ -67,7 +67,6 @@ def build_corpus_index(
                 "compact vectors need the codes of the model",
                 found=f"no {VECTOR_CODES} in {model_folder}, and no index that has them",
                 run=f"cog index build {corpus_id}",
-                about=corpus_id,
             )
         progress.say("the bits of vectors are fitted to the model, on this corpus")
         return fit_codes()
@@ -153,7 +152,6 @@ def plan_corpus_index(
             f"a plan for {corpus_id} needs its number of words",
             found="neither documents nor --words",
             run=f"cog index plan {corpus_id} --words 3000000000 (of the whole source)",
-            about=corpus_id,
         )
     indexes = [each for each in _iter_indexes(paths) if each[0].documents.is_file()]
     if not indexes:
@@ -161,7 +159,6 @@ def plan_corpus_index(
             "a plan needs an index to measure",
             found="none in this project",
             run="cog index build wiki-mini",
-            about=corpus_id,
         )
     place, reference = max(indexes, key=lambda each: each[1].num_words)
     return plan_index(

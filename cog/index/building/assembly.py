@@ -151,7 +151,6 @@ class Assembly:
                 f"corpus {corpus_id} needs a document with words",
                 found=f"{self._input.report.num_documents} documents without",
                 run=f"cog corpus show {corpus_id}",
-                about=corpus_id,
             )
         sizes = {"before_compaction": get_folder_bytes(self._folder)}
         with self._timed("compact"):

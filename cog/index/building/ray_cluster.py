@@ -86,9 +86,7 @@ def connect(address: str, *, with_gpus: bool) -> Iterator[Cluster]:
             kind = "GPU" if with_gpus else "CPU"
             num_workers = int(ray.cluster_resources().get(kind, 0))
             if not num_workers:
-                raise IndexingError(
-                    f"the cluster needs a {kind}", found="none", run="ray status", about=address
-                )
+                raise IndexingError(f"the cluster needs a {kind}", found="none", run="ray status")
             options = {"num_cpus": 0 if with_gpus else 1, "num_gpus": int(with_gpus)}
             options |= {"max_restarts": 0, "max_task_retries": 0}  # whoever uses them sees to that
             yield Cluster(address, num_workers, options)
@@ -101,7 +99,7 @@ def _check_answer(address: str) -> None:
     if address != AUTO:
         if not host or not port.isdigit() or "://" in address:
             raise IndexingError(
-                "the address of a cluster is HOST:PORT or auto", found=repr(address), about=address
+                "the address of a cluster is HOST:PORT or auto", found=repr(address)
             )
         try:
             socket.create_connection((host, int(port)), timeout=CONNECT_SECONDS).close()
@@ -127,5 +125,4 @@ def _unreachable(address: str, found: str) -> IndexingError:
         f"a Ray cluster must answer at {address}" if address else "Ray must start on this machine",
         found=found,
         run="ray start --head --port 6379 there, or leave out --address" if address else "",
-        about=address,
     )

@@ -62,7 +62,6 @@ def load_worker(wanted: WorkerModel) -> "tuple[IndexModel, Encoders]":
             f"a worker needs the model in {folder}",
             found="no such folder",
             run="copy the folder to every machine, or use a disk that all of them share",
-            about=str(folder),
         )
     fingerprint = fingerprint_model(folder)
     if fingerprint != wanted.fingerprint:
@@ -70,7 +69,6 @@ def load_worker(wanted: WorkerModel) -> "tuple[IndexModel, Encoders]":
             f"a worker needs model {wanted.fingerprint[:16]} in {folder}",
             found=f"model {fingerprint[:16]}",
             run="copy the folder to every machine",
-            about=str(folder),
         )
     model = load_index_model(folder, device=wanted.device)
     if model.numerics != wanted.numerics:
@@ -78,7 +76,6 @@ def load_worker(wanted: WorkerModel) -> "tuple[IndexModel, Encoders]":
             f"workers must compute as the machine that builds does: {wanted.numerics}",
             found=model.numerics,
             run="start the build, and the cluster, on machines of one kind",
-            about=model.numerics,
         )
     return model, Encoders(model.phrase_encoder, model.retriever, wanted.vector_dtype, wanted.codes)
 
@@ -188,7 +185,6 @@ class RayPool:
                     f"all workers must have copy-generator {self._wanted.version}",
                     found=f"{told['found']} on {worker.name}",
                     run=f"pip install 'copy-generator[ray]=={self._wanted.version}' there",
-                    about=worker.name,
                 )
             )
         elif told["error"]:
@@ -249,13 +245,11 @@ class RayPool:
                 f"worker {worker.name} must be able to read and write its files",
                 found=detail,
                 run=advise_on_writing(cause),
-                about=worker.name,
             )
         return IndexingError(
             f"worker {worker.name} must encode what it is given",
             found=f"{type(cause).__name__}: {detail}",
             run="ray logs, on that machine",
-            about=worker.name,
         )
 
     def _fail_without_workers(self) -> None:
@@ -264,7 +258,6 @@ class RayPool:
                 f"a worker of the cluster must be ready within {START_SECONDS:.0f} seconds",
                 found=f"none of {len(self._workers)}",
                 run="ray status, which says what is free",
-                about=self._cluster.address,
             )
         )
 

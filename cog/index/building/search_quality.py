@@ -64,7 +64,6 @@ def build_search(part: IndexPart, *, retriever: Retriever, params: IndexParams) 
             f"{quality.kind} search needs a recall@{top_k} of {params.min_recall}",
             found=f"{quality.recall:.3f} with {quality.num_probes} of {quality.num_lists} lists",
             run="raise index.ivf_threshold_rows, or lower index.min_recall, in params.yaml",
-            about=part.manifest.corpus,
         )
     return quality
 

@@ -79,10 +79,7 @@ def compare_versions(
     """
     if before == PREPARED:
         raise IndexMismatchError(
-            "the earlier version must be an index",
-            found=before,
-            run=f"cog corpus diff {corpus_id}",
-            about=corpus_id,
+            "the earlier version must be an index", found=before, run=f"cog corpus diff {corpus_id}"
         )
     with ExitStack() as stack:
         earlier = before or _find_default(paths, corpus_id)

@@ -118,7 +118,6 @@ def _find_place(corpus_paths: CorpusPaths, digest: str) -> CorpusPaths:
             f"corpus {corpus_id} needs the index {digest[:16]}",
             found="no such version on this machine",
             run=f"cog switch --corpus {corpus_id} --index {digest[:16]}",
-            about=corpus_id,
         )
     return place
 

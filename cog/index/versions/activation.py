@@ -182,7 +182,6 @@ def _name_versions(parts: Sequence[str], index: str | None) -> dict[str, str | N
             f"--index must name one index for each of {', '.join(parts)}, joined with {JOIN}",
             found=index,
             run=f"cog switch --corpus {JOIN.join(parts)}",
-            about=index,
         )
     return dict(zip(parts, names, strict=True))
 
@@ -203,7 +202,6 @@ def _check_active(paths: ProjectPaths, active: Active) -> list[Manifest]:
                 f"corpus {part} needs index {digest[:16]}, which was switched on",
                 found="no such version on this machine",
                 run=f"cog switch --corpus {active.corpus}",
-                about=part,
             )
         places.append(place)
     get_active_model(paths, load_params(paths.params), active)

@@ -46,7 +46,6 @@ def find_model(
         f"corpus {corpus_id} needs model {fingerprint[:16]}, as it was switched on or built with",
         found=", ".join(known),
         run=f"{_restore(paths, first)}, or cog switch --corpus {corpus_id}",
-        about=corpus_id,
     )
 
 

@@ -39,7 +39,6 @@ def load_manifest(corpus_paths: CorpusPaths, *, oldest: int = FORMAT_VERSION) ->
             f"corpus {corpus_id} must have an index",
             found=f"no {corpus_paths.manifest.name}",
             run=name_build(corpus_paths),
-            about=corpus_id,
         ) from None
     except (ValueError, OSError) as error:
         raise mismatch(corpus_id, "a readable manifest", str(error), force=True) from error
@@ -82,7 +81,6 @@ def get_index_uri(corpus_paths: CorpusPaths) -> str:
             "COG_INDEX_URI must name a bucket, and a folder in it",
             found=uri,
             run="export COG_INDEX_URI=s3://BUCKET/FOLDER",
-            about=corpus_paths.root.name,
         )
     if uri or corpus_paths.project is None:
         return uri
@@ -138,5 +136,4 @@ def mismatch(corpus_id: str, wanted: str, found: str, *, force: bool = False) ->
         f"corpus {corpus_id} needs {wanted}",
         found=found,
         run=f"cog index build {corpus_id}{' --force' if force else ''}",
-        about=corpus_id,
     )

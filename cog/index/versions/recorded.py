@@ -148,7 +148,6 @@ def _not_remote(corpus_id: str, found: str) -> IndexMismatchError:
         f"corpus {corpus_id} needs its older index from DVC's remote",
         found=found,
         run=f"dvc push where it was built, then cog corpus versions {corpus_id}",
-        about=corpus_id,
     )
 
 

@@ -63,7 +63,6 @@ def require_uri(corpus_paths: CorpusPaths) -> str:
             f"corpus {corpus_id} needs the address of an object store for its index",
             found="neither index.uri in its card nor COG_INDEX_URI is set",
             run="export COG_INDEX_URI=s3://BUCKET/FOLDER, or set index.uri in the card",
-            about=corpus_id,
         )
     return uri
 
@@ -97,7 +96,6 @@ def push_index(paths: ProjectPaths, corpus_id: str, *, progress: Progress) -> Ma
             f"corpus {corpus_id} must have its index on this machine to be pushed",
             found=f"only {corpus.manifest.name}",
             run=f"cog index pull {corpus_id} --tables",
-            about=corpus_id,
         )
     if _has_version(store, corpus, manifest.digest):
         return manifest
@@ -258,7 +256,6 @@ class _ObjectStore:
                     f"{self._uri} must hold {self._corpus_id}/{name}",
                     found="no such object",
                     run=f"cog index push {self._corpus_id}",
-                    about=self._corpus_id,
                 ) from None
             except OSError as error:
                 if number + 1 == NUM_TRIES or REFUSED.search(str(error)):
@@ -277,20 +274,17 @@ def unreachable(corpus_id: str, uri: str, error: BaseException) -> IndexingError
             f"{uri} must be open to whoever uses the index of {corpus_id}",
             found=f"the store refuses ({refusal[0]})",
             run="check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and what their owner may do",
-            about=corpus_id,
         )
     if missing := MISSING.search(str(error)):
         return IndexingError(
             f"{uri} must hold all of the index of {corpus_id}",
             found=f"{missing[0]} ({detail.partition(', /')[0][:120]})",
             run=f"cog index push {corpus_id}",
-            about=corpus_id,
         )
     return IndexingError(
         f"the index of {corpus_id} must be within reach at {uri}",
         found=f"{detail[:200]} ({NUM_TRIES} tries)",
         run="check the network, AWS_ENDPOINT_URL and the AWS_ credentials, then run it again",
-        about=corpus_id,
     )
 
 

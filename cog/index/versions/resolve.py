@@ -134,7 +134,6 @@ def _ensure_version(paths: ProjectPaths, corpus_id: str, name: str, *, say: Say 
             f"corpus {corpus_id} needs an index {name!r}",
             found=f"{here}, and none of that name in DVC's records",
             run=f"cog corpus versions {corpus_id}",
-            about=corpus_id,
         )
     digest = str((load_recorded_manifest(paths, recorded) or {}).get("digest"))
     return digest if digest in local else _bring_back(paths, corpus_id, recorded, say=say)
@@ -157,7 +156,6 @@ def _bring_back(paths: ProjectPaths, corpus_id: str, version: Recorded, *, say: 
                 f"DVC's cache needs index {manifest.digest[:16]} of {corpus_id} as it was built",
                 found="other files than its manifest states",
                 run=f"cog corpus versions {corpus_id}",
-                about=corpus_id,
             )
         with hold_versions_lock(paths.locks, corpus_id, say=say):
             add_version(corpus, manifest, source)
@@ -179,7 +177,6 @@ def _match(digests: set[str], name: str, corpus_id: str) -> str | None:
             f"{name!r} must be the beginning of one digest",
             found=", ".join(each[:16] for each in found),
             run=f"cog corpus versions {corpus_id}",
-            about=corpus_id,
         )
     return found[0] if found else None
 

@@ -29,7 +29,6 @@ def split_union(corpus_id: str) -> tuple[str, ...]:
             "a union must name each corpus once",
             found=f"{repeated[0]} more than once in {corpus_id}",
             run=f"name it once: {JOIN.join(dict.fromkeys(parts))}",
-            about=corpus_id,
         )
     return parts
 
@@ -42,7 +41,6 @@ def split_active(active: Active) -> dict[str, str]:
             f"{active.corpus} needs one index for each of its {len(parts)} corpora",
             found=f"{len(digests)} in registry/active.yaml",
             run=f"cog switch --corpus {active.corpus}",
-            about=active.corpus,
         )
     return dict(zip(parts, digests, strict=True))
 
@@ -87,7 +85,6 @@ def check_fit(manifests: Sequence[Manifest]) -> None:
                     f"indexes of a union must have the same {what}",
                     found=f"{wanted} ({first.corpus}) and {found} ({other.corpus})",
                     run=f"cog index build {other.corpus} --force",
-                    about=other.corpus,
                 )
 
 
