@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 WAIT_SECONDS = 600
+CLIENT_NICENESS = 15
 JSON = {"Content-Type": "application/json"}
 # what cannot be used, with the status that it must be answered with
 MALFORMED: tuple[tuple[str, str, bytes, int], ...] = (
@@ -50,14 +51,31 @@ MALFORMED: tuple[tuple[str, str, bytes, int], ...] = (
 class Tally:
     """What clients saw.
 
-    :param texts: Texts as they were answered.
+    :param texts: Texts as they were answered, with the corpus that was ``asked`` for and the
+        characters that ``arrived``, each with when.
     :param errors: What went wrong.
     :param first_seconds: Seconds to the first segment.
+    :param end: When clients ceased to ask; what they had asked for was still written.
+    :param processor_seconds: What the server spent until then.
     """
 
     texts: list[dict[str, Any]] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     first_seconds: list[float] = field(default_factory=list)
+    end: float = 0.0
+    processor_seconds: float = 0.0
+
+    def count_tokens(self) -> dict[str, float]:
+        """Number of tokens that arrived while clients asked, by corpus.
+
+        A text that went on then counts by its share of characters.
+        """
+        counts: dict[str, float] = {}
+        for text in self.texts:
+            num_before = sum(count for when, count in text["arrived"] if when <= self.end)
+            share = num_before / max(1, len(text["text"]))
+            counts[text["corpus"]] = counts.get(text["corpus"], 0.0) + share * text["num_tokens"]
+        return counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +143,8 @@ def run_server(root: Path, *, batch_size: int) -> Iterator[Server]:
 
 def read_stream(server: Server, body: dict[str, Any], tally: Tally) -> None:
     """Ask for a text as a stream, and keep what came."""
-    began, name, is_first = time.perf_counter(), "", True
+    began, name = time.perf_counter(), ""
+    arrived: list[tuple[float, int]] = []
     try:
         with closing(server.connect()) as connection:
             connection.request("POST", "/generate", json.dumps({**body, "stream": True}), JSON)
@@ -137,12 +156,14 @@ def read_stream(server: Server, body: dict[str, Any], tally: Tally) -> None:
                 line = raw.decode().rstrip("\n")
                 if line.startswith("event: "):
                     name = line[7:]
-                elif line.startswith("data: ") and name == "segment" and is_first:
-                    tally.first_seconds.append(time.perf_counter() - began)
-                    is_first = False
+                elif line.startswith("data: ") and name == "segment":
+                    segment = json.loads(line[6:])["segment"]
+                    arrived.append((time.perf_counter(), len(segment["text"])))
+                    if len(arrived) == 1:
+                        tally.first_seconds.append(arrived[0][0] - began)
                 elif line.startswith("data: ") and name == "generation":
                     text = json.loads(line[6:])["generation"]
-                    tally.texts.append({**text, "asked": body["corpus"]})
+                    tally.texts.append({**text, "asked": body["corpus"], "arrived": arrived})
                 elif line.startswith("data: ") and name == "error":
                     tally.errors.append(line[6:206])
             if name != "done":
@@ -160,12 +181,17 @@ def load(
     seconds: float,
     tokens: int,
 ) -> tuple[Tally, float]:
-    """Let clients ask one text after another; what they saw, and how long it took."""
-    tally, end = Tally(), time.perf_counter() + seconds
+    """Let clients ask one text after another; what they saw, and how long all of it took.
+
+    They stand for other machines, and give way to the server on this one.
+    """
+    began, before = time.perf_counter(), server.processor_seconds()
+    tally = Tally(end=began + seconds)
 
     def ask(number: int) -> None:
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), CLIENT_NICENESS)
         draw = random.Random(number)
-        while time.perf_counter() < end:
+        while time.perf_counter() < tally.end:
             body: dict[str, Any] = {
                 "prefix": draw.choice(prefixes),
                 "corpus": draw.choice(corpora),
@@ -174,9 +200,10 @@ def load(
             read_stream(server, body, tally)
 
     threads = [threading.Thread(target=ask, args=(number,)) for number in range(clients)]
-    began = time.perf_counter()
     for thread in threads:
         thread.start()
+    time.sleep(max(0.0, tally.end - time.perf_counter()))
+    tally.processor_seconds = server.processor_seconds() - before
     for thread in threads:
         thread.join()
     return tally, time.perf_counter() - began

@@ -8,8 +8,8 @@ minutes. ``--short`` tries them in two, and measures nothing.
 load
     32 clients for two minutes, two corpora and a switch every second. Every citation of every text
     is checked against the version that the text names. ``ratio`` is the seconds that
-    ``cog generate --input`` needs for as many tokens of each corpus, with the same batch and in the
-    same run, over the seconds that they took here.
+    ``cog generate --input`` needs for as many tokens of each corpus as arrived in the two minutes,
+    with the same batch, while it is full, and in the same run, over two minutes.
 first
     The first segment at 8 clients.
 broken, malformed
@@ -123,18 +123,19 @@ def time_command(
 ) -> tuple[float, float]:
     """Tokens a second of ``cog generate --input``, and a second of the processor.
 
-    The loading of the model is left out.
+    Those of the texts beyond the first batch, so that the loading of the model is left out, and
+    the end, when ever fewer texts share a pass.
     """
     words = ["generate", "--corpus", corpus, "--batch-size", str(batch_size), "--json"]
     words += ["--max-new-tokens", str(tokens), "--input", "-"]
     seconds, spent = [], []
-    for count in (1, len(prefixes)):
+    for count in (batch_size, len(prefixes)):
         lines = "".join(json.dumps({"prefix": prefix}) + "\n" for prefix in prefixes[:count])
         began, before = time.perf_counter(), os.times()
         run_cog(paths, *words, lines=lines)
         seconds.append(time.perf_counter() - began)
         spent.append(os.times().children_user - before.children_user)
-    num_tokens = (len(prefixes) - 1) * tokens
+    num_tokens = (len(prefixes) - batch_size) * tokens
     return num_tokens / (seconds[1] - seconds[0]), num_tokens / (spent[1] - spent[0])
 
 
@@ -164,8 +165,8 @@ def measure_load(paths: ProjectPaths, prefixes: list[str], options: Options) -> 
         run_warm(paths, prefixes, options) as server,
         switching(paths, options.corpora, every=1.0) as switched,
     ):
-        before, others_before = server.processor_seconds(), time.process_time()
-        tally, seconds = load(
+        others = time.process_time()
+        tally, _ = load(
             server,
             prefixes,
             corpora=[None, *options.corpora],
@@ -173,17 +174,16 @@ def measure_load(paths: ProjectPaths, prefixes: list[str], options: Options) -> 
             seconds=options.seconds,
             tokens=options.tokens,
         )
-        spent = server.processor_seconds() - before
-        others = time.process_time() - others_before
-    num_tokens = dict.fromkeys(options.corpora, 0)
-    for text in tally.texts:
-        num_tokens[text["corpus"]] += text["num_tokens"]
+        others = time.process_time() - others
+    num_tokens = tally.count_tokens()
     # a corpus that repeats itself is written several times as fast, so seconds are compared
     by_command, by_processor = (
-        sum(num_tokens[corpus_id] / found[kind] for corpus_id, found in speeds.items())
+        sum(count / speeds[corpus_id][kind] for corpus_id, count in num_tokens.items())
         for kind in (0, 1)
     )
-    say(f"{sum(num_tokens.values()) / seconds:.1f} tokens a second; citations are checked …")
+    say(
+        f"{sum(num_tokens.values()) / options.seconds:.1f} tokens a second; citations are checked …"
+    )
     num_citations, problems = check_citations(paths, tally.texts)
     for each in [*problems, *tally.errors][:5]:
         say(each)
@@ -191,10 +191,10 @@ def measure_load(paths: ProjectPaths, prefixes: list[str], options: Options) -> 
         "clients": options.clients,
         "command_tokens_per_second": {name: found[0] for name, found in speeds.items()},
         "tokens": num_tokens,
-        "seconds": seconds,
+        "seconds": options.seconds,
         "client_processor_seconds": others,
-        "ratio": by_command / seconds,
-        "ratio_processor": by_processor / spent,
+        "ratio": by_command / options.seconds,
+        "ratio_processor": by_processor / tally.processor_seconds,
         "texts": len(tally.texts),
         "switches": len(switched) - 1,
         "citations": num_citations,

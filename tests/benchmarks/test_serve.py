@@ -1,7 +1,9 @@
 """``benchmarks.serve`` counts what is wrong, and only that."""
 
+import os
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from benchmarks.clients import (
@@ -24,7 +26,8 @@ def test_clients_are_answered_and_citations_checked(tmp_path: Path, village: Pro
     paths = ProjectPaths(tmp_path / "served")
     switch_corpus(paths, "village")
     with run_server(paths) as running:
-        server: Any = Server(None, running.port)  # type: ignore[arg-type]
+        here: Any = SimpleNamespace(pid=os.getpid())
+        server = Server(here, running.port)
         body = {"prefix": "The", "corpus": "village", "decoding": {"phrase_bias": 3.0}}
         tally = Tally()
         read_stream(server, body, tally)
@@ -46,6 +49,14 @@ def test_clients_are_answered_and_citations_checked(tmp_path: Path, village: Pro
         assert errors == []
         assert sum(statuses.values()) == len(MALFORMED)
         server.wait_until_idle()
+
+
+def test_tokens_count_by_what_arrived_of_their_text_in_time() -> None:
+    def text(corpus: str, *arrived: tuple[float, int]) -> dict[str, Any]:
+        return {"corpus": corpus, "text": "x" * 8, "num_tokens": 4, "arrived": list(arrived)}
+
+    texts = [text("a", (1.0, 8)), text("b", (1.5, 2), (2.0, 4), (2.5, 2)), text("a", (3.0, 8))]
+    assert Tally(texts, end=2.0).count_tokens() == {"a": 4.0, "b": 3.0}
 
 
 def test_a_quantile_is_one_of_the_values() -> None:
