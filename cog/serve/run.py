@@ -8,9 +8,13 @@ import asyncio
 import contextlib
 import errno
 import logging
+import os
 import signal
 import socket
+import sys
 import threading
+import time
+import traceback
 from collections.abc import Callable, Iterator
 from types import FrameType
 
@@ -50,11 +54,15 @@ def serve(
         host, port = listener.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         say(f"serving {paths.root.name} at http://{shown}:{port}/ (Ctrl-C ends)")
-        asyncio.run(Server(engine, settings).serve(sockets=[listener]))
-        warming.join()
+        server = Server(engine, settings)
+        server.run_on(listener)
         if engine.failure is not None:
             raise engine.failure
         say("ended")
+        if server.has_left:  # a thread that waits for ever would keep the process
+            sys.stderr.flush()
+            os._exit(0)
+        warming.join()
 
 
 def bind(settings: ServeSettings) -> socket.socket:
@@ -106,6 +114,25 @@ class Server(uvicorn.Server):
         super().__init__(config)
         self._engine = engine
         self._answer_seconds = settings.body_seconds
+        self.has_left = False  # whether something was left in a thread, when it ended
+
+    def run_on(self, listener: socket.socket) -> None:
+        """Listen until it is told to end.
+
+        Unlike ``asyncio.run`` it waits for no request that cannot be cancelled, since what that
+        waits for in a thread may be a lock of another process.
+        """
+        loop = asyncio.new_event_loop()
+        try:
+            loop.run_until_complete(self.serve(sockets=[listener]))
+            left = asyncio.all_tasks(loop)
+            for task in left:
+                task.cancel()
+            if left:
+                loop.run_until_complete(asyncio.wait(left, timeout=POLL_SECONDS))
+            loop.run_until_complete(loop.shutdown_asyncgens())
+        finally:
+            loop.close()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -127,23 +154,43 @@ class Server(uvicorn.Server):
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Finish what runs; who has not read an answer some seconds later is cut off."""
-        cutting = asyncio.create_task(self._cut_off())
+        """Finish what runs; who or what takes longer is cut off, or left."""
+        limiting = asyncio.create_task(self._limit_end())
         await super().shutdown(sockets)
-        cutting.cancel()
+        limiting.cancel()
 
-    async def _cut_off(self) -> None:
-        # uvicorn waits for every connection, and one that nobody reads from stays for ever
-        while self._engine.num_running or self._engine.num_waiting:
+    async def _limit_end(self) -> None:
+        # uvicorn waits for every connection, and one that nobody reads from stays for ever; then
+        # for every request. What ends in a thread is heard of ten times a second, even where the
+        # loop was not woken for it
+        since = time.monotonic()
+        while True:
             await asyncio.sleep(POLL_SECONDS)
-        await asyncio.sleep(self._answer_seconds)
-        for connection in list(self.server_state.connections):
-            if connection.transport is not None:
-                name = connection.transport.get_extra_info("peername")
-                logger.warning("%s was cut off: it does not read its answer", name)
-                connection.transport.abort()
+            seconds = time.monotonic() - since
+            if self._engine.num_running or self._engine.num_waiting:
+                since = time.monotonic()
+            elif seconds > 2 * self._answer_seconds and self.server_state.tasks:
+                logger.warning("requests were left, which wait at\n%s", _find_waiting())
+                self.server_state.tasks.clear()
+                self.has_left = True
+            elif seconds > self._answer_seconds:
+                for connection in list(self.server_state.connections):
+                    name = connection.transport.get_extra_info("peername")
+                    logger.warning("%s was cut off: it does not read its answer", name)
+                    connection.transport.abort()
 
     def _end(self, _number: int, _frame: FrameType | None) -> None:
         self._engine.is_stopping = True
         self.force_exit = self.should_exit
         self.should_exit = True
+
+
+def _find_waiting() -> str:
+    # where the threads of requests stand
+    ours = threading.get_ident()
+    names = {each.ident: each.name for each in threading.enumerate() if each.ident != ours}
+    return "".join(
+        "".join(traceback.format_stack(frame)[-3:])
+        for ident, frame in sys._current_frames().items()
+        if names.get(ident, "").startswith("AnyIO")
+    )

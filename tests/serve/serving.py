@@ -1,6 +1,5 @@
 """A server that runs in a thread, and what asks it."""
 
-import asyncio
 import http.client
 import io
 import json
@@ -116,7 +115,7 @@ def run_server(paths: ProjectPaths, **settings: Any) -> Iterator[RunningServer]:
     listener = bind(chosen)
     engine = Engine(paths, load_params(paths.params), settings=chosen, device="cpu")
     server = Server(engine, chosen)
-    thread = threading.Thread(target=lambda: asyncio.run(server.serve([listener])))
+    thread = threading.Thread(target=server.run_on, args=(listener,))
     thread.start()
     try:
         yield RunningServer(paths, engine, listener.getsockname()[1], server)
@@ -128,17 +127,19 @@ def run_server(paths: ProjectPaths, **settings: Any) -> Iterator[RunningServer]:
 
 
 def describe_pending(server: uvicorn.Server) -> str:
-    """What a server waits for: connections, requests, and where every thread stands."""
+    """What a server waits for: where other threads stand, then its connections and requests."""
     lines = []
+    names = {each.ident: each.name for each in threading.enumerate()}
+    for ident, frame in sys._current_frames().items():
+        if ident != threading.get_ident():
+            stack = "".join(traceback.format_stack(frame, limit=6))
+            lines.append(f"thread {names.get(ident)}:\n{stack}")
     for each in server.server_state.connections:
         cycle = getattr(each, "cycle", None)
         state = cycle and (cycle.scope["path"], cycle.response_started, cycle.response_complete)
         lines.append(f"connection from {each.client}: {state}, {each.transport!r}")
     for task in server.server_state.tasks:
-        stack = io.StringIO()
-        task.print_stack(file=stack)
-        lines.append(stack.getvalue())
-    names = {each.ident: each.name for each in threading.enumerate()}
-    for ident, frame in sys._current_frames().items():
-        lines.append(f"thread {names.get(ident)}:\n{''.join(traceback.format_stack(frame))}")
+        shown = io.StringIO()
+        task.print_stack(limit=4, file=shown)
+        lines.append(shown.getvalue())
     return "\n".join(lines)

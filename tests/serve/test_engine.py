@@ -1,5 +1,6 @@
 """The engine under a server: places, versions, clients that go away, and the end."""
 
+import http.client
 import json
 import os
 import signal
@@ -18,6 +19,7 @@ import pytest
 from cog.decoding.queue import TextQueue
 from cog.errors import ServeError
 from cog.index.versions.activation import switch_corpus
+from cog.locks import hold_lock
 from cog.params import load_params
 from cog.paths import ProjectPaths
 from cog.serve.run import Server, bind, serve
@@ -232,3 +234,22 @@ def test_being_told_to_end_while_the_engine_is_looked_at_is_not_forgotten() -> N
     with pytest.raises(StopIteration) as ended:
         looking.send(None)
     assert ended.value.value is True
+
+
+def test_a_request_that_waits_for_another_process_does_not_keep_a_server(
+    own_project: ProjectPaths, caplog: pytest.LogCaptureFixture
+) -> None:
+    def switch(server: RunningServer) -> None:
+        with pytest.raises((OSError, http.client.HTTPException)):
+            server.post("/api/switch", {"corpus": "village"})
+
+    with ThreadPoolExecutor(1) as pool, hold_lock(own_project.locks / "active.lock"):
+        with run_server(own_project, body_seconds=0.2) as running:
+            switching = pool.submit(switch, running)
+            server = running.server
+            assert server is not None
+            while not server.server_state.tasks:
+                time.sleep(0.01)
+        assert server.has_left
+        assert "requests were left, which wait at" in caplog.text
+        switching.result(WAIT)
