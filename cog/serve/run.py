@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 
 import uvicorn
+from uvicorn.lifespan.on import LifespanOn
 
 from cog.errors import ServeError
 from cog.params import Params
@@ -169,15 +170,22 @@ class Server(uvicorn.Server):
             seconds = time.monotonic() - since
             if self._engine.num_running or self._engine.num_waiting:
                 since = time.monotonic()
+            elif seconds > 3 * self._answer_seconds:
+                assert isinstance(self.lifespan, LifespanOn)
+                self._leave("the engine")
+                self.lifespan.shutdown_event.set()  # as if it had stopped
             elif seconds > 2 * self._answer_seconds and self.server_state.tasks:
-                logger.warning("requests were left, which wait at\n%s", _find_waiting())
+                self._leave("a request")
                 self.server_state.tasks.clear()
-                self.has_left = True
             elif seconds > self._answer_seconds:
                 for connection in list(self.server_state.connections):
                     name = connection.transport.get_extra_info("peername")
                     logger.warning("%s was cut off: it does not read its answer", name)
                     connection.transport.abort()
+
+    def _leave(self, name: str) -> None:
+        logger.warning("%s does not end, and is left; threads stand at\n%s", name, _find_places())
+        self.has_left = True
 
     def _end(self, _number: int, _frame: FrameType | None) -> None:
         self._engine.is_stopping = True
@@ -185,12 +193,12 @@ class Server(uvicorn.Server):
         self.should_exit = True
 
 
-def _find_waiting() -> str:
-    # where the threads of requests stand
+def _find_places() -> str:
+    # where other threads stand
     ours = threading.get_ident()
     names = {each.ident: each.name for each in threading.enumerate() if each.ident != ours}
     return "".join(
-        "".join(traceback.format_stack(frame)[-3:])
+        "".join([f"{names[ident]}:\n", *traceback.format_stack(frame)[-3:]])
         for ident, frame in sys._current_frames().items()
-        if names.get(ident, "").startswith("AnyIO")
+        if ident in names
     )

@@ -22,6 +22,7 @@ from cog.index.versions.activation import switch_corpus
 from cog.locks import hold_lock
 from cog.params import load_params
 from cog.paths import ProjectPaths
+from cog.serve.engine import Engine
 from cog.serve.run import Server, bind, serve
 from cog.serve.settings import ServeSettings
 from tests.serve.serving import WAIT, RunningServer, run_server
@@ -251,5 +252,23 @@ def test_a_request_that_waits_for_another_process_does_not_keep_a_server(
             while not server.server_state.tasks:
                 time.sleep(0.01)
         assert server.has_left
-        assert "requests were left, which wait at" in caplog.text
+        assert "a request does not end, and is left" in caplog.text
         switching.result(WAIT)
+
+
+def test_an_engine_that_does_not_stop_does_not_keep_a_server(
+    own_project: ProjectPaths, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_stop, stop = threading.Event(), Engine.stop
+
+    def stop_late(engine: Engine) -> None:
+        may_stop.wait(WAIT)
+        stop(engine)
+
+    monkeypatch.setattr(Engine, "stop", stop_late)
+    with run_server(own_project, body_seconds=0.1) as running:
+        assert running.get("/healthz").status == 200
+    assert running.server is not None
+    assert running.server.has_left
+    assert "the engine does not end, and is left" in caplog.text
+    may_stop.set()
