@@ -5,7 +5,7 @@ that of what really follows, as the metric says.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import combinations
 from typing import Any
 
@@ -15,15 +15,8 @@ from cog.evaluation.metrics.catalogue import METRICS
 from cog.evaluation.metrics.mauve import MIN_TEXTS
 from cog.evaluation.metrics.metric import HIGHER, NEAR, NONE, Metric
 from cog.evaluation.protocol import GROUPS, QUALITY, Protocol, check_one_protocol
-from cog.evaluation.records import EvaluationResult, Score
-from cog.evaluation.statistics import (
-    Difference,
-    Interval,
-    Sample,
-    Values,
-    compare,
-    hold,
-)
+from cog.evaluation.records import SHOWN, EvaluationResult, Score
+from cog.evaluation.statistics import Difference, Sample, Values, compare, hold
 
 MUST_AGREE = ("decoder", "device")  # of the systems: else a difference may be that of versions
 
@@ -272,37 +265,29 @@ class _Comparing:
             )
 
     def _make_sample(self, score: Score, result: EvaluationResult) -> Sample:
-        sums = self.metric.sum_rows(score.rows, result.document_ids)
-        if self.metric.spread is not None:
-            sums = sums[sums.any(axis=1)]  # documents of which a text was read
         reference: Values | None = None
         if self.metric.direction == NEAR and score.reference_rows:
             reference = self.metric.sum_rows(score.reference_rows, result.document_ids)
-        return Sample(sums, reference)
+        return Sample(self.metric.sum_rows(score.rows, result.document_ids), reference)
 
     def make_pairs(self, numbers: Sequence[tuple[int, int]]) -> list[Pair]:
         differences = [self._compare(first, second) for first, second in numbers]
         pairs = []
         for (i, k), difference, holds in zip(numbers, differences, hold(differences), strict=True):
-            better = None
-            if holds and difference is not None:
-                better = self._find_better(difference, self.labels[i], self.labels[k])
-            pair = (self.labels[i], self.labels[k])
-            pairs.append(Pair(self.metric.name, *pair, difference, holds, better))
+            names = self.labels[i], self.labels[k]
+            better = self._find_better(difference, *names) if difference and holds else None
+            pairs.append(Pair(self.metric.name, *names, difference, holds, better))
         return pairs
 
     def _compare(self, first: int, second: int) -> Difference | None:
-        one, other = self.samples[first], self.samples[second]
         if self.metric.name.startswith(QUALITY) and self.size < MIN_TEXTS:
             return None
-        is_paired = not self.metric.is_by_batch and have_same_prompts(
-            self.results[first], self.results[second]
-        )
+        has_same = have_same_prompts(self.results[first], self.results[second])
         return compare(
-            one,
-            other,
+            self.samples[first],
+            self.samples[second],
             self.metric.combine,
-            is_paired=is_paired,
+            is_paired=has_same and not self.metric.is_by_batch,
             is_log=self.metric.is_log,
             find_error=self.metric.find_error,
         )
@@ -315,31 +300,22 @@ class _Comparing:
         return first if (difference.mean > 0) == (self.metric.direction == HIGHER) else second
 
     def make_rows(self, best: str | None) -> list[Row]:
-        rows = []
-        for number, (score, result) in enumerate(zip(self.scores, self.results, strict=True)):
-            found = Interval(score.mean, score.low, score.high)
-            num_texts, num_documents = score.num_texts, score.num_documents
-            if self.is_cut:
-                sums = self.samples[number].sums
-                found = self.metric.find_interval(sums)
-                num_texts = num_documents = len(sums)
-            rows.append(
-                Row(
-                    label=self.labels[number],
-                    system=result.system,
-                    prompt_corpus=result.prompt_corpus,
-                    metric=score.name,
-                    mean=found.mean,
-                    low=found.low,
-                    high=found.high,
-                    reference=score.reference,
-                    num_texts=num_texts,
-                    num_documents=num_documents,
-                    is_better=best is not None and self.labels[number] == best,
-                    note=score.note,
-                )
+        scores = [*map(self._cut, self.scores, self.samples)] if self.is_cut else self.scores
+        return [
+            Row(
+                label=label,
+                system=result.system,
+                prompt_corpus=result.prompt_corpus,
+                metric=score.name,
+                is_better=label == best,
+                **{name: getattr(score, name) for name in SHOWN},
             )
-        return rows
+            for label, result, score in zip(self.labels, self.results, scores, strict=True)
+        ]
+
+    def _cut(self, score: Score, sample: Sample) -> Score:
+        found, size = self.metric.find_interval(sample.sums), len(sample.sums)
+        return replace(score, **asdict(found), num_texts=size, num_documents=size)
 
 
 def _find_best(labels: Sequence[str], pairs: Sequence[Pair]) -> str | None:

@@ -9,7 +9,7 @@ few documents gives intervals that are too narrow.
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from math import comb, hypot, sqrt
+from math import comb, sqrt
 from typing import Any
 
 import numpy as np
@@ -86,31 +86,23 @@ def find_interval(
     :param find_error: Tells the standard error of a score for which the jackknife does not.
     :returns: The interval; none below five documents.
     """
-    mean = _score(sums, combine)
+    mean = find_score(sums, combine)
     if len(sums) < MIN_CLUSTERS:
         return Interval(mean, mean, mean)
     scale, back = (np.log, np.exp) if is_log and mean > 0 else (_same, _same)
-    error = find_error(sums) if find_error else _find_error(scale(leave_out(sums, combine)))
-    half = error * _quantile(len(sums))
-    middle = scale(mean)
-    return Interval(mean, float(back(middle - half)), float(back(middle + half)))
+    error = find_error(sums) if find_error else find_jackknife(scale(leave_out(sums, combine)))
+    found = make_interval(scale(mean), error, num_documents=len(sums))
+    return Interval(mean, float(back(found.low)), float(back(found.high)))
 
 
-def find_interval_of(
-    mean: float, left_out: Values, *, more_error: float = 0.0, num_tests: int = 1
-) -> Interval:
-    """The interval of a number that is made of several scores of the same documents.
+def make_interval(mean: float, error: float, *, num_documents: int, num_tests: int = 1) -> Interval:
+    """The interval of a number with a standard error; none below five documents.
 
-    :param mean: The number of all documents.
-    :param left_out: The same of all documents but one, for each. *Shape:* ``(num_documents,)``
-    :param more_error: Standard error of a part that these do not move.
-    :param num_tests: Of how many such numbers at once the interval holds (Bonferroni).
-    :returns: The interval; none below five documents.
+    It holds of ``num_tests`` such numbers at once (Bonferroni).
     """
-    if len(left_out) < MIN_CLUSTERS:
+    if num_documents < MIN_CLUSTERS:
         return Interval(mean, mean, mean)
-    error = hypot(_find_error(left_out), more_error)
-    half = error * _quantile(len(left_out), num_tests)
+    half = error * _quantile(num_documents, num_tests)
     return Interval(mean, mean - half, mean + half)
 
 
@@ -140,12 +132,12 @@ def compare(
     scale = np.log if is_log else _same
     wholes, parts, judged, judged_parts = [], [], [], []
     for each in (first, second):
-        whole, part = _score(each.sums, combine), leave_out(each.sums, combine)
+        whole, part = find_score(each.sums, combine), leave_out(each.sums, combine)
         wholes.append(whole)
         parts.append(part)
         distance, distances = scale(whole), scale(part)
         if each.reference is not None:  # of the same documents
-            distance = abs(distance - scale(_score(each.reference, combine)))
+            distance = abs(distance - scale(find_score(each.reference, combine)))
             distances = np.abs(distances - scale(leave_out(each.reference, combine)))
         judged.append(float(distance))
         judged_parts.append(distances)
@@ -153,7 +145,7 @@ def compare(
     factor = 1.0
     if find_error is not None:
         found = sum(find_error(each.sums) for each in (first, second))
-        factor = found / max(sum(map(_find_error, parts)), 1e-12)
+        factor = found / max(sum(map(find_jackknife, parts)), 1e-12)
     half = factor * _find_joint_error(parts, is_paired=is_paired) * _quantile(num)
     error = factor * _find_joint_error(judged_parts, is_paired=is_paired)
     if not error > 1e-12 * max(1.0, abs(distance)):  # none, or no number
@@ -217,25 +209,21 @@ def krippendorff_alpha(cases: Sequence[Mapping[str, Hashable]]) -> float | None:
     return 1.0 - (num_values - 1) * (num_values - agreeing) / by_chance
 
 
-def _score(sums: Values, combine: Combine) -> float:
+def find_score(sums: Values, combine: Combine) -> float:
+    """The score of all documents together."""
     return float(combine(sums.sum(axis=0)[None])[0])
 
 
 def leave_out(sums: Values, combine: Combine) -> Values:
-    """The score of all documents but one, for each.
-
-    :param sums: Sums of the columns by document. *Shape:* ``(num_documents, num_columns)``
-    :param combine: Makes the score of sums.
-    :returns: *Shape:* ``(num_documents,)``
-    """
+    """The score of all documents but one, for each: ``(num_documents,)``."""
     total = sums.sum(axis=0)
     block = max(1, VALUES_PER_BLOCK // sums.shape[1])
     parts = [combine(total - sums[i : i + block]) for i in range(0, len(sums), block)]
     return np.concatenate(parts)
 
 
-def _find_error(left_out: Values) -> float:
-    # the jackknife's standard error
+def find_jackknife(left_out: Values) -> float:
+    """The jackknife's standard error, from a number of all documents but one, for each."""
     finite = left_out[np.isfinite(left_out)]
     return float(finite.std() * sqrt(len(finite) - 1)) if len(finite) > 1 else float("nan")
 
@@ -243,8 +231,8 @@ def _find_error(left_out: Values) -> float:
 def _find_joint_error(parts: Sequence[Values], *, is_paired: bool) -> float:
     # of a difference
     if is_paired:
-        return _find_error(parts[0] - parts[1])
-    return sqrt(sum(_find_error(part) ** 2 for part in parts))
+        return find_jackknife(parts[0] - parts[1])
+    return sqrt(sum(find_jackknife(part) ** 2 for part in parts))
 
 
 def _quantile(num: int, num_tests: int = 1) -> float:

@@ -13,7 +13,7 @@ import numpy as np
 from cog.decoding.tuning import describe_values
 from cog.evaluation.metrics.catalogue import METRICS
 from cog.evaluation.records import Rows, Score
-from cog.evaluation.statistics import Interval, find_interval_of, leave_out
+from cog.evaluation.statistics import Interval, find_jackknife, leave_out, make_interval
 from cog.evaluation.tune_settings import Values
 
 PERPLEXITY_WEIGHT = 1.0  # per unit of the logarithm
@@ -109,8 +109,7 @@ def find_mauve_error(found: Mapping[str, Score], documents: Sequence[str]) -> fl
     score, metric = found.get(SCORES["mauve"]), METRICS[SCORES["mauve"]]
     if score is None or metric.find_error is None:
         return 0.0
-    sums = metric.sum_rows(score.rows, documents)
-    return metric.find_error(sums[sums.any(axis=1)])  # the first text of each document has counts
+    return metric.find_error(metric.sum_rows(score.rows, documents))
 
 
 def find_gain(
@@ -134,9 +133,7 @@ def find_gain(
         first.scores, reference=reference, plain=first.scores
     )
     num_documents = min(map(len, best.parts.values()))
-    return find_interval_of(
-        whole,
-        np.array([rate_both(number) for number in range(num_documents)]),
-        more_error=hypot(best.mauve_error, first.mauve_error),
-        num_tests=max(1, num_trials - 1),
-    )
+    error = find_jackknife(np.array([rate_both(number) for number in range(num_documents)]))
+    error = hypot(error, hypot(best.mauve_error, first.mauve_error))
+    num_tests = max(1, num_trials - 1)
+    return make_interval(whole, error, num_documents=num_documents, num_tests=num_tests)

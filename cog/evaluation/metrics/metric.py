@@ -15,6 +15,7 @@ from cog.evaluation.statistics import (
     Interval,
     Values,
     find_interval,
+    find_score,
     sum_by_cluster,
 )
 
@@ -52,14 +53,18 @@ class Metric:
     def sum_rows(
         self, rows: Values | Sequence[Sequence[float]], documents: Sequence[str]
     ) -> Values:
-        """Add up rows by document; a batch stands for itself."""
+        """Add up rows by document; a batch stands for itself.
+
+        Of rows that are stored shorter, documents no text of which was read are left out.
+        """
         values = np.array(rows, dtype=np.float64)
         columns = values if self.spread is None else self.spread(values)
-        return columns if self.is_by_batch else sum_by_cluster(columns, documents)
+        sums = columns if self.is_by_batch else sum_by_cluster(columns, documents)
+        return sums if self.spread is None else sums[sums.any(axis=1)]
 
     def score(self, sums: Values) -> float:
         """The score of sums by document, or of rows that are columns, all together."""
-        return float(self.combine(sums.sum(axis=0)[None])[0])
+        return find_score(sums, self.combine)
 
     def find_interval(self, sums: Values) -> Interval:
         """The score of sums by document with its interval, within what it can be."""
@@ -90,7 +95,6 @@ def make_score(measured: Measured, documents: Sequence[str]) -> Score:
     metric, rows = measured.metric, measured.rows
     joined = np.concatenate(list(rows), axis=1) if metric.spread else rows.mean(axis=0)
     sums = metric.sum_rows(joined, documents)
-    sums = sums[sums.any(axis=1)] if metric.spread else sums
     found = metric.find_interval(sums)
     note = measured.note
     if len(sums) < MIN_CLUSTERS and metric.direction != NONE and not note:
