@@ -236,8 +236,8 @@ def _choose_metrics(
                     run="pass --metric with one of these, or evaluate again",
                     about=name,
                 )
-    found = [results[0].find_score(name) for name in dict.fromkeys(wanted)]
-    return [score.name for score in found if score is not None]
+    found = [results[0].find_score(name) for name in wanted]
+    return list(dict.fromkeys(score.name for score in found if score is not None))
 
 
 class _Comparing:

@@ -91,6 +91,12 @@ def test_unknown_score_is_refused_by_name() -> None:
         compare_results([result("wiki", [rep([1.0])])], metrics=["beauty"])
 
 
+def test_a_score_that_is_named_twice_is_compared_once() -> None:
+    names = ["rep-2", "repetition/rep-2"]
+    found = compare_results([result("wiki", [rep([1.0])])], metrics=names)
+    assert [row.metric for row in found.rows] == ["repetition/rep-2"]
+
+
 def test_labels_say_only_what_differs() -> None:
     values = [rep([1.0])]
     own = {"prompt_corpus": "wiki"}
