@@ -117,7 +117,7 @@ def make_plan(params: Params, wanted: Wanted) -> Plan:
         system=system,
         decoding=decoding,
         protocol=replace(protocol, **given),
-        groups=wanted.groups or GROUPS,
+        groups=tuple(dict.fromkeys(wanted.groups)) or GROUPS,
         allow_few_texts=wanted.allow_few_texts,
         allow_contamination=wanted.allow_contamination,
         device=wanted.device,

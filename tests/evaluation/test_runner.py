@@ -12,6 +12,7 @@ from cog.decoding.request import Request
 from cog.decoding.session import open_generator
 from cog.errors import EvaluationError
 from cog.evaluation.choose import Wish, choose_results, load_results
+from cog.evaluation.planning import Wanted, make_plan
 from cog.evaluation.protocol import Protocol, differing_fields
 from cog.evaluation.records import parse_result
 from cog.evaluation.runner import evaluate
@@ -169,6 +170,11 @@ def test_repeated_seeds_and_unknown_groups_are_refused(
         evaluate(own_village, params, twice, SilentProgress())
     with pytest.raises(EvaluationError, match="scores come in the groups .*; found: beauty"):
         evaluate(own_village, params, replace(plan, groups=("beauty",)), SilentProgress())
+
+
+def test_a_group_that_is_named_twice_is_scored_once(params: Params) -> None:
+    wanted = Wanted(corpus_id="village", groups=("copies", "repetition", "copies"))
+    assert make_plan(params, wanted).groups == ("copies", "repetition")
 
 
 def test_likelihood_alone_writes_no_text(
