@@ -182,9 +182,22 @@ def _write_csv(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return target.getvalue()
 
 
+def _read_csv(content: str, *, where: str) -> list[dict[str, str]]:
+    source = io.StringIO(content.removeprefix("\ufeff"), newline="")
+    try:
+        return list(csv.DictReader(source, restval=""))
+    except csv.Error as error:  # such as a quote that nothing closes
+        raise EvaluationError(
+            f"{where} must be a sheet in CSV",
+            found=str(error),
+            run="save the exported sheet as CSV in UTF-8",
+            about=where,
+        ) from error
+
+
 def read_items(content: str, *, where: str, key: Key) -> list[Item]:
     """Read the cases of a sheet."""
-    rows = list(csv.DictReader(io.StringIO(content, newline="")))
+    rows = _read_csv(content, where=where)
     items = _parse_items(rows) if rows and set(ITEM_COLUMNS) <= set(rows[0]) else []
     _check_study(items, where=where, key=key)
     return items
@@ -195,7 +208,7 @@ def read_sheet(content: str, *, where: str, key: Key) -> dict[str, dict[str, str
 
     Texts may be left out, but if they are there they must be the study's.
     """
-    rows = list(csv.DictReader(io.StringIO(content.removeprefix("\ufeff"), newline="")))
+    rows = _read_csv(content, where=where)
     missing = {"item", *QUESTIONS} - set(rows[0] if rows else ())
     if missing:
         raise EvaluationError(
@@ -207,7 +220,7 @@ def read_sheet(content: str, *, where: str, key: Key) -> dict[str, dict[str, str
     _check_texts(rows, where=where, key=key)
     found: dict[str, dict[str, str]] = {}
     for number, row in enumerate(rows, start=2):
-        item = (row["item"] or "").strip().zfill(4)  # spreadsheets drop leading zeros
+        item = row["item"].strip().zfill(4)  # spreadsheets drop leading zeros
         if item not in key.first_is_left or item in found:
             raise EvaluationError(
                 f"{where}, line {number}: every item must be the study's, once",
@@ -298,7 +311,7 @@ def _unguard(text: str) -> str:
 def _read_answers(row: Mapping[str, str], *, where: str) -> dict[str, str]:
     answers = {}
     for question in QUESTIONS:
-        answer = (row[question] or "").strip().upper()
+        answer = row[question].strip().upper()
         if not answer:
             continue
         if answer not in ANSWERS:

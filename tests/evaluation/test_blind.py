@@ -194,6 +194,20 @@ def test_sheet_of_another_study_is_refused(study: tuple[list[Item], Key]) -> Non
         read_sheet(fill(other, prefers_one), where="g.csv", key=key)
 
 
+def test_a_sheet_that_was_cut_off_or_has_an_open_quote_is_refused(
+    study: tuple[list[Item], Key],
+) -> None:
+    items, key = study
+    sheet = write_sheet(items)
+    last = items[-1].item
+    cut = sheet[: sheet.index(f"\n{last}") + 1 + len(last)]
+    quoted = sheet.replace(items[3].prompt, f'"{items[3].prompt}', 1) + "x" * (1 << 18)
+    for content, message in ((cut, "texts of study"), (quoted, "must be a sheet in CSV")):
+        for read in (read_items, read_sheet):
+            with pytest.raises(EvaluationError, match=message):
+                read(content, where="g.csv", key=key)
+
+
 def test_empty_sheets_are_refused(study: tuple[list[Item], Key]) -> None:
     items, key = study
     with pytest.raises(EvaluationError, match="must hold answers"):
