@@ -122,6 +122,14 @@ def make_study(
             f"{second.prompt_corpus}, or other prompts of it",
             run="cog evaluate both with --prompts-of the same corpus",
         )
+    if not (first.seeds and second.seeds):
+        name = systems[1] if first.seeds else systems[0]
+        raise EvaluationError(
+            "graders must see texts",
+            found=f"none of {name}: it was evaluated by scores that need none",
+            run="cog evaluate it with --metric repetition too",
+            about=name,
+        )
     pairs = [
         pair
         for own, other in zip(first.seeds, second.seeds, strict=True)

@@ -218,6 +218,10 @@ def test_systems_that_cannot_be_compared_are_refused() -> None:
     first = evaluation("wiki-mini", "one")
     with pytest.raises(EvaluationError, match="must hold 31 pairs of texts; found: 30"):
         make_study(first, first, systems=SYSTEMS, num_prompts=31, seed=0)
+    without = replace(evaluation("eu-law-mini", "two"), seeds=())  # as of --metric likelihood
+    for sides, name in (((first, without), SYSTEMS[1]), ((without, without), SYSTEMS[0])):
+        with pytest.raises(EvaluationError, match=f"must see texts; found: none of {name}"):
+            make_study(*sides, systems=SYSTEMS, num_prompts=5, seed=0)
     foreign = evaluation("eu-law-mini", "two", prompt_corpus="eu-law-mini")
     with pytest.raises(EvaluationError, match="same prompts"):
         make_study(first, foreign, systems=SYSTEMS, num_prompts=5, seed=0)
