@@ -11,7 +11,7 @@ import io
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from typing import Any
 
 import numpy as np
@@ -33,7 +33,6 @@ LEFT, RIGHT, NEITHER = "A", "B", "N"
 FORMULA_MARKS = ("=", "+", "-", "@", "'")  # what a spreadsheet takes for a formula, and its escape
 ANSWERS = (LEFT, RIGHT, NEITHER)
 ITEM_COLUMNS = ("item", "prompt", "text_a", "text_b")
-SHEET_COLUMNS = (*ITEM_COLUMNS, *QUESTIONS)
 KEY_VERSION = 1
 
 
@@ -168,14 +167,15 @@ def _draw(
 
 def digest_items(items: Sequence[Item]) -> str:
     """Digest the cases of a study, in whatever order they stand."""
-    content = sorted([each.item, each.prompt, each.text_a, each.text_b] for each in items)
-    return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
+    content = json.dumps(sorted(map(astuple, items)))
+    return hashlib.sha256(content.encode()).hexdigest()[:16]
 
 
 def write_sheet(items: Sequence[Item]) -> str:
     """Write the cases as CSV with empty columns for the answers."""
-    texts = ((each, map(_guard, (each.prompt, each.text_a, each.text_b))) for each in items)
-    return _write_csv(SHEET_COLUMNS, ([e.item, *own, *[""] * len(QUESTIONS)] for e, own in texts))
+    unanswered = [""] * len(QUESTIONS)
+    rows = ([item, *map(_guard, texts), *unanswered] for item, *texts in map(astuple, items))
+    return _write_csv((*ITEM_COLUMNS, *QUESTIONS), rows)
 
 
 def write_answers(key: Key, answers: Mapping[str, Mapping[str, str]]) -> str:
@@ -225,7 +225,8 @@ def read_sheet(content: str, *, where: str, key: Key) -> dict[str, dict[str, str
             run="fill the exported sheet, and save it as CSV in UTF-8",
             about=where,
         )
-    _check_texts(rows, where=where, key=key)
+    if set(ITEM_COLUMNS) <= set(rows[0]) and len(rows) == len(key.first_is_left):
+        _check_study(_parse_items(rows), where=where, key=key)  # else answers only, or a part
     found: dict[str, dict[str, str]] = {}
     for number, row in enumerate(rows, start=2):
         item = row["item"].strip().zfill(4)  # spreadsheets drop leading zeros
@@ -288,12 +289,6 @@ def _parse_items(rows: Sequence[Mapping[str, str]]) -> list[Item]:
         Item(row["item"].strip().zfill(4), *(_unguard(row[name]) for name in ITEM_COLUMNS[1:]))
         for row in rows
     ]
-
-
-def _check_texts(rows: Sequence[Mapping[str, str]], *, where: str, key: Key) -> None:
-    if not set(ITEM_COLUMNS) <= set(rows[0]) or len(rows) != len(key.first_is_left):
-        return  # a sheet of answers only, or a part of one
-    _check_study(_parse_items(rows), where=where, key=key)
 
 
 def _check_study(items: Sequence[Item], *, where: str, key: Key) -> None:

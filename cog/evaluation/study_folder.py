@@ -6,7 +6,7 @@ on a page: ``sheet.csv`` and ``key.json``, and below ``answers/`` a sheet per ra
 
 import json
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -141,10 +141,6 @@ class Study:
         found = read_sheet(read_text(path), where=path.name, key=self.key)
         return {item: answers for item, answers in found.items() if answers}
 
-    def load_all_answers(self) -> dict[str, Answers]:
-        """Read what everybody has answered."""
-        return {each.name: self.load_answers(each) for each in self.load_raters()}
-
     def answer(self, rater: Rater, *, item: str, question: str, answer: str | None) -> Answers:
         """Keep one answer, ``A``, ``B`` or ``N``, or take it back; gives all of the rater."""
         checks = (
@@ -161,12 +157,8 @@ class Study:
             own.pop(question, None)
             if answer is not None:
                 own[question] = answer
-            write_text_atomically(self._get_sheet(rater), self.write_answers(answers))
+            write_text_atomically(self._get_sheet(rater), write_answers(self.key, answers))
         return answers
-
-    def write_answers(self, answers: Mapping[str, Mapping[str, str]]) -> str:
-        """Write answers as ``cog paper study blind import`` reads them."""
-        return write_answers(self.key, answers)
 
     def _get_sheet(self, rater: Rater) -> Path:
         return self._folder / ANSWERS_FOLDER / f"{rater.token}.csv"

@@ -1,6 +1,7 @@
 """``/api/studies``: blind studies of a project, for who asks and, with a token, for who judges."""
 
 import hashlib
+from dataclasses import asdict
 from typing import Any
 from urllib.parse import urlencode
 
@@ -8,7 +9,7 @@ import numpy as np
 from starlette.requests import Request
 from starlette.responses import Response
 
-from cog.evaluation.blind import ANSWERS, ASKED, judge, make_study
+from cog.evaluation.blind import ANSWERS, ASKED, judge, make_study, write_answers
 from cog.evaluation.choose import choose_named_sides
 from cog.evaluation.study_folder import Answers, Rater, Study, list_studies, save_study
 from cog.serve.bodies import JudgementBody, RaterBody, StudyBody
@@ -48,7 +49,7 @@ def tell_items(engine: Engine, request: Request) -> dict[str, Any]:
     """The cases that a rater judges; they do not say what wrote which text."""
     study = _open(engine, request)
     rater = _find_rater(study, request.query_params.get("token", ""))
-    items = {each.item: each for each in study.load_items()}
+    items = {each.item: asdict(each) for each in study.load_items()}
     answers = study.load_answers(rater)
     ordered = _order(study, rater)
     return {
@@ -56,15 +57,7 @@ def tell_items(engine: Engine, request: Request) -> dict[str, Any]:
         "rater": rater.name,
         "questions": [{"name": name, "text": text} for name, text in ASKED.items()],
         "answers_allowed": [ANSWERS[0], ANSWERS[2], ANSWERS[1]],
-        "items": [
-            {
-                "item": name,
-                "prompt": items[name].prompt,
-                "text_a": items[name].text_a,
-                "text_b": items[name].text_b,
-            }
-            for name in ordered
-        ],
+        "items": [items[name] for name in ordered],
         "answers": answers,
         "next": _find_next(ordered, answers),
     }
@@ -89,14 +82,15 @@ def show_answers(engine: Engine, request: Request) -> Response:
     found = [each for each in study.load_raters() if each.name == name]
     if not found:
         raise _no_rater(f"{name[:80]!r}")
-    content = study.write_answers(study.load_answers(found[0]))
+    content = write_answers(study.key, study.load_answers(found[0]))
     return Response(content, media_type="text/csv; charset=utf-8")
 
 
 def tell_result(engine: Engine, request: Request) -> dict[str, Any]:
     """What is preferred; it names the systems."""
     study = _open(engine, request)
-    answers = {name: given for name, given in study.load_all_answers().items() if given}
+    everybody = {each.name: study.load_answers(each) for each in study.load_raters()}
+    answers = {name: given for name, given in everybody.items() if given}
     verdicts = judge(answers, study.key) if answers else []
     return {
         "study": study.name,

@@ -42,7 +42,9 @@ def test_answers_are_kept_taken_back_and_counted_as_from_a_spreadsheet(
     study.answer(anna, item="0003", question="fluency", answer="N")
     assert study.answer(anna, item="0003", question="fluency", answer=None)["0003"] == {}
     wanted = {"0001": {"overall": "A"}, "0002": {"overall": "B"}}
-    assert Study(project, study.name).load_all_answers() == {"Anna <b>": wanted}
+    again = Study(project, study.name)
+    assert again.load_raters() == [anna]
+    assert again.load_answers(anna) == wanted
     (sheet,) = (project.studies / study.name / "answers").glob("*.csv")
     read = read_sheet(sheet.read_text(), where=sheet.name, key=study.key)
     verdict = judge({"anna": read}, study.key)[2]
