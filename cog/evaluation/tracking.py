@@ -12,8 +12,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from math import isfinite
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote
 
@@ -44,6 +46,7 @@ CONTEXT_TAG = "mlflow.data.context"
 RESULT_TAG = "cog.result"
 TABLE_NAME = "generations.json"
 RUN_LOCK = "run-{}.lock"  # held while a process logs to a run
+NOTHING: Mapping[str, Any] = MappingProxyType({})
 LogMetrics = Callable[[int, Mapping[str, float]], None]
 LIBRARIES = ("mlflow", "sqlalchemy", "sqlite3", "requests", "urllib3", "alembic")
 
@@ -54,7 +57,6 @@ class Run:
 
     run_id: str
     experiment: str
-    uri: str
 
 
 class Tracker:
@@ -87,15 +89,14 @@ class Tracker:
         }
         tables = [{"path": path, "type": "table"} for path in ("scores.json", TABLE_NAME)]
         tags = {TABLES_TAG: json.dumps(tables), **make_tags(result)}
-        return self._log_once(
-            name,
-            digest_result(result),
-            tags=tags,
+        log = partial(
+            self.log,
             params=list_params(result),
             metrics=list_metrics(result),
             files=files,
             inputs=list_inputs(result),
         )
+        return self._log_once(name, digest_result(result), log, tags=tags)
 
     def log_study(self, name: str, content: Mapping[str, Any], figures: Mapping[str, bytes]) -> Run:
         """Log what several evaluations tell together, with pictures by file name, as one run."""
@@ -103,57 +104,29 @@ class Tracker:
         digest = hashlib.sha256(json.dumps(content["comparisons"]).encode()).hexdigest()
         files = {"study.json": written}
         files |= {f"figures/{file}": content for file, content in figures.items()}
-        return self._log_once(name, digest, tags={}, params={}, metrics=[], files=files, inputs=[])
-
-    @contextmanager
-    def follow_training(
-        self, name: str, params: Mapping[str, str], progress: Progress
-    ) -> Iterator[LogMetrics]:
-        """Log a training run while it runs; points that cannot be logged do not end it."""
-        has_failed = False
-
-        def log(step: int, metrics: Mapping[str, float]) -> None:
-            # hours of training are worth more than a point in a plot
-            nonlocal has_failed
-            points = [(name, value, step) for name, value in metrics.items()]
-            try:
-                with _stated(self.uri):
-                    self._client.log_batch(run_id, metrics=_make_points(points))
-            except TrackingError as error:
-                if not has_failed:
-                    progress.say(f"not logged: {error}")
-                has_failed = True
-
-        with self._run(name, tags=_revisions(self._paths)) as run_id:
-            with _stated(self.uri):
-                self._log(run_id, params=params, metrics=[], files={})
-            yield log
+        return self._log_once(name, digest, partial(self.log, files=files))
 
     def _log_once(
         self,
         name: str,
         digest: str,
+        log: Callable[[str], None],
         *,
-        tags: Mapping[str, str],
-        params: Mapping[str, str],
-        metrics: list[tuple[str, float, int]],
-        files: Mapping[str, bytes],
-        inputs: list[tuple[str, str, str]],
+        tags: Mapping[str, str] = NOTHING,
     ) -> Run:
         with _stated(self.uri):
             wanted = f"tags.`{RESULT_TAG}` = '{digest}' and attributes.status = 'FINISHED'"
             found = self._client.search_runs([self._experiment_id], wanted, max_results=1)
             if found:
-                return Run(found[0].info.run_id, self._experiment, self.uri)
-            all_tags = {**_revisions(self._paths), **tags, RESULT_TAG: digest}
-            with self._run(name, tags=all_tags) as run_id:
-                self._log(run_id, params=params, metrics=metrics, files=files)
-                self._log_inputs(run_id, inputs)
-        return Run(run_id, self._experiment, self.uri)
+                return Run(found[0].info.run_id, self._experiment)
+            with self.begin_run(name, tags={**tags, RESULT_TAG: digest}) as run_id:
+                log(run_id)
+        return Run(run_id, self._experiment)
 
     @contextmanager
-    def _run(self, name: str, *, tags: Mapping[str, str]) -> Iterator[str]:
-        all_tags = {**tags, NAME_TAG: name}
+    def begin_run(self, name: str, *, tags: Mapping[str, str] = NOTHING) -> Iterator[str]:
+        """Begin a run, which ends with the block; yields its id."""
+        all_tags = {**_revisions(self._paths), **tags, NAME_TAG: name}
         run_id: str = self._client.create_run(self._experiment_id, tags=all_tags).info.run_id
         lock = self._paths.locks / RUN_LOCK.format(run_id)
         with hold_lock(lock):
@@ -180,46 +153,42 @@ class Tracker:
                         self._client.set_terminated(run_id, status="KILLED")
                     lock.unlink(missing_ok=True)
 
-    def _log(
+    def log(
         self,
         run_id: str,
         *,
-        params: Mapping[str, str],
-        metrics: list[tuple[str, float, int]],
-        files: Mapping[str, bytes],
+        params: Mapping[str, str] = NOTHING,
+        metrics: Sequence[tuple[str, float, int]] = (),
+        files: Mapping[str, bytes] = NOTHING,
+        inputs: Sequence[tuple[str, str, str]] = (),
     ) -> None:
-        from mlflow.entities import Param
+        """Log to a run: metrics with their steps, and name, digest and use of what was read."""
+        from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param
 
+        now = int(time.time() * 1000)
+        points = [Metric(name, value, now, k) for name, value, k in metrics if isfinite(value)]
         long = {name: value for name, value in params.items() if len(value) > MAX_PARAM_CHARACTERS}
         short = {**params, **{name: f"see params/{name}.txt" for name in long}}
-        self._client.log_batch(
-            run_id,
-            params=[Param(name, value) for name, value in short.items()],
-            metrics=_make_points(metrics),
-        )
         texts = {f"params/{name}.txt": value.encode() for name, value in long.items()}
-        with tempfile.TemporaryDirectory() as folder:
+        read = [
+            DatasetInput(
+                Dataset(name, digest[:MAX_DIGEST_CHARACTERS], "local", json.dumps(name)),
+                [InputTag(CONTEXT_TAG, use)],
+            )
+            for name, digest, use in inputs
+            if digest
+        ]
+        with _stated(self.uri), tempfile.TemporaryDirectory() as folder:
+            known = [Param(name, value) for name, value in short.items()]
+            self._client.log_batch(run_id, params=known, metrics=points)
             for name, content in {**files, **texts}.items():
                 path = Path(folder, name)
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(content)
-            self._client.log_artifacts(run_id, folder)
-
-    def _log_inputs(self, run_id: str, inputs: list[tuple[str, str, str]]) -> None:
-        # name, digest and use of what was read
-        from mlflow.entities import Dataset, DatasetInput, InputTag
-
-        self._client.log_inputs(
-            run_id,
-            [
-                DatasetInput(
-                    Dataset(name, digest[:MAX_DIGEST_CHARACTERS], "local", json.dumps(name)),
-                    [InputTag(CONTEXT_TAG, use)],
-                )
-                for name, digest, use in inputs
-                if digest
-            ],
-        )
+            if files or texts:
+                self._client.log_artifacts(run_id, folder)
+            if read:
+                self._client.log_inputs(run_id, read)
 
     def _get_experiment(self) -> str:
         artifacts = self._paths.run_artifacts.resolve()
@@ -243,17 +212,30 @@ def follow_run(
     paths: ProjectPaths,
     experiment: str | None,
     name: str,
-    described: Mapping[str, str],
+    params: Mapping[str, str],
     progress: Progress,
 ) -> Iterator[LogMetrics | None]:
     """Log a training run to MLflow while it runs; for None, load no MLflow.
 
-    Yields what takes the metrics of a step.
+    Yields what takes the metrics of a step; points that cannot be logged do not end the run.
     """
     if experiment is None:
         yield None
         return
-    with Tracker(paths, experiment).follow_training(name, described, progress) as log:
+    tracker, has_failed = Tracker(paths, experiment), False
+
+    def log(step: int, metrics: Mapping[str, float]) -> None:
+        # hours of training are worth more than a point in a plot
+        nonlocal has_failed
+        try:
+            tracker.log(run_id, metrics=[(what, value, step) for what, value in metrics.items()])
+        except TrackingError as error:
+            if not has_failed:
+                progress.say(f"not logged: {error}")
+            has_failed = True
+
+    with tracker.begin_run(name) as run_id:
+        tracker.log(run_id, params=params)
         yield log
 
 
@@ -319,13 +301,6 @@ def choose_uri(paths: ProjectPaths) -> str:
 
 def _is_below(location: str, folder: Path) -> bool:
     return location.startswith(folder.as_uri()) or Path(location).is_relative_to(folder)
-
-
-def _make_points(metrics: list[tuple[str, float, int]]) -> list[Any]:
-    from mlflow.entities import Metric
-
-    now = int(time.time() * 1000)
-    return [Metric(name, value, now, step) for name, value, step in metrics if isfinite(value)]
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from mlflow import MlflowClient
 
 from cog.errors import TrackingError
 from cog.evaluation.records import EvaluationResult
-from cog.evaluation.tracking import Tracker, choose_uri
+from cog.evaluation.tracking import Tracker, choose_uri, follow_run
 from cog.paths import ProjectPaths
 from cog.progress import SILENT
 from tests.evaluation.making import copied, protocol, rep, result
@@ -50,7 +50,7 @@ def test_an_evaluation_is_one_run_that_says_what_was_run_and_how_it_was_measured
     tracked: ProjectPaths, evaluation: EvaluationResult, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = Tracker(tracked, "study").log_result(evaluation)
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", run.uri)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", choose_uri(tracked))
     client = client_of(tracked)
     found = client.get_run(run.run_id)
     assert found.info.status == "FINISHED"
@@ -158,7 +158,7 @@ def test_tracking_uri_of_the_user_is_taken(
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'other.db'}")
     run = Tracker(tracked, "study").log_result(evaluation)
     assert client_of(tracked).get_experiment_by_name("study") is None
-    found = MlflowClient(tracking_uri=run.uri).get_run(run.run_id)
+    found = MlflowClient(tracking_uri=choose_uri(tracked)).get_run(run.run_id)
     assert Path(unquote(urlsplit(found.info.artifact_uri).path), "evaluation.json").is_file()
     monkeypatch.chdir(tracked.root)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///mlflow.db")
@@ -174,10 +174,10 @@ def test_database_that_is_none_is_said(project: ProjectPaths, evaluation: Evalua
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from cog.evaluation.tracking import Tracker
+from cog.evaluation.tracking import follow_run
 from cog.paths import ProjectPaths
 from cog.progress import SILENT
-with Tracker(ProjectPaths(Path(sys.argv[1])), "train").follow_training("killed", {}, SILENT):
+with follow_run(ProjectPaths(Path(sys.argv[1])), "train", "killed", {}, SILENT):
     os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -192,7 +192,7 @@ def test_a_run_whose_process_was_killed_is_ended_by_the_next(tracked: ProjectPat
         return {each.info.run_name: each.info.status for each in client.search_runs(ids)}
 
     assert list_states() == {"killed": "RUNNING"}
-    with Tracker(tracked, "train").follow_training("living", {}, SILENT):
+    with follow_run(tracked, "train", "living", {}, SILENT):
         Tracker(tracked, "study")
         assert list_states() == {"killed": "KILLED", "living": "RUNNING"}
     assert list_states() == {"killed": "KILLED", "living": "FINISHED"}
