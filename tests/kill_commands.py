@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-import cog.baselines.project
+import cog.baselines.datastore
 import cog.evaluation.runner
 import cog.evaluation.tracking
 import cog.index.project

@@ -20,9 +20,12 @@ from cog.baselines.manifest import (
     DatastoreManifest,
 )
 from cog.baselines.neighbours import build_searcher
+from cog.corpus.documents import DocumentStore
 from cog.errors import IndexingError
-from cog.model.load import CogModel
-from cog.params import DatastoreParams
+from cog.index.versions.folders import hold_writer_lock
+from cog.model.load import CogModel, load_model
+from cog.params import DatastoreParams, Params
+from cog.paths import ProjectPaths
 from cog.progress import Progress
 from cog.records import Document
 
@@ -113,33 +116,36 @@ def _encode_group(
         num_told = done
 
 
-def build_datastore(
-    folder: Path,
-    documents: Iterable[Document],
-    *,
-    model: CogModel,
-    corpus_id: str,
-    documents_digest: str,
-    settings: DatastoreParams,
-    progress: Progress,
+def build_corpus_datastore(
+    paths: ProjectPaths, corpus_id: str, *, params: Params, progress: Progress, device: str
 ) -> DatastoreManifest:
-    """Build a datastore and put it in place; a killed build leaves the old one."""
-    with replacing(folder) as building:
+    """Build the datastore of a prepared corpus; a killed build leaves the old one."""
+    corpus_paths, settings = paths.corpus(corpus_id), params.datastore
+    store = DocumentStore(corpus_paths.documents)
+    model = load_model(paths.model(params.model), device=device)
+    limit = model.prefix_encoder.max_positions
+    if settings.context_tokens > limit:
+        raise IndexingError(
+            f"datastore.context_tokens must be at most {limit}, which {params.model} can read",
+            found=str(settings.context_tokens),
+            run="change params.yaml",
+        )
+    with (
+        hold_writer_lock(paths.locks, f"{corpus_id}-datastore", say=progress.say),
+        replacing(corpus_paths.datastore) as building,
+    ):
         building.mkdir()
         began = time.perf_counter()
-        num_entries, dim, digest = _write_entries(building, documents, model, settings, progress)
+        written = _write_entries(building, store.iter_documents(), model, settings, progress)
+        num_entries, dim, digest = written
         encoded = time.perf_counter()
-        search = build_searcher(
-            building,
-            load_keys(building, num_entries=num_entries, dim=dim),
-            settings=settings,
-            progress=progress,
-        )
+        keys = load_keys(building, num_entries=num_entries, dim=dim)
+        search = build_searcher(building, keys, settings=settings, progress=progress)
         manifest = DatastoreManifest(
             format_version=FORMAT_VERSION,
             corpus=corpus_id,
             digest=digest,
-            documents_digest=documents_digest,
+            documents_digest=store.load_report().digest,
             model=model.fingerprint,
             num_entries=num_entries,
             dim=dim,

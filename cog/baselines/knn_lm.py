@@ -1,18 +1,27 @@
 """kNN-LM: a model and a datastore go in, texts of the interpolated distribution come out."""
 
 import time
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from cog.baselines.manifest import DatastoreManifest
-from cog.baselines.neighbours import UnionSearcher
+from cog.baselines.datastore import load_keys, load_tokens
+from cog.baselines.manifest import DatastoreManifest, join_manifests, load_manifests, mismatch
+from cog.baselines.neighbours import (
+    FLAT,
+    SEARCHER_FILE,
+    NeighbourSearcher,
+    UnionSearcher,
+    open_searcher,
+)
 from cog.baselines.transformer import TransformerGenerator
 from cog.errors import GenerationError
 from cog.model.load import CogModel
 from cog.params import DatastoreParams
+from cog.paths import ProjectPaths
 
 KNN_SETTINGS = ("top_k", "weight", "distance_scale", "temperature")  # k, lambda, alpha, and tau
 
@@ -35,16 +44,6 @@ def check_settings(settings: DatastoreParams, *, num_entries: int, corpus_id: st
         )
 
 
-def check_distances(distances: NDArray[np.float32]) -> None:
-    """Refuse distances that are no numbers; infinite ones are of no neighbour."""
-    if np.isnan(distances).any():
-        raise GenerationError(
-            "distances to neighbours must be numbers",
-            found="NaN among the keys",
-            run="cog paper datastore build ID",
-        )
-
-
 def weigh_neighbours(
     distances: NDArray[np.float32], *, settings: DatastoreParams
 ) -> NDArray[np.float32]:
@@ -54,7 +53,12 @@ def weigh_neighbours(
     neighbour. All probabilities are 0 where there is none, which leaves the model's own
     distribution; those of a token are their sums.
     """
-    check_distances(distances)
+    if np.isnan(distances).any():
+        raise GenerationError(
+            "distances to neighbours must be numbers",
+            found="NaN among the keys",
+            run="cog paper datastore build ID",
+        )
     nearest = distances.min(axis=1, keepdims=True)
     has_any = np.isfinite(nearest)
     beyond = distances - np.where(has_any, nearest, 0.0)
@@ -142,5 +146,51 @@ class KnnGenerator(TransformerGenerator):
                 run="cog generate --corpus ID, to see whether the model itself is sound",
             )
         rows, distances = self._searcher.search(queries, top_k=top_k)
-        check_distances(distances)
         return distances, self._tokens[rows]  # a row of -1 has no weight: any token does
+
+
+def describe_search(
+    settings: DatastoreParams, manifests: Sequence[DatastoreManifest]
+) -> dict[str, float]:
+    """The settings of section ``datastore`` that change what is found in built datastores.
+
+    Where search is exact, its reach does not count.
+    """
+    if not settings.weight:
+        names = ["weight"]
+    else:
+        is_exact = all(each.search["kind"] == FLAT for each in manifests)
+        names = [*KNN_SETTINGS, *([] if is_exact else ["num_probes", "rerank_factor"])]
+    return {f"knn_{name}": getattr(settings, name) for name in names}
+
+
+def open_knn_lm(
+    paths: ProjectPaths, corpus_id: str, *, model: CogModel, settings: DatastoreParams
+) -> KnnGenerator:
+    """Open the datastore of a corpus, or those of a union as one, for writing texts."""
+    manifests = load_manifests(paths, corpus_id, model=model.fingerprint)
+    parts = [_open_part(paths, manifest, settings) for manifest in manifests]
+    tokens = [
+        load_tokens(paths.corpus(each.corpus).datastore, num_entries=each.num_entries)
+        for each in manifests
+    ]
+    return KnnGenerator(
+        model,
+        join_manifests(manifests),
+        searcher=UnionSearcher(parts),
+        tokens=np.concatenate(tokens),
+        settings=settings,
+    )
+
+
+def _open_part(
+    paths: ProjectPaths, manifest: DatastoreManifest, settings: DatastoreParams
+) -> NeighbourSearcher:
+    folder = paths.corpus(manifest.corpus).datastore
+    keys = load_keys(folder, num_entries=manifest.num_entries, dim=manifest.dim)
+    try:
+        return open_searcher(folder, keys, kind=str(manifest.search["kind"]), settings=settings)
+    except RuntimeError as error:  # what FAISS raises for a file that is missing or damaged
+        raise mismatch(
+            manifest.corpus, f"one with a readable {SEARCHER_FILE}", str(error).partition("\n")[0]
+        ) from error

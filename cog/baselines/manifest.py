@@ -17,8 +17,6 @@ KEYS_FILE = "keys.f16"
 TOKENS_FILE = "tokens.i32"
 MANIFEST_FILE = "manifest.json"
 FORMAT_VERSION = 1
-UNION = "union"
-SEARCH_KEYS = ("kind", "recall", "recall_at")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +39,7 @@ class DatastoreManifest:
     seconds: dict[str, float]
 
     def __post_init__(self) -> None:
-        for name in ("kind",) if self.search.get("kind") == UNION else SEARCH_KEYS:
+        for name in ("kind", "recall", "recall_at"):
             if name not in self.search:
                 raise FieldError("search", name, wanted="is missing")
 
@@ -99,19 +97,13 @@ def load_manifests(
 
 
 def join_manifests(manifests: Sequence[DatastoreManifest]) -> DatastoreManifest:
-    """What datastores of one model that are searched as one state about themselves."""
-    first = manifests[0]
-    if len(manifests) == 1:
-        return first
+    """What datastores that are searched as one hold together; the rest is of the first."""
     return replace(
-        first,
+        manifests[0],
         corpus=JOIN.join(each.corpus for each in manifests),
         digest=JOIN.join(each.digest for each in manifests),
         documents_digest=JOIN.join(each.documents_digest for each in manifests),
         num_entries=sum(each.num_entries for each in manifests),
-        settings={},
-        search={"kind": UNION, "parts": [each.search for each in manifests]},
-        seconds={},
     )
 
 

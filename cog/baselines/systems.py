@@ -10,8 +10,8 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 from cog.baselines.in_context import InContextGenerator
+from cog.baselines.knn_lm import describe_search, open_knn_lm
 from cog.baselines.manifest import join_manifests, load_manifests
-from cog.baselines.project import describe_search, open_knn_lm
 from cog.baselines.retro.folder import (
     digest_adapter,
     get_adapter_folder,
@@ -105,9 +105,10 @@ def identify_system(
         steps = read_training_steps(folder)
         return System(model=fingerprint_model(folder), training_steps=steps, **common)
     if name == KNN_LM:
-        datastore = join_manifests(load_manifests(paths, corpus_id, model=model))
+        manifests = load_manifests(paths, corpus_id, model=model)
+        datastore = join_manifests(manifests)
         return System(
-            options=describe_search(replace(params.datastore, **options), datastore),
+            options=describe_search(replace(params.datastore, **options), manifests),
             index=datastore.digest,
             documents=datastore.documents_digest,
             model=model,

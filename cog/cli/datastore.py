@@ -26,7 +26,7 @@ def command() -> None:
 def build(ctx: click.Context, /, corpus_id: str, device: str, *, as_json: bool) -> None:
     """Encode every token of a corpus and store hidden state and next token."""
     paths, params = open_project(ctx, corpus_id)
-    from cog.baselines.project import build_corpus_datastore
+    from cog.baselines.datastore import build_corpus_datastore
     from cog.corpus.documents import DocumentStore
     from cog.progress import show_progress
 

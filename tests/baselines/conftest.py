@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cog.baselines.project import build_corpus_datastore
+from cog.baselines.datastore import build_corpus_datastore
 from cog.baselines.systems import open_system
 from cog.decoding.generator import CopyGenerator
 from cog.index.read.reader import PhraseIndex, open_index

@@ -9,10 +9,14 @@ import numpy as np
 import pytest
 import torch
 
-from cog.baselines.datastore import iter_windows, load_keys, load_tokens
-from cog.baselines.knn_lm import interpolate, weigh_neighbours
+from cog.baselines.datastore import (
+    build_corpus_datastore,
+    iter_windows,
+    load_keys,
+    load_tokens,
+)
+from cog.baselines.knn_lm import interpolate, open_knn_lm, weigh_neighbours
 from cog.baselines.manifest import load_datastore_manifest
-from cog.baselines.project import build_corpus_datastore, open_knn_lm
 from cog.baselines.transformer import TransformerGenerator
 from cog.corpus.documents import DocumentStore
 from cog.decoding.request import Request, encode_prefix

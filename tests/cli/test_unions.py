@@ -12,7 +12,7 @@ import torch
 import yaml
 from torch import nn
 
-from cog.baselines.project import open_knn_lm
+from cog.baselines.knn_lm import open_knn_lm
 from cog.baselines.retro.adapter import make_adapter
 from cog.baselines.retro.config import make_config
 from cog.baselines.retro.folder import get_adapter_folder, save_adapter

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cog.baselines.project import build_corpus_datastore
+from cog.baselines.datastore import build_corpus_datastore
 from cog.baselines.system import System, parse_system
 from cog.baselines.systems import identify_system
 from cog.errors import CheckpointError, EvaluationError, IndexNotBuiltError

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from cog.baselines.project import build_corpus_datastore
+from cog.baselines.datastore import build_corpus_datastore
 from cog.cli.main import cli
 from cog.corpus.documents import load_prompts
 from cog.decoding.tuning import load_tuning
