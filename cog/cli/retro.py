@@ -57,7 +57,7 @@ def train(
     always writes the adapter.
     """
     paths, params = open_project(ctx, corpus_id)
-    from cog.baselines.retro.training import train_retro, train_retro_on_corpus
+    from cog.baselines.retro.job import train_retro, train_retro_on_corpus
     from cog.evaluation.tracking import follow_run
 
     if is_stage:

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from cog.baselines.retro.folder import load_adapter
-from cog.baselines.retro.training import train_retro_on_corpus
+from cog.baselines.retro.job import train_retro_on_corpus
 from cog.baselines.system import System
 from cog.baselines.systems import identify_system, open_system
 from cog.cli.main import cli

@@ -14,6 +14,7 @@ from torch import Tensor
 from cog.baselines.retro.adapter import get_chunk
 from cog.baselines.retro.examples import RetroExamples
 from cog.baselines.retro.neighbours import Neighbours, lay_out
+from cog.params import RetroParams
 from cog.training.batches import pad_rows
 from cog.training.sampler import BatchSampler, SamplerSettings
 
@@ -56,24 +57,16 @@ class RetroBatches:
     """Draws batches from some windows, each once in an order of its own, again and again."""
 
     def __init__(
-        self,
-        examples: RetroExamples,
-        windows: NDArray[np.int64],
-        *,
-        chunk_tokens: int,
-        windows_per_batch: int,
-        seed: int,
+        self, examples: RetroExamples, windows: NDArray[np.int64], settings: RetroParams
     ) -> None:
-        self._examples = examples
-        self._chunk_tokens = chunk_tokens
-        self._seed = seed
-        self._num_pooled = max(1, min(MAX_POOLED, len(windows) // windows_per_batch))
-        size = self._num_pooled * windows_per_batch
+        self._examples, self._settings = examples, settings
+        self._num_pooled = max(1, min(MAX_POOLED, len(windows) // settings.windows_per_batch))
+        size = self._num_pooled * settings.windows_per_batch
         self._sampler = BatchSampler(
             windows,
             examples.documents[windows].astype(np.int32),
             None,
-            settings=SamplerSettings(size, size, size, seed),
+            settings=SamplerSettings(size, size, size, settings.seed),
         )
 
     def make(self, number: int) -> RetroBatch:
@@ -82,7 +75,7 @@ class RetroBatches:
         drawn = self._sampler.draw(pool)
         lengths = np.diff(self._examples.window_offsets)[drawn]
         parts = np.array_split(drawn[np.argsort(lengths, kind="stable")], self._num_pooled)
-        order = np.random.default_rng([self._seed, 4, pool]).permutation(self._num_pooled)
+        order = np.random.default_rng([self._settings.seed, 4, pool]).permutation(self._num_pooled)
         return self.assemble(number, parts[order[place]])
 
     def assemble(self, number: int, windows: NDArray[np.int64]) -> RetroBatch:
@@ -99,7 +92,7 @@ class RetroBatches:
             owners=np.where(has_some, np.cumsum(has_some) - 1, -1),
             neighbours=lay_out(neighbours, examples.read(neighbours)) if len(neighbours) else None,
             documents=examples.documents[windows],
-            chunk_tokens=self._chunk_tokens,
+            chunk_tokens=self._settings.chunk_tokens,
         )
 
 

@@ -9,17 +9,20 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from accelerate import Accelerator
 from accelerate.utils import set_seed
-from numpy.typing import NDArray
 from torch import nn
 
 from cog.baselines.retro.adapter import make_adapter
 from cog.baselines.retro.batches import RetroBatch, RetroBatches
 from cog.baselines.retro.config import make_config
 from cog.baselines.retro.examples import RetroExamples, load_examples
-from cog.baselines.retro.folder import CONFIG_FILE, open_retro_index, save_adapter
+from cog.baselines.retro.folder import (
+    ADAPTER_FOLDER,
+    CONFIG_FILE,
+    open_retro_index,
+    save_adapter,
+)
 from cog.baselines.retro.trainee import RetroObjective, RetroTrainee, measure
 from cog.index.read.reader import PhraseIndex
 from cog.model.load import load_model
@@ -31,6 +34,7 @@ from cog.records import BFLOAT16
 from cog.training.checkpoint import RunIdentity
 from cog.training.loop import LoopReports, Outcome, TrainingLoop, Validate
 from cog.training.reporting import LogMetrics, tell_peak_flops
+from cog.training.request import Follow, follow_run, go_on_or_begin_anew
 from cog.training.run_folder import (
     check_shared,
     find_start,
@@ -40,7 +44,8 @@ from cog.training.run_folder import (
 from cog.training.schedule import Budget
 
 # what may differ between a run and the one that goes on with it
-FREE = ("corpora", "max_steps", "validation_batches", "validation_steps", "checkpoint_steps")
+FREE = ("max_steps", "validation_batches", "validation_steps", "checkpoint_steps")
+LOGGED = ("chunk_tokens", "num_neighbours", "windows_per_batch", "learning_rate", "seed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +124,6 @@ class _Run:
     index: str
     model: str
     trainee: RetroTrainee
-    examples: RetroExamples
     train: RetroBatches
     num_windows: int
     held_out: Sequence[RetroBatch]
@@ -164,23 +168,10 @@ def _open_run(
         index=index.digest,
         model=model.fingerprint,
         trainee=trainee,
-        examples=examples,
-        train=_make_batches(examples, windows, settings),
+        train=RetroBatches(examples, windows, settings),
         num_windows=len(windows),
         held_out=_make_held_out(examples, settings, progress),
         loop=loop,
-    )
-
-
-def _make_batches(
-    examples: RetroExamples, windows: NDArray[np.int64], settings: RetroParams
-) -> RetroBatches:
-    return RetroBatches(
-        examples,
-        windows,
-        chunk_tokens=settings.chunk_tokens,
-        windows_per_batch=settings.windows_per_batch,
-        seed=settings.seed,
     )
 
 
@@ -191,7 +182,7 @@ def _make_held_out(
     if num_windows == 0 or settings.validation_batches == 0:
         progress.say("no validation: too few documents, or none is asked for")
         return []
-    batches = _make_batches(examples, examples.held_out, settings)
+    batches = RetroBatches(examples, examples.held_out, settings)
     num_batches = min(settings.validation_batches, -(-num_windows // settings.windows_per_batch))
     return [batches.make(number) for number in range(num_batches)]
 
@@ -233,12 +224,63 @@ def _fit(run: _Run, *, progress: Progress, log: LogMetrics | None) -> Outcome:
 
 def _list_facts(run: _Run, outcome: Outcome | None) -> dict[str, Any]:
     figures = {} if outcome is None else {**outcome.metrics, **outcome.validation}
-    settings = asdict(run.job.settings)
     return {
         "corpus": run.job.corpus_id,
         "index": run.index,
         "windows": run.num_windows,
         **asdict(run.loop.position),
         "metrics": figures,
-        "settings": {name: value for name, value in settings.items() if name != "corpora"},
+        "settings": asdict(run.job.settings),
     }
+
+
+def train_retro(
+    paths: ProjectPaths,
+    params: Params,
+    corpus_id: str,
+    *,
+    max_steps: int | None = None,
+    max_seconds: float | None = None,
+    out: Path | None = None,
+    is_resumed: bool,
+    device: str,
+    follow: Follow,
+) -> RetroReport:
+    """Fit an adapter and log how it goes, to the steps of params.yaml unless there is a limit.
+
+    ``out`` is ``models/retro`` unless given.
+    """
+    if max_steps is None and max_seconds is None:
+        max_steps = params.retro.max_steps
+    job = RetroJob(
+        corpus_id=corpus_id,
+        settings=params.retro,
+        budget=Budget(max_steps, max_seconds),
+        out=out or paths.root / ADAPTER_FOLDER,
+        is_resumed=is_resumed,
+        device=device,
+    )
+    described = {name: str(getattr(params.retro, name)) for name in LOGGED}
+    described["corpus"] = job.corpus_id
+    label = f"retro {job.corpus_id}"
+    with follow_run(label, job.out, job.budget, described, follow) as (progress, log):
+        return train_adapter(paths, params, job, progress=progress, log=log)
+
+
+def train_retro_on_corpus(
+    paths: ProjectPaths, params: Params, corpus_id: str, *, follow: Follow
+) -> RetroReport:
+    """Fit an adapter on a corpus, for the pipeline.
+
+    A run that broke off goes on; an adapter that was finished, or is of something else, is
+    replaced.
+    """
+    out = paths.corpus(corpus_id).retro
+    return go_on_or_begin_anew(
+        out,
+        config=CONFIG_FILE,
+        max_steps=params.retro.max_steps,
+        run=lambda: train_retro(
+            paths, params, corpus_id, out=out, is_resumed=True, device="auto", follow=follow
+        ),
+    )

@@ -64,9 +64,11 @@ def test_examples_are_found_once(
         )
 
 
-def test_a_pass_over_the_batches_takes_every_window_once(examples: RetroExamples) -> None:
+def test_a_pass_over_the_batches_takes_every_window_once(
+    examples: RetroExamples, settings: RetroParams
+) -> None:
     windows = np.arange(examples.num_windows)
-    batches = RetroBatches(examples, windows, chunk_tokens=SIZE, windows_per_batch=1, seed=0)
+    batches = RetroBatches(examples, windows, replace(settings, windows_per_batch=1))
     pooled = batches._num_pooled
     assert pooled > 1
     seen = [batches.make(number) for number in range(len(windows) // pooled * pooled)]

@@ -37,10 +37,9 @@ SIZE = 8  # tokens of a chunk in the tiny project
 
 
 @pytest.fixture
-def batches(examples: RetroExamples) -> RetroBatches:
-    return RetroBatches(
-        examples, examples.list_learnable(), chunk_tokens=SIZE, windows_per_batch=4, seed=0
-    )
+def batches(examples: RetroExamples, settings: RetroParams) -> RetroBatches:
+    four = replace(settings, windows_per_batch=4)
+    return RetroBatches(examples, examples.list_learnable(), four)
 
 
 @pytest.fixture
