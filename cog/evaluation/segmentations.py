@@ -18,7 +18,6 @@ from cog.decoding.generator import CopyGenerator
 from cog.decoding.joins import extend_tail
 from cog.decoding.pool import Pool
 from cog.decoding.request import Request
-from cog.index.records import GatheredChunks
 from cog.records import OFF
 
 STATES_PER_BLOCK = 16  # positions scored at once; bounds memory to one block of word scores
@@ -36,35 +35,36 @@ class ReferenceLikelihood:
 
     log_probability: float
     token_log_probability: float
-    num_tokens: int
 
 
 @dataclass(frozen=True, slots=True)
-class Arc:
-    """Phrases with which a segmentation may go on from a position.
+class Step:
+    """With what a segmentation may go on from a position: the reference's own token, or phrases.
 
-    :param ends: Positions they lead to, the reference's end at most. *Shape:* ``(num_arcs,)``
-    :param log_probabilities: Of each phrase. *Shape:* ``(num_arcs,)``
+    :param token: Log-probability of the token.
+    :param token_alone: The same as if there were no phrases.
+    :param ends: Positions that phrases lead to, the reference's end at most. *Shape:*
+        ``(num_phrases,)``
+    :param phrases: Log-probabilities of the phrases. *Shape:* ``(num_phrases,)``
     """
 
+    token: float
+    token_alone: float
     ends: NDArray[np.int64]
-    log_probabilities: NDArray[np.float64]
+    phrases: NDArray[np.float64]
 
 
-def sum_segmentations(token_log_probabilities: Sequence[float], arcs: Sequence[Arc]) -> float:
+def sum_segmentations(steps: Sequence[Step]) -> float:
     """Add up the probabilities of all segmentations, by a forward pass over positions.
 
-    At each one, the reference's own token may be chosen from the vocabulary, or a phrase that fits.
     Gives the natural logarithm of the sum.
     """
-    if len(token_log_probabilities) != len(arcs):
-        raise ValueError("every position needs a token and its phrases")
-    forward = np.full(len(arcs) + 1, -np.inf)
+    forward = np.full(len(steps) + 1, -np.inf)
     forward[0] = 0.0
-    for position, (token, arc) in enumerate(zip(token_log_probabilities, arcs, strict=True)):
+    for position, step in enumerate(steps):
         reached = forward[position]
-        forward[position + 1] = np.logaddexp(forward[position + 1], reached + token)
-        np.logaddexp.at(forward, arc.ends, reached + arc.log_probabilities)
+        forward[position + 1] = np.logaddexp(forward[position + 1], reached + step.token)
+        np.logaddexp.at(forward, step.ends, reached + step.phrases)
     return float(forward[-1])
 
 
@@ -72,8 +72,7 @@ class PhraseMatcher:
     """Finds the phrases of a pool that a text goes on with."""
 
     def __init__(self, pool: Pool) -> None:
-        chunks: GatheredChunks = pool.chunks
-        phrases = pool.phrases
+        chunks, phrases = pool.chunks, pool.phrases
         firsts = phrases.begin_words[phrases.first].cpu().numpy()
         lasts = phrases.end_words[phrases.last].cpu().numpy()
         self._token_ids = chunks.token_ids
@@ -137,7 +136,7 @@ def score_reference(
     unwritable = generator.model.splitter.list_unwritable(encoder.vocab_size)
     left_out = torch.from_numpy(unwritable).to(states.device)
     matcher = PhraseMatcher(pool)
-    steps: list[_Step] = []
+    steps: list[Step] = []
     for begin in range(0, len(token_ids), STATES_PER_BLOCK):
         block = states[begin : begin + STATES_PER_BLOCK]
         logits = encoder.token_logits(block)
@@ -158,31 +157,20 @@ def score_reference(
                 decoding=decoding,
                 batch_phrases=generator.model.config.batch_phrases,
             )
-            steps.append(_step(logits[k], choices, token_ids[position:], position, matcher))
-    joint = sum_segmentations([step.token for step in steps], [step.arc for step in steps])
-    return ReferenceLikelihood(joint, sum(step.token_alone for step in steps), len(token_ids))
+            steps.append(_make_step(logits[k], choices, token_ids[position:], position, matcher))
+    alone = sum(step.token_alone for step in steps)
+    return ReferenceLikelihood(sum_segmentations(steps), alone)
 
 
-@dataclass(frozen=True, slots=True)
-class _Step:
-    # log-probability of the own token, with and without phrases beside it, and the phrases that fit
-    token: float
-    token_alone: float
-    arc: Arc
-
-
-def _step(
+def _make_step(
     logits: Tensor, choices: Choices, rest: NDArray[np.int32], position: int, matcher: PhraseMatcher
-) -> _Step:
+) -> Step:
     tokens, scores = choices.token_logits.double(), choices.phrase_scores.double()
     of_tokens = tokens.logsumexp(dim=0)
     total = torch.logaddexp(of_tokens, scores.logsumexp(dim=0)) if len(scores) else of_tokens
     alone = logits.double()
     found, covered = matcher.find(rest)
     chosen = scores[torch.from_numpy(found).to(scores.device)] - total
-    arc = Arc(position + covered, chosen.cpu().numpy())
-    return _Step(
-        float(tokens[int(rest[0])] - total),
-        float(alone[int(rest[0])] - alone.logsumexp(dim=0)),
-        arc,
-    )
+    own = int(rest[0])
+    token, token_alone = tokens[own] - total, alone[own] - alone.logsumexp(dim=0)
+    return Step(float(token), float(token_alone), position + covered, chosen.cpu().numpy())

@@ -64,6 +64,6 @@ def _score(run: Evaluation, prompt: Prompt) -> tuple[float, float, int]:
     token_ids = run.splitter.encode(prompt.reference)
     if isinstance(generator, CopyGenerator):
         found = score_reference(generator, request, token_ids)
-        return found.log_probability, found.token_log_probability, found.num_tokens
+        return found.log_probability, found.token_log_probability, len(token_ids)
     total = float(generator.score_tokens(request, token_ids).sum())
     return total, total, len(token_ids)
