@@ -13,7 +13,7 @@ from cog.baselines.system import COPYING
 from cog.evaluation.metrics.metric import NONE, Measured, Metric, ratio_of
 from cog.evaluation.records import SeedResult
 from cog.evaluation.session import Evaluation
-from cog.records import CORPUS, VOCABULARY, Generation, Segment
+from cog.records import CORPUS, Generation, Segment
 
 MAX_ORDER = 6  # lengths 1 to 6 are counted apart, as in the paper's table; longer ones together
 LENGTHS = tuple(range(1, MAX_ORDER + 1))
@@ -65,27 +65,21 @@ def count_copies(generation: Generation, count_tokens: CountTokens) -> NDArray[n
 
     :param generation: The text with its citations.
     :param count_tokens: Number of prefix-encoder tokens of a copied text.
-    :returns: ``COLUMNS``, then segments of 1 to 6 tokens and of more; copies of the prompt count, a
-        vocabulary step is one token, whatever text it completes. *Shape:* ``(16,)``
+    :returns: ``COLUMNS``, then segments of 1 to 6 tokens and of more; a vocabulary step is one
+        token, whatever text it completes. *Shape:* ``(16,)``
     """
     segments = generation.segments
-    is_copy = [segment.origin != VOCABULARY for segment in segments]
-    tokens = [
-        count_tokens(segment.text) if copied else 1
-        for segment, copied in zip(segments, is_copy, strict=True)
-    ]
-    copied = [count for count, flag in zip(tokens, is_copy, strict=True) if flag]
-    sources = {segment.document_id for segment in segments if segment.origin == CORPUS}
-    num_words = sum(len(s.text.split()) for s in segments if s.origin != VOCABULARY)
+    copies = [each for each in segments if each.origin == CORPUS]
+    tokens = [count_tokens(each.text) if each.origin == CORPUS else 1 for each in segments]
     found = {
         "texts": 1,
         "tokens": sum(tokens),
-        "copied": sum(copied),
+        "copied": sum(tokens) - (len(segments) - len(copies)),
         "segments": len(segments),
-        "copies": len(copied),
-        "words": num_words,
+        "copies": len(copies),
+        "words": sum(len(each.text.split()) for each in copies),
         "steps": generation.num_steps,
-        "sources": len(sources),
+        "sources": len({each.document_id for each in copies}),
         "run": find_longest_run(segments, tokens),
     }
     lengths = np.bincount(np.minimum(tokens, MAX_ORDER + 1), minlength=MAX_ORDER + 2)[1:]
@@ -98,17 +92,12 @@ def find_longest_run(segments: Sequence[Segment], tokens: Sequence[int]) -> int:
     Adjacent copies that also lie side by side in their document are one run.
     """
     longest = run = 0
-    before: Segment | None = None
+    end = None  # of a copy: its document, and where the copy ends in that
     for segment, count in zip(segments, tokens, strict=True):
         if segment.origin != CORPUS:
-            run, before = 0, None
+            end = None
             continue
-        follows = (
-            before is not None
-            and before.document_id == segment.document_id
-            and before.char_end == segment.char_start
-        )
-        run = run + count if follows else count
-        before = segment
+        run = run + count if end == (segment.document_id, segment.char_start) else count
+        end = segment.document_id, segment.char_end
         longest = max(longest, run)
     return longest
