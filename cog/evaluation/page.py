@@ -6,6 +6,7 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from cog.decoding.ranking import SourceKey, get_key
 from cog.evaluation.compare import Comparison, Row
 from cog.evaluation.records import EvaluatedText, EvaluationResult
 from cog.records import CORPUS, Segment
@@ -46,6 +47,7 @@ def write_page(
         "interval": format_interval,
         "references": format_references,
         "sources": list_sources,
+        "source": get_key,
     }
     # evaluations that continued the same prompt stand side by side
     prompts: dict[tuple[str, str], Prompt] = {}
@@ -81,12 +83,12 @@ def format_references(rows: Sequence[Row]) -> str:
     return " / ".join(found)
 
 
-def list_sources(text: EvaluatedText) -> dict[str, Source]:
-    """The documents that a text copies from, by id, numbered as they come."""
-    found: dict[str, Source] = {}
+def list_sources(text: EvaluatedText) -> dict[SourceKey, Source]:
+    """The documents that a text copies from, by what tells them apart, numbered as they come."""
+    found: dict[SourceKey, Source] = {}
     for segment in text.generation.segments:
-        if segment.origin == CORPUS and (segment.document_id or "") not in found:
-            found[segment.document_id or ""] = _make_source(segment, number=len(found) + 1)
+        if segment.origin == CORPUS and get_key(segment) not in found:
+            found[get_key(segment)] = _make_source(segment, number=len(found) + 1)
     return found
 
 

@@ -92,6 +92,16 @@ def test_copies_are_coloured_by_source_and_cited() -> None:
     assert content.count("<li>") == 2
 
 
+def test_documents_of_two_corpora_that_share_an_id_are_told_apart() -> None:
+    made = text("p0", corpus="wiki")
+    first, token, _ = made.generation.segments
+    segments = (replace(first, corpus="wiki"), token, replace(first, corpus="law"))
+    content = page_of(replace(made, generation=replace(made.generation, segments=segments)))
+    check(content)
+    assert re.findall(r"runs<sup>(\d)", content) == ["1", "2"]
+    assert content.count("<li>") == 2
+
+
 def test_nothing_in_a_text_becomes_markup() -> None:
     hostile = '<script>alert("x")</script>'
     made = text("p0", corpus="wiki", words=hostile)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cog.baselines.system import COPYING
+from cog.decoding.ranking import get_key
 from cog.evaluation.metrics.metric import NONE, Measured, Metric, ratio_of
 from cog.evaluation.records import SeedResult
 from cog.evaluation.session import Evaluation
@@ -79,7 +80,7 @@ def count_copies(generation: Generation, count_tokens: CountTokens) -> NDArray[n
         "copies": len(copies),
         "words": sum(len(each.text.split()) for each in copies),
         "steps": generation.num_steps,
-        "sources": len({each.document_id for each in copies}),
+        "sources": len({get_key(each) for each in copies}),
         "run": find_longest_run(segments, tokens),
     }
     lengths = np.bincount(np.minimum(tokens, MAX_ORDER + 1), minlength=MAX_ORDER + 2)[1:]
@@ -97,7 +98,7 @@ def find_longest_run(segments: Sequence[Segment], tokens: Sequence[int]) -> int:
         if segment.origin != CORPUS:
             end = None
             continue
-        run = run + count if end == (segment.document_id, segment.char_start) else count
-        end = segment.document_id, segment.char_end
+        run = run + count if end == (get_key(segment), segment.char_start) else count
+        end = get_key(segment), segment.char_end
         longest = max(longest, run)
     return longest

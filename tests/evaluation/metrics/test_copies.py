@@ -1,5 +1,7 @@
 """Statistics of copies against counts by hand."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -77,6 +79,13 @@ def test_intervals_stay_within_what_a_share_can_be() -> None:
         found = metric.find_interval(metric.sum_rows(rows, documents))
         assert 0.0 <= found.low <= found.mean <= found.high
         assert found.high <= 1.0 or not metric.name.endswith(("tokens", "steps", "gram", "longer"))
+
+
+def test_documents_of_two_corpora_that_share_an_id_are_two_sources() -> None:
+    parts = copy(" a b", "one", 0), copy(" c d", "one", 4)
+    joined = generation(*(replace(each, corpus=id) for each, id in zip(parts, "xy", strict=True)))
+    found = count_copies(joined, count_words)
+    assert (found[PLACE["sources"]], found[PLACE["run"]]) == (2, 2)
 
 
 def test_vocabulary_token_breaks_a_run() -> None:
