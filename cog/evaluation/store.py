@@ -65,7 +65,7 @@ class EvaluationStore:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        if not folder.is_dir() or not any(folder.iterdir()):
+        if not any(folder.glob("[!.]*")):  # what is hidden may be put in place just now
             return
         try:
             version = json.loads((folder / VERSION_FILE).read_bytes())["format_version"]

@@ -207,6 +207,13 @@ def test_a_store_of_another_version_is_refused_and_left_as_it_is(tmp_path: Path)
         complete(tmp_path / "new", write)
 
 
+def test_a_store_that_another_process_just_makes_is_not_taken_for_an_old_one(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "store" / ".store.json~0123456789ab").mkdir(parents=True)  # as `replacing` does
+    assert len(complete(tmp_path / "store", Writer()).texts) == 5
+
+
 def test_scores_of_the_same_texts_are_joined(tmp_path: Path) -> None:
     store = EvaluationStore(tmp_path)
     first = store.save_result(result("village", [rep([1.0, 2.0])]))
