@@ -135,19 +135,12 @@ class EvaluationStore:
     def save_result(self, result: EvaluationResult) -> EvaluationResult:
         """Keep a result; scores of the same evaluation that it lacks are taken over from before."""
         path = self.folder / f"{_name_result(result)}.json"
-        if path.is_file():
-            try:
-                before = load_result(path)
-            except EvaluationError:
-                before = result
-            is_same = before.prompts_digest == result.prompts_digest
-            if is_same and (before.seeds == result.seeds or not (before.seeds and result.seeds)):
-                scores = {score.name: score for score in (*before.scores, *result.scores)}
-                seeds = result.seeds or before.seeds
-                result = replace(result, scores=tuple(scores.values()), seeds=seeds)
         with stating_what_is_kept(self.folder, "all texts are kept"):
             self._make()
-        write_result(path, result)
+            with hold_lock(self.folder / ".results.lock"):  # another process may add scores, too
+                if path.is_file():
+                    result = _join(path, result)
+                write_result(path, result)
         return result
 
     def load_results(self, *others: Path) -> list[EvaluationResult]:
@@ -195,6 +188,19 @@ class EvaluationStore:
                 stack.enter_context(hold_lock(lock, work=work, say=progress.say))
                 file = stack.enter_context(path.open("a+b", buffering=0))
             yield file
+
+
+def _join(path: Path, result: EvaluationResult) -> EvaluationResult:
+    try:
+        before = load_result(path)
+    except EvaluationError:
+        return result
+    is_same = before.prompts_digest == result.prompts_digest
+    if is_same and (before.seeds == result.seeds or not (before.seeds and result.seeds)):
+        scores = {score.name: score for score in (*before.scores, *result.scores)}
+        seeds = result.seeds or before.seeds
+        result = replace(result, scores=tuple(scores.values()), seeds=seeds)
+    return result
 
 
 def write_result(path: Path, result: EvaluationResult) -> None:

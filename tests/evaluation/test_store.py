@@ -2,7 +2,9 @@ import errno
 import json
 import os
 import resource
+import threading
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,7 @@ import pytest
 
 from cog.errors import EvaluationError
 from cog.evaluation import store as module
-from cog.evaluation.records import SeedResult
+from cog.evaluation.records import EvaluationResult, SeedResult
 from cog.evaluation.store import EvaluationStore, RunKey
 from cog.progress import SilentProgress
 from cog.records import VOCABULARY, Decoding, Generation, Prompt, Segment
@@ -212,6 +214,31 @@ def test_a_store_that_another_process_just_makes_is_not_taken_for_an_old_one(
 ) -> None:
     (tmp_path / "store" / ".store.json~0123456789ab").mkdir(parents=True)  # as `replacing` does
     assert len(complete(tmp_path / "store", Writer()).texts) == 5
+
+
+def test_scores_that_are_added_at_the_same_time_are_all_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = EvaluationStore(tmp_path)
+    store.save_result(result("village", []))
+    real, both = module.load_result, threading.Barrier(2)
+
+    def load_slowly(path: Path) -> EvaluationResult:
+        found = real(path)
+        with suppress(threading.BrokenBarrierError):  # the other one waits for the lock
+            both.wait(timeout=0.5)
+        return found
+
+    monkeypatch.setattr(module, "load_result", load_slowly)
+    added = [result("village", [each]) for each in (rep([1.0, 2.0]), copied([0.5, 0.25]))]
+    threads = [threading.Thread(target=store.save_result, args=(each,)) for each in added]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    monkeypatch.undo()
+    (kept,) = store.load_results()
+    assert {score.name for score in kept.scores} == {"repetition/rep-2", "copies/tokens"}
 
 
 def test_scores_of_the_same_texts_are_joined(tmp_path: Path) -> None:
