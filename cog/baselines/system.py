@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Annotated, Any
 
@@ -151,11 +152,15 @@ _STATED = ("documents", "num_index_words", "training_steps", "settings")  # foll
 def parse_system(content: dict[str, Any]) -> System:
     """Read a system as :meth:`System.to_json` writes it."""
     values = dict(content)
-    settings = values.pop("settings")
+    decoding, options = split_settings(values.pop("settings"))
+    return System(decoding=Decoding(**decoding), options=options, **values)
+
+
+def split_settings(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The settings of a system that are those of decoding, and its other options."""
     known = {each.name for each in fields(Decoding)}
     decoding = {name: value for name, value in settings.items() if name in known}
-    options = {name: value for name, value in settings.items() if name not in known}
-    return System(decoding=Decoding(**decoding), options=options, **values)
+    return decoding, {name: value for name, value in settings.items() if name not in known}
 
 
 def list_used(name: str, decoding: Decoding) -> tuple[str, ...]:

@@ -5,12 +5,12 @@ takes.
 """
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from operator import attrgetter
 from typing import Any
 
-from cog.baselines.system import COG, KNN_LM, NEAREST_LAST
+from cog.baselines.system import COG, KNN_LM, NEAREST_LAST, split_settings
 from cog.corpus.documents import load_prompts
 from cog.decoding.settings import METHOD
 from cog.decoding.tuning import Tuning, get_command, save_tuning
@@ -39,10 +39,8 @@ from cog.evaluation.tune_settings import BUDGET, Phase, Values, list_phases
 from cog.params import Params
 from cog.paths import ProjectPaths
 from cog.progress import Progress
-from cog.records import Decoding
 
 RATING = attrgetter("rating")
-_DECODING = {each.name for each in fields(Decoding)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +97,12 @@ def tune(
     with run.stack:
         for number, phase in enumerate(phases):
             later = sum(1 + sum(map(len, each.steps)) for each in phases[number + 1 :])
-            later = min(later, budget // 2)
-            values = search.run(phase, values, num_left=later)
+            values = search.run(phase, values, num_left=min(later, budget // 2))
     gain = search.find_gain()
+    decoding, options = split_settings(values)
     tuning = Tuning(
-        values={name: value for name, value in values.items() if name in _DECODING},
-        options={name: value for name, value in values.items() if name not in _DECODING},
+        values=decoding,
+        options=options,
         system=system,
         index=system_now.index,
         model=system_now.model,
@@ -159,13 +157,11 @@ class _Search:
     def begin(self, phases: tuple[Phase, ...]) -> Values:
         """What params.yaml says of all that is chosen."""
         names = [name for phase in phases for step in phase.steps for name in step[0]]
-        usual: dict[str, Any] = {"placement": NEAREST_LAST}
+        usual: dict[str, Any] = {"placement": NEAREST_LAST} | asdict(self._run.plan.decoding)
         if self._most_entries:
-            own = self._run.params.datastore
-            usual = {name: getattr(own, name) for name in names if name not in _DECODING}
+            usual = asdict(self._run.params.datastore) | usual
             usual["top_k"] = min(usual["top_k"], self._most_entries)
-        decoding = self._run.plan.decoding
-        return {name: usual.get(name, getattr(decoding, name, None)) for name in names}
+        return {name: usual[name] for name in names}
 
     def run(self, phase: Phase, values: Values, *, num_left: int) -> Values:
         """Find the best values of a phase; so many trials are left to those after it."""
@@ -194,8 +190,7 @@ class _Search:
 
     def _try(self, values: Values) -> Trial:
         base = self._run
-        decoding = {name: value for name, value in values.items() if name in _DECODING}
-        options = {name: value for name, value in values.items() if name not in _DECODING}
+        decoding, options = split_settings(values)
         plan = replace(base.plan, decoding=replace(base.plan.decoding, **decoding), options=options)
         if options != base.plan.options:  # what writes is opened with them
             base.stack.close()

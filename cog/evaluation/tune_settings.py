@@ -77,7 +77,6 @@ _PHASES: dict[str, tuple[Phase, ...]] = {
     KNN_LM: (Phase(_NEIGHBOURS, is_by_texts=False),),
     IN_CONTEXT: (Phase(_CHUNKS, is_by_texts=False),),
 }
-TUNABLE = tuple(_PHASES)
 
 
 def list_phases(system: str, method: str) -> tuple[Phase, ...]:
