@@ -23,9 +23,10 @@ def list_scores(result: "EvaluationResult", *, run_id: str | None) -> Rows:
         "protocol": result.protocol.digest,
         "run": run_id,
     }
-    names = ("mean", "low", "high", "reference", "num_texts", "note")
+    from cog.evaluation.records import SHOWN
+
     return [
-        {"metric": each.name, **{name: getattr(each, name) for name in names}, **about}
+        {"metric": each.name, **{name: getattr(each, name) for name in SHOWN}, **about}
         for each in result.scores
     ]
 

@@ -43,10 +43,15 @@ class Wish:
     decodings: tuple[str, ...] = ()
 
 
-def load_results(paths: ProjectPaths, corpus_id: str) -> list[EvaluationResult]:
+def find_results(paths: ProjectPaths, corpus_id: str) -> list[EvaluationResult]:
     """Read all results of a corpus, of whatever system and protocol; the pipeline's among them."""
     corpus = paths.corpus(corpus_id)
-    found = EvaluationStore(corpus.evaluations).load_results(corpus.evaluation)
+    return EvaluationStore(corpus.evaluations).load_results(corpus.evaluation)
+
+
+def load_results(paths: ProjectPaths, corpus_id: str) -> list[EvaluationResult]:
+    """Read all results of a corpus, of which there must be one."""
+    found = find_results(paths, corpus_id)
     if not found:
         raise EvaluationError(
             f"{corpus_id} must have been evaluated",

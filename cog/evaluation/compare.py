@@ -308,7 +308,7 @@ class _Comparing:
                 prompt_corpus=result.prompt_corpus,
                 metric=score.name,
                 is_better=label == best,
-                **{name: getattr(score, name) for name in SHOWN},
+                **{name: getattr(score, name) for name in (*SHOWN, "num_documents")},
             )
             for label, result, score in zip(self.labels, self.results, scores, strict=True)
         ]

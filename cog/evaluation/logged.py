@@ -4,7 +4,7 @@ import hashlib
 import json
 from typing import Any
 
-from cog.evaluation.records import SHOWN, EvaluationResult
+from cog.evaluation.records import EvaluationResult
 
 
 def list_metrics(result: EvaluationResult) -> list[tuple[str, float, int]]:
@@ -67,7 +67,7 @@ def digest_result(result: EvaluationResult) -> str:
 
 def make_scores_table(result: EvaluationResult) -> bytes:
     """The scores as a table of MLflow."""
-    columns = ("name", *SHOWN)
+    columns = ("name", "mean", "low", "high", "reference", "num_texts", "num_documents", "note")
     rows = [[getattr(score, each) for each in columns] for score in result.scores]
     return _make_table(columns, rows)
 

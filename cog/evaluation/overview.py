@@ -6,10 +6,9 @@ from typing import Any
 
 from cog.baselines.system import COG, find_short_name
 from cog.errors import CogError
-from cog.evaluation.choose import is_current, load_results
-from cog.evaluation.compare import Comparison, Row, compare_results, make_labels
-from cog.evaluation.records import EvaluationResult, Score
-from cog.evaluation.store import VERSION_FILE
+from cog.evaluation.choose import find_results, is_current
+from cog.evaluation.compare import Comparison, compare_results
+from cog.evaluation.records import SHOWN, EvaluationResult
 from cog.evaluation.tracking import find_runs
 from cog.params import load_params
 from cog.paths import ProjectPaths
@@ -25,7 +24,6 @@ class Group:
     """
 
     results: tuple[EvaluationResult, ...]
-    labels: tuple[str, ...]
     comparison: Comparison
     is_current: tuple[bool, ...]
     sides: tuple[str, ...]
@@ -38,10 +36,10 @@ class Group:
         shown = {(row.label, row.metric): row for row in comparison.rows}
         rows = [
             self._identify(label, result)
-            | self._row_to_json(shown.get((label, score.name), score))
+            | {name: getattr(shown.get((label, score.name), score), name) for name in SHOWN}
             | {"prompt_corpus": result.prompt_corpus, "metric": score.name}
             | {"is_better": (label, score.name) in better}
-            for label, result in zip(self.labels, self.results, strict=True)
+            for label, result in zip(comparison.labels, self.results, strict=True)
             for score in result.scores
         ]
         order = {name: number for number, name in enumerate(comparison.metrics)}
@@ -54,7 +52,7 @@ class Group:
                 "fields": protocol.to_json(),
             },
             "prompts": first.prompt_corpus,
-            "labels": list(self.labels),
+            "labels": list(comparison.labels),
             "metrics": list(dict.fromkeys(row["metric"] for row in rows)),
             "rows": rows,
             "pairs": [asdict(pair) for pair in comparison.pairs],
@@ -71,15 +69,10 @@ class Group:
             "num_index_words": result.system.num_index_words,
         }
 
-    @staticmethod
-    def _row_to_json(shown: Row | Score) -> dict[str, Any]:
-        names = ("mean", "low", "high", "reference", "num_texts", "note")
-        return {name: getattr(shown, name) for name in names}
-
     def _describe(self, position: int) -> dict[str, Any]:
         result = self.results[position]
         run_id, run_url = self.runs.get(position, (None, None))
-        return self._identify(self.labels[position], result) | {
+        return self._identify(self.comparison.labels[position], result) | {
             "side": self.sides[position],
             "created_at": result.created_at,
             "is_current": self.is_current[position],
@@ -110,7 +103,7 @@ def load_overview(paths: ProjectPaths) -> Overview:
     problems = []
     for corpus_id in _list_evaluated(paths):
         try:
-            found = load_results(paths, corpus_id)
+            found = find_results(paths, corpus_id)
         except CogError as error:
             problems.append(str(error))
             continue
@@ -133,15 +126,7 @@ def _list_evaluated(paths: ProjectPaths) -> list[str]:
     folders = sorted(each.parent.name for each in paths.corpora.glob("*/evaluations"))
     folders += [each.parent.name for each in sorted(paths.corpora.glob("*/evaluation.json"))]
     known = set(iter_corpus_ids(paths))
-    evaluated = [each for each in dict.fromkeys(folders) if known.issuperset(each.split("+"))]
-    return [each for each in evaluated if _has_any(paths, each)]
-
-
-def _has_any(paths: ProjectPaths, corpus_id: str) -> bool:
-    corpus = paths.corpus(corpus_id)
-    own = corpus.evaluation
-    kept = [each for each in corpus.evaluations.glob("*.json") if each.name != VERSION_FILE]
-    return bool(kept) or (own.is_file() and own.stat().st_size > 0)
+    return [each for each in dict.fromkeys(folders) if known.issuperset(each.split("+"))]
 
 
 def _make_group(
@@ -158,5 +143,4 @@ def _make_group(
     usual = params.generate.decoding
     named = [(each.corpus, find_short_name(each.system, usual)) for each in results]
     sides = [corpus if name == COG else f"{corpus}:{name}" for corpus, name in named]
-    labels = tuple(make_labels(results))
-    return Group(tuple(results), labels, comparison, tuple(current), tuple(sides), runs)
+    return Group(tuple(results), comparison, tuple(current), tuple(sides), runs)

@@ -11,7 +11,7 @@ from cog.records import CORPUS, FLOAT32, VOCABULARY, Decoding, Generation, Segme
 FORMAT_VERSION = 2
 ANY_ERROR = (KeyError, TypeError, ValueError, AttributeError)
 Rows = tuple[tuple[float, ...], ...]
-SHOWN = ("mean", "low", "high", "reference", "num_texts", "num_documents", "note")  # of a score
+SHOWN = ("mean", "low", "high", "reference", "num_texts", "note")  # of a score
 
 
 @dataclass(frozen=True, slots=True)
