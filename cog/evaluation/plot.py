@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Sequence
+from math import nan
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,27 +35,23 @@ def plot_bars(comparison: Comparison) -> "Figure":
     figure, panels = _make_panels(comparison, width=1.1 + 1.1 * len(comparison.labels))
     for name, panel, rows in panels:
         positions = range(len(rows))
-        colours = [BETTER if row.is_better else PLAIN for row in rows]
-        panel.bar(positions, [row.mean for row in rows], color=colours, width=0.62)
-        told = [(i, row) for i, row in enumerate(rows) if row.low < row.high]
-        if told:  # no caps where there is no interval
-            panel.errorbar(
-                [i for i, _ in told],
-                [row.mean for _, row in told],
-                yerr=_error_bars([row for _, row in told]),
-                fmt="none",
-                ecolor=INK,
-                capsize=4,
-                linewidth=1.2,
-            )
-        _draw_references(panel, rows)
+        panel.bar(
+            positions,
+            [row.mean for row in rows],
+            yerr=_error_bars(rows),
+            color=[BETTER if row.is_better else PLAIN for row in rows],
+            ecolor=INK,
+            capsize=4,
+            error_kw={"linewidth": 1.2},
+            width=0.62,
+        )
+        for place, row in zip(positions, rows, strict=True):
+            if row.reference is not None:  # what really follows has this score
+                panel.plot([place - 0.4, place + 0.4], [row.reference] * 2, ":", color=INK, lw=1.4)
         panel.set_xticks(list(positions), [_tick(row) for row in rows], fontsize=8)
         _finish_panel(panel, name)
-    _caption(
-        figure,
-        comparison,
-        "bars: 95 % intervals; dark: better by more than chance; dots: real text",
-    )
+    meaning = "bars: 95 % intervals; dark: better by more than chance; dots: real text"
+    _caption(figure, comparison, meaning)
     return figure
 
 
@@ -169,21 +166,16 @@ def check_plot_path(path: Path) -> None:
         )
 
 
-def _choose_panels(comparison: Comparison) -> list[str]:
-    names = comparison.metrics
-    if len(names) <= MAX_PANELS:
-        return list(names)
-    first = [name for name in TOLD_FIRST if name in names]
-    return [*first, *(name for name in names if name not in first)][:MAX_PANELS]
-
-
 def _make_panels(
     comparison: Comparison, *, width: float, height: float = 3.1
 ) -> tuple["Figure", list[tuple[str, "Axes", list[Row]]]]:
     # each with its score
     from matplotlib.figure import Figure
 
-    names = _choose_panels(comparison)
+    names = comparison.metrics
+    if len(names) > MAX_PANELS:
+        first = [name for name in TOLD_FIRST if name in names]
+        names = tuple(dict.fromkeys((*first, *names)))[:MAX_PANELS]
     num_panels = len(names)
     columns = min(COLUMNS, max(1, num_panels))
     lines = -(-num_panels // columns)
@@ -195,22 +187,13 @@ def _make_panels(
 
 
 def _error_bars(rows: Sequence[Row]) -> list[list[float]]:
-    # a percentile interval need not hold its mean
-    return [
-        [max(0.0, row.mean - row.low) for row in rows],
-        [max(0.0, row.high - row.mean) for row in rows],
-    ]
+    # no caps where there is no interval
+    ends = [(r.mean - r.low, r.high - r.mean) if r.low < r.high else (nan, nan) for r in rows]
+    return [list(end) for end in zip(*ends, strict=True)]
 
 
 def _count_texts(rows: Sequence[Row]) -> str:
     return " or ".join(f"{count:,}" for count in sorted({row.num_texts for row in rows}))
-
-
-def _draw_references(panel: "Axes", rows: Sequence[Row]) -> None:
-    # what really follows has this score
-    for place, row in enumerate(rows):
-        if row.reference is not None:
-            panel.plot([place - 0.4, place + 0.4], [row.reference] * 2, ":", color=INK, lw=1.4)
 
 
 def _tick(row: Row) -> str:
