@@ -1,5 +1,6 @@
 """``cog paper study table``: a setting goes in, the paper's table with own figures comes out."""
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
@@ -78,7 +79,7 @@ def command(
     tables = [[*iter_rows(table, study, decodings)] for table in chosen["tables"]]
     differences = list_differences(params, plan, chosen, study)
     if given.as_json:
-        rows = [[row.to_json() for row in table] for table in tables]
+        rows = [[asdict(row) for row in table] for table in tables]
         about = {"setting": setting, "experiment": experiment, "gaps": dict(study.gaps)}
         content = {**about, "tables": rows, "reference": chosen["reference"]}
         echo_json({**content, "differences": differences})

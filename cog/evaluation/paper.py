@@ -29,10 +29,6 @@ class PaperRow:
     measured: dict[str, float | None]
     published: dict[str, float]
 
-    def to_json(self) -> dict[str, Any]:
-        """The row as the command line writes it."""
-        return {name: getattr(self, name) for name in self.__slots__}
-
 
 def load_published() -> dict[str, Any]:
     """The paper's figures: ``columns`` and ``settings``."""

@@ -7,7 +7,7 @@ the retriever.
 import hashlib
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import numpy as np
@@ -58,11 +58,6 @@ class RetroExamples:
     neighbour_tokens: NDArray[np.int32]
     neighbour_offsets: NDArray[np.int64]
 
-    @property
-    def num_windows(self) -> int:
-        """Number of windows."""
-        return len(self.documents)
-
     def list_learnable(self) -> NDArray[np.int64]:
         """Windows to train on, ascending: not held out, and with a neighbour to learn from."""
         has_some = (self.neighbours >= 0).any(axis=1)  # (num_chunks,)
@@ -99,16 +94,13 @@ def load_examples(
     """Open the examples of an index, found before or now."""
     source = NeighbourSource(index, model, config=config)
     window_tokens = min(settings.window_tokens, model.prefix_encoder.max_positions)
+    sizes = ("chunk_tokens", "neighbour_tokens", "continuation_tokens", "num_neighbours")
     decisive = {
         "format": FORMAT_VERSION,
         "index": index.digest,
         "model": model.fingerprint,
         "window_tokens": window_tokens,
-        **{
-            name: value
-            for name, value in asdict(config).items()
-            if name.endswith("_tokens") or name == "num_neighbours"
-        },
+        **{name: getattr(config, name) for name in sizes},
         "held_out_share": settings.held_out_share,
         "seed": settings.seed,
     }

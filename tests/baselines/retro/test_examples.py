@@ -20,7 +20,7 @@ SIZE = 8  # tokens of a chunk in the tiny project
 
 def test_windows_without_neighbours_are_not_learnt_from(examples: RetroExamples) -> None:
     every = examples.list_learnable()
-    assert sorted([*every, *examples.held_out]) == list(range(examples.num_windows))
+    assert sorted([*every, *examples.held_out]) == list(range(len(examples.documents)))
     neighbours = examples.neighbours.copy()
     first, last = examples.chunk_offsets[every[1] : every[1] + 2]
     neighbours[first:last] = -1
@@ -35,7 +35,7 @@ def test_examples_leave_out_the_own_document_and_what_is_held_out(
     owners = village_index.chunk_documents()
     held_out = examples.documents[examples.held_out]
     assert len(held_out) > 0
-    for number in range(examples.num_windows):
+    for number in range(len(examples.documents)):
         found = examples.get_neighbours(number)
         documents = owners[found[found >= 0]]
         assert len(found) == (len(examples.get_window(number)) - 1) // SIZE
@@ -67,7 +67,7 @@ def test_examples_are_found_once(
 def test_a_pass_over_the_batches_takes_every_window_once(
     examples: RetroExamples, settings: RetroParams
 ) -> None:
-    windows = np.arange(examples.num_windows)
+    windows = np.arange(len(examples.documents))
     batches = RetroBatches(examples, windows, replace(settings, windows_per_batch=1))
     pooled = batches._num_pooled
     assert pooled > 1
