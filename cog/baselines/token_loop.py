@@ -59,29 +59,24 @@ class TokenLoop:
         unwritable = model.splitter.list_unwritable(encoder.vocab_size)
         self._unwritable = torch.from_numpy(unwritable).to(encoder.device)
 
+    @torch.inference_mode()
     def write(
         self, requests: Sequence[Request], *, blend: Blend | None = None
     ) -> list[GrowingText]:
         """Write a batch; ``blend`` changes the distribution of every step."""
-        for request in requests:
-            check_request(request, self.model.prefix_encoder)
-        rows = [TokenRow(each, Chooser(each.decoding, each.prefix)) for each in requests]
-        self._write(rows, blend)
-        for row in rows:
-            row.text.finish()
-        return [row.text for row in rows]
-
-    @torch.inference_mode()
-    def _write(self, rows: list[TokenRow], blend: Blend | None) -> None:
         encoder, token_bytes = self.model.prefix_encoder, self.model.splitter.token_bytes
-        prefixes = [encode_prefix(row.request, self.model) for row in rows]
+        for request in requests:
+            check_request(request, encoder)
+        rows = [TokenRow(each, Chooser(each.decoding, each.prefix)) for each in requests]
+        new_ids = [encode_prefix(request, self.model) for request in requests]
         lengths = [
-            len(ids) + row.request.decoding.max_new_tokens
-            for ids, row in zip(prefixes, rows, strict=True)
+            len(ids) + request.decoding.max_new_tokens
+            for ids, request in zip(new_ids, requests, strict=True)
         ]
         cache: PrefixCache = encoder.new_cache(batch=len(rows), capacity=max(lengths))
-        states, live = self.append_last(cache, prefixes), rows
-        while True:
+        live = rows
+        while live:
+            states = self.append_last(cache, new_ids)
             temperatures = [row.request.decoding.temperature for row in live]
             weights = self.weigh_tokens(states, temperatures)
             if blend is not None:
@@ -89,10 +84,10 @@ class TokenLoop:
             for row, row_weights in zip(live, weights, strict=True):
                 row.take(row_weights, token_bytes)
             live = [row for row in live if not row.is_done]
-            if not live:
-                return
             new_ids = [[] if row.is_done else row.new_ids for row in rows]
-            states = self.append_last(cache, new_ids)
+        for row in rows:
+            row.text.finish()
+        return [row.text for row in rows]
 
     @torch.inference_mode()
     def score_tokens(

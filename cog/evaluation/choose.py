@@ -78,12 +78,11 @@ def choose_results(paths: ProjectPaths, wish: Wish) -> list[EvaluationResult]:
             side = _Side(paths, params, corpus_id, name, method)
             found.append(side.choose(known, wish))
     shared = set.intersection(*({each.protocol.digest for each in group} for group in found))
-    common = [[each for each in group if each.protocol.digest in shared] for group in found]
-    common = [some or group for some, group in zip(common, found, strict=True)]
-    digest = common[0][0].protocol.digest
+    rules = [each.protocol.digest for each in found[0]]
+    digest = next((each for each in rules if each in shared), rules[0])
     chosen = [
         next((each for each in group if each.protocol.digest == digest), group[0])
-        for group in common
+        for group in found
     ]
     labels = [f"{each.corpus} ({each.system})" for each in chosen]
     check_one_protocol(zip(labels, (each.protocol for each in chosen), strict=True))

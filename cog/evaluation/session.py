@@ -44,6 +44,12 @@ class Plan:
     device: str
     options: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def opened(self) -> dict[str, Any]:
+        """What writes, as :func:`identify_system` and :func:`open_system` are told."""
+        about = {"corpus_id": self.corpus_id, "name": self.system}
+        return {**about, "device": self.device, "options": self.options}
+
 
 @dataclass(slots=True)
 class Evaluation:
@@ -91,16 +97,8 @@ class Evaluation:
         """Load the model and open what it copies from, the first time they are needed."""
         if self.generator is None:
             plan = self.plan
-            opened = self.stack.enter_context(
-                open_system(
-                    self.paths,
-                    self.params,
-                    corpus_id=plan.corpus_id,
-                    name=plan.system,
-                    device=plan.device,
-                    options=plan.options,
-                )
-            )
+            opening = open_system(self.paths, self.params, **plan.opened)
+            opened = self.stack.enter_context(opening)
             now = identify(self.paths, self.params, plan).index
             if now != self.system.index:
                 raise IndexMismatchError(
@@ -125,15 +123,7 @@ class Evaluation:
 
 def identify(paths: ProjectPaths, params: Params, plan: Plan) -> System:
     """What a plan runs, as it is now."""
-    return identify_system(
-        paths,
-        params,
-        corpus_id=plan.corpus_id,
-        name=plan.system,
-        decoding=plan.decoding,
-        device=plan.device,
-        options=plan.options,
-    )
+    return identify_system(paths, params, decoding=plan.decoding, **plan.opened)
 
 
 def prepare(paths: ProjectPaths, params: Params, plan: Plan, progress: Progress) -> Evaluation:
@@ -176,7 +166,7 @@ def prepare(paths: ProjectPaths, params: Params, plan: Plan, progress: Progress)
         judge=judge,
         store=store,
     )
-    if not store.is_known(run.key) and store.has_other_index(run.key):
+    if store.is_of_other_index(run.key):
         progress.say(
             f"the index of {plan.corpus_id} was built again since it was last evaluated: "
             "its texts are written anew"

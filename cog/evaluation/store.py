@@ -86,12 +86,10 @@ class EvaluationStore:
         """Measured numbers of one kind."""
         return RowCache(self.folder.joinpath("measured", *names), before=self._make)
 
-    def is_known(self, key: RunKey) -> bool:
-        """Whether a run has begun."""
-        return (self.folder / key.folder_name).is_dir()
-
-    def has_other_index(self, key: RunKey) -> bool:
-        """Whether there are texts of the same system from another index."""
+    def is_of_other_index(self, key: RunKey) -> bool:
+        """Whether there are texts of the same system, but from another index only."""
+        if (self.folder / key.folder_name).is_dir():
+            return False
         for path in self.folder.glob("*/run.json"):
             try:
                 system = json.loads(path.read_text(encoding="utf-8"))["system"]

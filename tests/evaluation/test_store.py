@@ -131,12 +131,10 @@ def test_what_decides_the_texts_makes_another_run_and_what_is_not_used_does_not(
 def test_texts_of_another_index_are_noticed(tmp_path: Path) -> None:
     store = EvaluationStore(tmp_path)
     rebuilt = replace(KEY, system=system("village", index="e" * 64))
-    assert not store.has_other_index(rebuilt)
+    assert not store.is_of_other_index(rebuilt)
     complete(tmp_path, Writer())
-    assert store.has_other_index(rebuilt)
-    assert not store.has_other_index(KEY)
-    assert store.is_known(KEY)
-    assert not store.is_known(rebuilt)
+    assert store.is_of_other_index(rebuilt)
+    assert not store.is_of_other_index(KEY)
 
 
 def test_full_disk_is_said_and_keeps_what_is_finished(

@@ -32,6 +32,8 @@ class RetroMemory:
         self, model: CogModel, adapter: RetroAdapter, source: NeighbourSource, *, batch: int
     ) -> None:
         self._model, self._adapter, self._source = model, adapter, source
+        self._size = adapter.config.chunk_tokens
+        self._device = model.prefix_encoder.device
         self._ids: list[list[int]] = [[] for _ in range(batch)]
         self._chunks = [-1] * batch  # what each text sees
         self._kept: list[Tensor] = []  # keys and values in turn, layer by layer
@@ -39,14 +41,9 @@ class RetroMemory:
         self._last: tuple[tuple[int, ...], Placement] | None = None
         self.seconds = 0.0
 
-    @property
-    def _device(self) -> torch.device:
-        return self._model.prefix_encoder.device
-
     def count_room(self, row: int) -> int:
         """Number of tokens of a text that see the same as its next one does."""
-        size = self._adapter.config.chunk_tokens
-        return size - (len(self._ids[row]) + 1) % size
+        return self._size - (len(self._ids[row]) + 1) % self._size
 
     def read(self, token_ids: Sequence[Sequence[int]]) -> Memory | None:
         """Take in the tokens of the next pass, at most :meth:`count_room` per text.
@@ -59,8 +56,7 @@ class RetroMemory:
         for row, new in enumerate(token_ids):
             if not new:
                 continue
-            size = self._adapter.config.chunk_tokens
-            chunk = get_chunk(len(self._ids[row]), chunk_tokens=size)
+            chunk = get_chunk(len(self._ids[row]), chunk_tokens=self._size)
             self._ids[row].extend(new)
             if chunk > self._chunks[row]:
                 self._chunks[row] = chunk
@@ -75,8 +71,8 @@ class RetroMemory:
     def _refresh(self, rows: list[int]) -> None:
         texts = []
         for row in rows:
-            size, chunk = self._adapter.config.chunk_tokens, self._chunks[row]
-            ids = self._ids[row][chunk * size : (chunk + 1) * size]
+            first = self._chunks[row] * self._size
+            ids = self._ids[row][first : first + self._size]
             begin = self._model.prefix_encoder.begin_token_id
             texts.append(read_chunk(self._model.splitter, ids, begin_token_id=begin))
         found = self._source.find(texts)
