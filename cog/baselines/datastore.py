@@ -35,14 +35,10 @@ WINDOWS_PER_GROUP = 512  # windows sorted by length together; bounds the memory
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A run of a document's tokens that is encoded in one pass.
+    """A run of a document's tokens that is encoded in one pass."""
 
-    :param token_ids: The tokens, the one before the first entry's included.
-    :param num_context: Number of first states that another window has already given.
-    """
-
-    token_ids: list[int]
-    num_context: int
+    token_ids: list[int]  # the one before the first entry's included
+    num_context: int  # first states that another window has already given
 
 
 def iter_windows(

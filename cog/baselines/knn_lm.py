@@ -73,13 +73,9 @@ def interpolate(
     """Mix both distributions: ``(1 - lambda) p_LM + lambda p_kNN`` (Khandelwal et al. 2020, eq. 3).
 
     Both are probabilities, so that a nucleus of the result is one of probabilities. The paper's
-    own code filtered them as if they were logits.
-
-    :param weights: Of the language model, unnormalised. *Shape:* ``(batch, vocab_size)``
-    :param tokens: Next tokens of the neighbours. *Shape:* ``(batch, top_k)``, int64
-    :param neighbour_weights: Probabilities of the neighbours. *Shape:* ``(batch, top_k)``
-    :param share: Lambda.
-    :returns: As ``weights``, and of their totals.
+    own code filtered them as if they were logits. Weights are unnormalised, *shape* ``(batch,
+    vocab_size)``, and so is what comes out, with the same totals; neighbours are ``(batch,
+    top_k)``.
     """
     totals = weights.sum(dim=1, keepdim=True)
     has_any = neighbour_weights.any(dim=1, keepdim=True)  # without, the model's own are left

@@ -21,21 +21,17 @@ FORMAT_VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class DatastoreManifest:
-    """What a datastore says of itself.
-
-    :param digest: sha256 over keys and tokens in order.
-    :param search: Kind of search, and its recall against exact search.
-    """
+    """What a datastore says of itself."""
 
     format_version: int
     corpus: Text
-    digest: Text
+    digest: Text  # sha256 over keys and tokens in order
     documents_digest: Text
     model: Text
     num_entries: Natural
     dim: Natural
     settings: dict[str, object]
-    search: dict[str, object]
+    search: dict[str, object]  # its kind, and its recall against exact search
     seconds: dict[str, float]
 
     def __post_init__(self) -> None:

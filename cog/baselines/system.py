@@ -82,32 +82,20 @@ class BaselineOptions:
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """What was run; every setting that it uses and none that it does not.
+    """What was run; every setting that it uses and none that it does not."""
 
-    :param name: ``cog``, a baseline, or one of ``VARIANTS``.
-    :param corpus: The corpus that is copied from or searched, or that texts are written for.
-    :param decoding: How choices are taken; what the system does not use has its default.
-    :param options: Settings beyond those of decoding, such as those of kNN-LM.
-    :param index: Digest of what is copied from or searched; empty for nothing.
-    :param documents: Digest of the documents behind that; empty for nothing.
-    :param model: Fingerprint of the model, an adapter's digest with it.
-    :param training_steps: For how long it was trained, where that is stated; None if it is not.
-    :param device: ``cpu`` or ``cuda``, which round differently.
-    :param decoder: Version of the decoder, so that texts of an older one are written anew.
-    """
-
-    name: str
-    corpus: str
-    decoding: Decoding
-    options: dict[str, Any] = field(default_factory=dict)
-    index: str = ""
-    documents: str = ""
-    model: str = ""
+    name: str  # `cog`, a baseline, or one of VARIANTS
+    corpus: str  # that is copied from or searched, or that texts are written for
+    decoding: Decoding  # what the system does not use has its default
+    options: dict[str, Any] = field(default_factory=dict)  # beyond those of decoding, of kNN-LM say
+    index: str = ""  # digest of what is copied from or searched; empty for nothing
+    documents: str = ""  # digest of the documents behind that; empty for nothing
+    model: str = ""  # fingerprint of the model, an adapter's digest with it
     num_index_words: int = 0
-    training_steps: int | None = None
+    training_steps: int | None = None  # None where it is not stated
     precision: str = "float32"
-    device: str = "cpu"
-    decoder: int = DECODER_VERSION
+    device: str = "cpu"  # or `cuda`: they round differently
+    decoder: int = DECODER_VERSION  # texts of an older one are written anew
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -23,15 +23,12 @@ LEAST_WEIGHT = 1e-38  # of a token beside 1 for the likeliest: what float32 has 
 
 @dataclass(slots=True)
 class TokenRow:
-    """One text of a batch while it is written.
-
-    :param new_ids: The token of the last step, which the cache has not seen.
-    """
+    """One text of a batch while it is written."""
 
     request: Request
     chooser: Chooser
     text: GrowingText = field(default_factory=GrowingText)
-    new_ids: list[int] = field(default_factory=list)
+    new_ids: list[int] = field(default_factory=list)  # of the last step: the cache lacks it
     num_tokens: int = 0
 
     @property

@@ -21,17 +21,13 @@ Pair = tuple[Tensor, Tensor]  # keys and values
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Which memory each token of a pass looks into.
+    """Which memory each token of a pass looks into."""
 
-    :param seen: Tokens that look into one; None if all do, as many per memory and in the order of
-        memories, so that nothing has to be laid out. *Shape:* ``(num_seen,)``
-    :param owners: The memory of each of those. *Shape:* ``(num_seen,)``
-    :param slots: Its place among the tokens of the same memory. *Shape:* ``(num_seen,)``
-    """
-
+    # (num_seen,) tokens that look into one; None if all do, as many per memory and in the order of
+    # memories, so that nothing has to be laid out
     seen: Tensor | None
-    owners: Tensor
-    slots: Tensor
+    owners: Tensor  # (num_seen,) the memory of each of those
+    slots: Tensor  # (num_seen,) its place among the tokens of the same memory
     num_seen: int
     num_slots: int
 
@@ -59,15 +55,12 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What the tokens of a pass attend to.
+    """What the tokens of a pass attend to."""
 
-    :param pairs: Keys and values of the neighbours of each chunk, by layer that attends. *Shape:*
-        twice ``(num_memories, num_heads, memory_len, head_dim)``
-    :param mask: What is no padding. *Shape:* ``(num_memories, memory_len)``, bool
-    """
-
+    # keys and values of the neighbours of each chunk, by layer that attends: twice
+    # (num_memories, num_heads, memory_len, head_dim)
     pairs: tuple[Pair, ...]
-    mask: Tensor
+    mask: Tensor  # (num_memories, memory_len) what is no padding, bool
     placement: Placement
 
 
@@ -160,14 +153,9 @@ class CrossAttention(nn.Module):
         return split_heads(key, self.num_heads), split_heads(value, self.num_heads)
 
     def forward(self, hidden: Tensor, pair: Pair, mask: Tensor, placement: Placement) -> Tensor:
-        """Attend.
+        """What is added to the hidden states of a pass; 0 for tokens that see nothing.
 
-        :param hidden: Hidden states of the tokens of a pass. *Shape:* ``(num_tokens, dim)``
-        :param pair: Keys and values, as :meth:`project` gives them.
-        :param mask: What is no padding. *Shape:* ``(num_memories, memory_len)``
-        :param placement: Who looks where.
-        :returns: What is added to the states; 0 for tokens that see nothing. *Shape:*
-            ``(num_tokens, dim)``
+        *Shape:* ``(num_tokens, dim)`` of both; the mask is that of a :class:`Memory`.
         """
         seen = placement.seen
         queries = self.query(self.norm(hidden if seen is None else hidden[seen]))

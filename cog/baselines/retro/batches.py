@@ -28,24 +28,15 @@ class RetroBatch:
 
     The tokens of a window before the last one of its first chunk see no neighbours: they are only
     read. The others are learnt from.
-
-    :param read_ids: Tokens that are only read. *Shape:* ``(batch, chunk_tokens - 1)``
-    :param learnt_ids: The tokens after them, padded with 0. *Shape:* ``(batch, learnt_len)``
-    :param targets: The token after each of those; ``IGNORED`` for padding. *Shape:* as
-        ``learnt_ids``
-    :param neighbours: The neighbours of the chunks; None if they have none.
-    :param token_memories: The chunk that each of the learnt tokens sees; -1 for none. *Shape:*
-        ``(batch * learnt_len,)``
-    :param documents: The documents. *Shape:* ``(batch,)``
     """
 
     number: int
-    read_ids: Tensor
-    learnt_ids: Tensor
-    targets: Tensor
-    neighbours: Neighbours | None
-    token_memories: NDArray[np.int64]
-    documents: NDArray[np.int64]
+    read_ids: Tensor  # (batch, chunk_tokens - 1)
+    learnt_ids: Tensor  # (batch, learnt_len) the tokens after them, padded with 0
+    targets: Tensor  # (batch, learnt_len) the token after each of those; IGNORED for padding
+    neighbours: Neighbours | None  # of the chunks; None if they have none
+    token_memories: NDArray[np.int64]  # (batch * learnt_len,) the chunk each sees; -1 for none
+    documents: NDArray[np.int64]  # (batch,)
 
     @property
     def num_tokens(self) -> int:

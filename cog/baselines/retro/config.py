@@ -10,20 +10,15 @@ from cog.reading import Count, Natural
 
 @dataclass(frozen=True, slots=True)
 class RetroConfig:
-    """Sizes of the adapter.
-
-    :param num_heads: Number of attention heads, of the cross-attention and of the encoder.
-    :param cross_layers: Layers of the prefix encoder after which neighbours are attended to, from
-        0.
-    """
+    """Sizes of the adapter."""
 
     dim: Count
-    num_heads: Count
+    num_heads: Count  # of the cross-attention and of the encoder
     chunk_tokens: Count
     num_neighbours: Count
     neighbour_tokens: Count
     continuation_tokens: Natural
-    cross_layers: tuple[Natural, ...]
+    cross_layers: tuple[Natural, ...]  # of the prefix encoder, from 0: neighbours are seen after
     encoder_layers: Count
 
     @property

@@ -33,30 +33,18 @@ class RetroExamples:
     """Windows of documents with a neighbour for each of their chunks, as files hold them.
 
     Neighbours are never of the window's own document, nor of one that is held out.
-
-    :param folder: Where the files lie; its name is their key.
-    :param token_ids: Tokens of all windows. *Shape:* ``(num_tokens,)``
-    :param window_offsets: Where each window begins. *Shape:* ``(num_windows + 1,)``
-    :param documents: Document of each window. *Shape:* ``(num_windows,)``
-    :param held_out: Windows of documents that are held out. *Shape:* ``(num_held_out,)``
-    :param chunk_offsets: Where the chunks of each window begin. *Shape:* ``(num_windows + 1,)``
-    :param neighbours: Neighbours of each chunk, -1 for none. *Shape:* ``(num_chunks,
-        num_neighbours)``
-    :param neighbour_ids: All of them, ascending. *Shape:* ``(num_different,)``
-    :param neighbour_tokens: Their tokens, continuations included. *Shape:* ``(num_read,)``
-    :param neighbour_offsets: Where those of each begin. *Shape:* ``(num_different + 1,)``
     """
 
-    folder: Path
-    token_ids: NDArray[np.int32]
-    window_offsets: NDArray[np.int64]
-    documents: NDArray[np.int64]
-    held_out: NDArray[np.int64]
-    chunk_offsets: NDArray[np.int64]
-    neighbours: NDArray[np.int64]
-    neighbour_ids: NDArray[np.int64]
-    neighbour_tokens: NDArray[np.int32]
-    neighbour_offsets: NDArray[np.int64]
+    folder: Path  # where the files lie; its name is their key
+    token_ids: NDArray[np.int32]  # (num_tokens,) of all windows
+    window_offsets: NDArray[np.int64]  # (num_windows + 1,) where each window begins
+    documents: NDArray[np.int64]  # (num_windows,) the document of each
+    held_out: NDArray[np.int64]  # (num_held_out,) windows of documents that are held out
+    chunk_offsets: NDArray[np.int64]  # (num_windows + 1,) where the chunks of each window begin
+    neighbours: NDArray[np.int64]  # (num_chunks, num_neighbours) of each chunk; -1 for none
+    neighbour_ids: NDArray[np.int64]  # (num_different,) all of them, ascending
+    neighbour_tokens: NDArray[np.int32]  # (num_read,) their tokens, continuations included
+    neighbour_offsets: NDArray[np.int64]  # (num_different + 1,) where those of each begin
 
     def list_learnable(self) -> NDArray[np.int64]:
         """Windows to train on, ascending: not held out, and with a neighbour to learn from."""

@@ -31,16 +31,12 @@ RUN = "cog paper retro train --corpus ID"
 
 @dataclass(frozen=True, slots=True)
 class AdapterRecord:
-    """What an adapter's folder says of it.
-
-    :param model: Fingerprint of the model it was fitted to, its retriever included.
-    :param training: What it was trained on, and for how long; plain values.
-    """
+    """What an adapter's folder says of it."""
 
     format_version: int
-    model: Text
+    model: Text  # fingerprint of the model it was fitted to, its retriever included
     config: RetroConfig
-    training: dict[str, Any]
+    training: dict[str, Any]  # what it was trained on, and for how long; plain values
 
 
 def save_adapter(

@@ -50,31 +50,24 @@ LOGGED = ("chunk_tokens", "num_neighbours", "windows_per_batch", "learning_rate"
 
 @dataclass(frozen=True, slots=True)
 class RetroJob:
-    """What to fit an adapter on, for how long, into which folder.
-
-    :param settings: Section ``retro`` of params.yaml.
-    :param is_resumed: Whether to go on from the last checkpoint in ``out``.
-    """
+    """What to fit an adapter on, for how long, into which folder."""
 
     corpus_id: str
     settings: RetroParams
     budget: Budget
     out: Path
-    is_resumed: bool
+    is_resumed: bool  # from the last checkpoint there
     device: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetroReport(Outcome):
-    """What a run did.
-
-    :param gates: How far each gate is open, from the first layer on.
-    """
+    """What a run did."""
 
     folder: str
     corpus: str
     num_windows: int
-    gates: tuple[float, ...]
+    gates: tuple[float, ...]  # how far each is open, from the first layer on
 
 
 def train_adapter(

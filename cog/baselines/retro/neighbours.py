@@ -24,25 +24,15 @@ class Neighbours:
     """Tokens of the neighbours of some chunks, each neighbour once and packed.
 
     A memory is what the neighbours of one chunk hold together.
-
-    :param token_ids: *Shape:* ``(num_tokens,)``
-    :param owners: The neighbour of each. *Shape:* ``(num_tokens,)``
-    :param positions: Its position in the neighbour. *Shape:* ``(num_tokens,)``
-    :param padded_rows: The token at each place of the neighbours. *Shape:* ``(num_neighbours,
-        neighbour_len)``
-    :param padded_mask: What is no padding there. *Shape:* as ``padded_rows``, bool
-    :param memory_rows: The token at each place of the memories. *Shape:* ``(num_memories,
-        memory_len)``
-    :param memory_mask: What is no padding there. *Shape:* as ``memory_rows``, bool
     """
 
-    token_ids: Tensor
-    owners: Tensor
-    positions: Tensor
-    padded_rows: Tensor
-    padded_mask: Tensor
-    memory_rows: Tensor
-    memory_mask: Tensor
+    token_ids: Tensor  # (num_tokens,)
+    owners: Tensor  # (num_tokens,) the neighbour of each
+    positions: Tensor  # (num_tokens,) its position in the neighbour
+    padded_rows: Tensor  # (num_neighbours, neighbour_len) the token at each place of a neighbour
+    padded_mask: Tensor  # likewise, bool: what is no padding
+    memory_rows: Tensor  # (num_memories, memory_len) the token at each place of a memory
+    memory_mask: Tensor  # likewise, bool: what is no padding
 
     def to(self, device: torch.device) -> "Neighbours":
         """Move the tensors."""
