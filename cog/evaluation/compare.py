@@ -23,13 +23,7 @@ MUST_AGREE = ("decoder", "device")  # of the systems: else a difference may be t
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One score of one evaluation.
-
-    :param low: Lower end of its 95 % interval.
-    :param reference: That of what really follows; None if it has none.
-    :param is_better: Whether it is better than every other one by more than chance.
-    :param note: A warning to be shown with it; empty if there is none.
-    """
+    """One score of one evaluation, as :class:`~cog.evaluation.records.Score` has it."""
 
     label: str
     system: System
@@ -41,7 +35,7 @@ class Row:
     reference: float | None
     num_texts: int
     num_documents: int
-    is_better: bool
+    is_better: bool  # than every other one, by more than chance
     note: str
 
     def to_json(self) -> dict[str, Any]:
@@ -52,22 +46,14 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two evaluations compared by one score.
-
-    :param difference: The first minus the second; None if chance cannot be told: too few texts, or
-        no spread.
-    :param is_significant: Whether it is more than chance, all pairs of this score taken together
-        (Holm's correction).
-    :param better: Label of the better one; None if the difference is not significant, or if the
-        score only describes.
-    """
+    """Two evaluations compared by one score."""
 
     metric: str
     first: str
     second: str
-    difference: Difference | None
-    is_significant: bool
-    better: str | None
+    difference: Difference | None  # first minus second; None if chance cannot be told
+    is_significant: bool  # more than chance, all pairs of this score taken together (Holm)
+    better: str | None  # label; None if it is not significant, or if the score only describes
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,12 +110,9 @@ def compare_results(
 ) -> Comparison:
     """Put evaluations of one protocol, decoder and device side by side.
 
-    :param results: The evaluations, at least one.
-    :param metrics: Names of the scores, whole or the part after the ``/``; none for all that every
-        evaluation has.
-    :param only_with_first: Compare each with the first alone; none is then better than all.
-    :param labels: What to call them; none for as little as tells them apart.
-    :returns: The comparison.
+    Scores are named whole or by the part after the ``/``; none for all that every evaluation has.
+    ``only_with_first`` compares each with the first alone: none is then better than all. Labels are
+    as little as tells them apart, unless given.
     """
     labels = tuple(labels) or tuple(make_labels(results))
     check_one_protocol(zip(labels, (each.protocol for each in results), strict=True))

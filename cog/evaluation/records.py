@@ -30,41 +30,29 @@ class EvaluatedText:
 
 @dataclass(frozen=True, slots=True)
 class SeedResult:
-    """The generations of one seed.
-
-    :param texts: One per prompt; the order of the prompts is the same for all seeds.
-    """
+    """The generations of one seed."""
 
     seed: int
-    texts: tuple[EvaluatedText, ...]
+    texts: tuple[EvaluatedText, ...]  # one per prompt, in the order of all seeds
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """One score.
+    """One score."""
 
-    :param name: ``group/name``, such as ``quality/mauve``; the last part is unique.
-    :param low: Lower end of its 95 % interval; the score itself where there is none.
-    :param reference: The same score of what really follows; None if it has none.
-    :param num_documents: Number of documents they are of, which are what is independent; of batches
-        for speed.
-    :param per_seed: The score of each seed; one value for a score that no seed changes.
-    :param rows: What each text, or batch, gives to it, in the order of the prompts; the metric
-        combines their sums. What comparisons resample.
-    :param note: A warning to be shown with it; empty if there is none.
-    """
-
-    name: str
+    name: str  # `group/name`, such as `quality/mauve`; the last part is unique
     mean: float
-    low: float
+    low: float  # lower end of its 95 % interval; the score itself where there is none
     high: float
-    reference: float | None
+    reference: float | None  # the same score of what really follows; None if it has none
     num_texts: int
-    num_documents: int
-    per_seed: tuple[float, ...]
+    num_documents: int  # that they are of, which are what is independent; of batches for speed
+    per_seed: tuple[float, ...]  # one value for a score that no seed changes
+    # what each text, or batch, gives to it, in the order of the prompts; the metric combines their
+    # sums, and comparisons resample them
     rows: Rows
     reference_rows: Rows
-    note: str
+    note: str  # a warning to be shown with it; empty if there is none
 
     def to_json(self) -> dict[str, Any]:
         """The score as plain values."""
@@ -79,25 +67,20 @@ class Score:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationResult:
-    """One evaluation: what was run, how it was measured, and what came out.
-
-    :param prompt_corpus: Id of the corpus whose held-out prompts were continued.
-    :param seeds: The generations, per seed; none if no score needed them.
-    :param created_at: When, ISO 8601 in UTC.
-    """
+    """One evaluation: what was run, how it was measured, and what came out."""
 
     system: System
     protocol: Protocol
-    prompt_corpus: str
+    prompt_corpus: str  # id of the corpus whose held-out prompts were continued
     num_held_out: int
     num_qualifying: int
     prompt_ids: tuple[str, ...]
     document_ids: tuple[str, ...]
     prompts_digest: str
-    seeds: tuple[SeedResult, ...]
+    seeds: tuple[SeedResult, ...]  # none if no score needed texts
     scores: tuple[Score, ...]
     seconds: dict[str, float]
-    created_at: str
+    created_at: str  # when, ISO 8601 in UTC
 
     @property
     def corpus(self) -> str:

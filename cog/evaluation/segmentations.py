@@ -25,33 +25,20 @@ STATES_PER_BLOCK = 16  # positions scored at once; bounds memory to one block of
 
 @dataclass(frozen=True, slots=True)
 class ReferenceLikelihood:
-    """How likely a reference is.
+    """How likely a reference is: natural logarithms."""
 
-    :param log_probability: Natural logarithm of its probability under the joint distribution over
-        vocabulary and phrases, summed over all segmentations.
-    :param token_log_probability: The same under the vocabulary alone, as if nothing could be
-        copied.
-    """
-
-    log_probability: float
-    token_log_probability: float
+    log_probability: float  # over vocabulary and phrases, summed over all segmentations
+    token_log_probability: float  # of the vocabulary alone, as if nothing could be copied
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """With what a segmentation may go on from a position: the reference's own token, or phrases.
+    """With what a segmentation may go on from a position: the reference's own token, or phrases."""
 
-    :param token: Log-probability of the token.
-    :param token_alone: The same as if there were no phrases.
-    :param ends: Positions that phrases lead to, the reference's end at most. *Shape:*
-        ``(num_phrases,)``
-    :param phrases: Log-probabilities of the phrases. *Shape:* ``(num_phrases,)``
-    """
-
-    token: float
-    token_alone: float
-    ends: NDArray[np.int64]
-    phrases: NDArray[np.float64]
+    token: float  # its log-probability
+    token_alone: float  # the same as if there were no phrases
+    ends: NDArray[np.int64]  # (num_phrases,) where each leads, the reference's end at most
+    phrases: NDArray[np.float64]  # (num_phrases,) their log-probabilities
 
 
 def sum_segmentations(steps: Sequence[Step]) -> float:

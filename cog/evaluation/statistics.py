@@ -36,34 +36,24 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What is compared: what every document gives to a score.
+    """What is compared: what every document gives to a score."""
 
-    :param sums: Sums of the columns by document. *Shape:* ``(num_documents, num_columns)``
-    :param reference: The same of what really follows; None where that does not count.
-    """
-
-    sums: Values
-    reference: Values | None = None
+    sums: Values  # (num_documents, num_columns) of the columns by document
+    reference: Values | None = None  # of what really follows; None where that does not count
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The first system against the second.
-
-    :param low: Lower end of its 95 % interval.
-    :param p_value: Two-sided: how often chance alone makes them differ as much in what is judged:
-        the score, or its distance from the reference's.
-    :param closer: -1 if the first is nearer to the reference, 1 if the second; 0 where nearness is
-        not judged.
-    :param method: ``paired by document`` or ``by document``.
-    """
+    """The first system against the second."""
 
     mean: float
-    low: float
+    low: float  # lower end of its 95 % interval
     high: float
+    # two-sided: how often chance alone makes them differ as much in what is judged: the score, or
+    # its distance from the reference's
     p_value: float
-    closer: int
-    method: str
+    closer: int  # -1 if the first is nearer to the reference, 1 if the second; 0 if not judged
+    method: str  # `paired by document` or `by document`
 
 
 def sum_by_cluster(rows: Values, clusters: Sequence[Hashable]) -> Values:
@@ -78,13 +68,11 @@ def sum_by_cluster(rows: Values, clusters: Sequence[Hashable]) -> Values:
 def find_interval(
     sums: Values, combine: Combine, *, is_log: bool = False, find_error: FindError | None = None
 ) -> Interval:
-    """The score of all documents, and its 95 % interval.
+    """The score of all documents, and its 95 % interval; none below five documents.
 
-    :param sums: Sums of the columns by document. *Shape:* ``(num_documents, num_columns)``
-    :param combine: Makes the score of sums.
-    :param is_log: Whether the score is spread evenly on a logarithmic scale, as perplexity is.
-    :param find_error: Tells the standard error of a score for which the jackknife does not.
-    :returns: The interval; none below five documents.
+    ``is_log`` is for a score that is spread evenly on a logarithmic scale, as perplexity is;
+    ``find_error`` for one whose standard error the jackknife does not tell. *Shape:*
+    ``(num_documents, num_columns)``
     """
     mean = find_score(sums, combine)
     if len(sums) < MIN_CLUSTERS:
@@ -115,16 +103,11 @@ def compare(
     is_log: bool = False,
     find_error: FindError | None = None,
 ) -> Difference | None:
-    """Compare two systems.
+    """Compare two systems; None if chance cannot be told: too few documents, or no spread.
 
-    :param first: The first; its documents are those of the second, in order, if they are paired.
-    :param second: The second.
-    :param combine: Makes the score of sums.
-    :param is_paired: Whether both continued the same prompts, so that documents are left out of
-        both at once.
-    :param is_log: Whether distances from the reference are told on a logarithmic scale.
-    :param find_error: As of :func:`find_interval`; the jackknife's errors are scaled to it.
-    :returns: The difference; None if chance cannot be told: too few documents, or no spread.
+    They are paired if both continued the same prompts: documents, in the same order, are then left
+    out of both at once. ``is_log`` tells distances from the reference on a logarithmic scale;
+    ``find_error`` is as of :func:`find_interval`: the jackknife's errors are scaled to it.
     """
     num = min(len(first.sums), len(second.sums))
     if num < MIN_CLUSTERS:

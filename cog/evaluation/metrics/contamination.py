@@ -92,13 +92,10 @@ def find_contamination(run: Evaluation) -> NDArray[np.float64]:
 def count_shared(
     references: Sequence[str], documents: Iterable[Document], *, order: int = ORDER
 ) -> NDArray[np.float64]:
-    """Look for the references' n-grams in the documents of an index.
+    """Look for the references' n-grams in the documents of an index, a few hundred at once.
 
-    :param references: Reference texts.
-    :param documents: The indexed documents; streamed, a few hundred held at once.
-    :param order: The n.
-    :returns: For each reference the number of its n-grams that are there, of all its n-grams,
-        whether one is there, and whether it has any. *Shape:* ``(num_references, 4)``
+    Gives for each reference the number of its n-grams that are there, of all its n-grams, whether
+    one is there, and whether it has any. *Shape:* ``(num_references, 4)``
     """
     grams = [hash_grams(text, order=order) for text in references]
     wanted = np.unique(np.concatenate(grams))

@@ -62,12 +62,10 @@ def measure(run: Evaluation, seeds: tuple[SeedResult, ...]) -> list[Measured]:
 
 
 def count_copies(generation: Generation, count_tokens: CountTokens) -> NDArray[np.float64]:
-    """Count the copies of one text.
+    """Count the copies of one text, by the number of prefix-encoder tokens of each.
 
-    :param generation: The text with its citations.
-    :param count_tokens: Number of prefix-encoder tokens of a copied text.
-    :returns: ``COLUMNS``, then segments of 1 to 6 tokens and of more; a vocabulary step is one
-        token, whatever text it completes. *Shape:* ``(16,)``
+    Gives ``COLUMNS``, then segments of 1 to 6 tokens and of more; a vocabulary step is one token,
+    whatever text it completes. *Shape:* ``(16,)``
     """
     segments = generation.segments
     copies = [each for each in segments if each.origin == CORPUS]

@@ -39,11 +39,9 @@ def spread_clusters(rows: Values) -> Values:
 
 
 def combine_mauve(sums: Values) -> Values:
-    """MAUVE of counts, the mean over quantisations.
+    """MAUVE of counts, of references and texts in turn: the mean over quantisations.
 
-    :param sums: Counts, of references and texts in turn. *Shape:* ``(num_samples, 2 *
-        num_quantisations * CLUSTERS)``
-    :returns: Between 0 and 1. *Shape:* ``(num_samples,)``
+    *Shape:* ``(num_samples, 2 * num_quantisations * CLUSTERS)`` to ``(num_samples,)``
     """
     counts = sums.reshape(len(sums), -1, 2, CLUSTERS)
     shares = counts / np.maximum(counts.sum(axis=-1, keepdims=True), 1e-12)
@@ -66,9 +64,7 @@ def find_error(sums: Values) -> float:
 
     Histograms of few texts differ more than what they are of, and those drawn from them still more.
     So both are first drawn towards each other until what is drawn has on average the MAUVE seen.
-
-    :param sums: Counts by document. *Shape:* as of :func:`combine_mauve`
-    :returns: The mean over quantisations.
+    Counts are by document; the error is the mean over quantisations.
     """
     random = np.random.default_rng(0)
     counts = sums.sum(axis=0).reshape(-1, 2, CLUSTERS)
@@ -142,11 +138,8 @@ def measure(run: Evaluation, seeds: tuple[SeedResult, ...]) -> list[Measured]:
 def quantise(references: Features, features: Features, *, seed: int) -> NDArray[np.int64]:
     """Cluster both kinds together: unit length, 90 % of the variance, k-means.
 
-    :param references: Features of the references. *Shape:* ``(num_texts, dim)``
-    :param features: Features of the texts. *Shape:* ``(num_texts, dim)``
-    :param seed: Seed of k-means.
-    :returns: Clusters of each pair. *Shape:* ``(num_texts, 2)``
-    :raises EvaluationError: If a feature is not finite.
+    Gives the clusters of each pair; a feature that is not finite is an ``EvaluationError``.
+    *Shape:* twice ``(num_texts, dim)`` to ``(num_texts, 2)``
     """
     from sklearn.cluster import KMeans
     from sklearn.decomposition import PCA

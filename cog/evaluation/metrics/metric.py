@@ -27,28 +27,17 @@ NONE = "none"  # it only describes
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One metric.
+    """One metric."""
 
-    :param name: ``group/name``; the last part is unique.
-    :param combine: Makes the score of sums of columns; for many sums at once.
-    :param direction: ``higher``, ``lower``, ``near`` or ``none``.
-    :param is_log: Whether it is spread evenly on a logarithmic scale, as perplexity is.
-    :param is_by_batch: Whether a row is a batch of texts instead of a text.
-    :param top: The largest that it can be; the smallest is 0.
-    :param is_of_size: Whether it hangs on the number of texts, so that only as many are compared.
-    :param spread: Makes columns of rows that are stored shorter; None where rows are columns.
-    :param find_error: Tells the standard error; None for the jackknife over documents.
-    """
-
-    name: str
-    combine: Combine
-    direction: str
-    is_log: bool = False
-    is_by_batch: bool = False
-    top: float = inf
-    is_of_size: bool = False
-    spread: Callable[[Values], Values] | None = None
-    find_error: FindError | None = None
+    name: str  # `group/name`; the last part is unique
+    combine: Combine  # makes the score of sums of columns; for many sums at once
+    direction: str  # one of those above
+    is_log: bool = False  # it is spread evenly on a logarithmic scale, as perplexity is
+    is_by_batch: bool = False  # a row is a batch of texts instead of a text
+    top: float = inf  # the largest that it can be; the smallest is 0
+    is_of_size: bool = False  # it hangs on the number of texts, so that only as many are compared
+    spread: Callable[[Values], Values] | None = None  # makes columns of rows stored shorter
+    find_error: FindError | None = None  # None for the jackknife over documents
 
     def sum_rows(
         self, rows: Values | Sequence[Sequence[float]], documents: Sequence[str]
@@ -74,20 +63,13 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What was measured for one metric.
-
-    :param rows: Per seed; one for what no seed changes. *Shape:* ``(num_seeds, num_rows,
-        num_columns)``
-    :param reference: The same of what really follows; None if it is not told.
-    :param note: A warning; empty if there is none.
-    :param num_texts: Number of texts per seed it rests on; None for one a row.
-    """
+    """What was measured for one metric."""
 
     metric: Metric
-    rows: NDArray[np.float64]
-    reference: NDArray[np.float64] | None = None
-    note: str = ""
-    num_texts: int | None = None
+    rows: NDArray[np.float64]  # (num_seeds, num_rows, num_columns); one for what no seed changes
+    reference: NDArray[np.float64] | None = None  # of what really follows; None if it is not told
+    note: str = ""  # a warning
+    num_texts: int | None = None  # per seed it rests on; None for one a row
 
 
 def make_score(measured: Measured, documents: Sequence[str]) -> Score:

@@ -58,13 +58,10 @@ def score_repetition(words: Sequence[Hashable], *, order: int) -> float:
 
 
 def score_texts(texts: Sequence[str]) -> NDArray[np.float64]:
-    """Rep-n of every text, in percent; 1; its words and marks.
+    """Rep-n of every text, in percent; 1; its words and marks: ``(num_texts, 5)``.
 
     Differs from the authors' script, which puts the prompts before the texts: here, as in the
     paper, only what was generated counts.
-
-    :param texts: Generated texts, without their prompts.
-    :returns: *Shape:* ``(num_texts, 5)``
     """
     words = [WORD.findall(text) for text in texts]
     return np.array(
