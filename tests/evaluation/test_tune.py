@@ -23,7 +23,7 @@ from cog.errors import EvaluationError, GenerationError
 from cog.evaluation import tune_settings
 from cog.evaluation.prompts import take_part
 from cog.evaluation.protocol import EVALUATION, TUNING
-from cog.evaluation.statistics import Interval, find_interval_of
+from cog.evaluation.statistics import Interval, make_interval
 from cog.evaluation.tune import Tuned, tune
 from cog.evaluation.tune_rating import Scores, Trial, find_gain, rate
 from cog.index.project import build_corpus_index
@@ -112,7 +112,7 @@ def test_gain_is_told_with_its_interval_for_all_trials_at_once() -> None:
     assert gain(uneven, 20).low < gain(uneven).low < gain(uneven).mean
     by_mauve = gain(make_trial([80, 82, 84, 86, 88, 90], mauve_error=0.1))
     assert by_mauve.high - by_mauve.mean == pytest.approx(2.5705818 * 0.1)
-    assert find_interval_of(1.0, np.ones(4)) == Interval(1.0, 1.0, 1.0)  # too few documents
+    assert make_interval(1.0, 0.1, num_documents=4) == Interval(1.0, 1.0, 1.0)  # too few
 
 
 @pytest.fixture(scope="module")
