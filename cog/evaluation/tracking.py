@@ -7,6 +7,7 @@ import hashlib
 import json
 import logging
 import os
+import re
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -45,6 +46,7 @@ TABLES_TAG = "mlflow.loggedArtifacts"
 CONTEXT_TAG = "mlflow.data.context"
 RESULT_TAG = "cog.result"
 TABLE_NAME = "generations.json"
+CREDENTIALS = re.compile(r"(?<=://)[^/\s]*@")
 RUN_LOCK = "run-{}.lock"  # held while a process logs to a run
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 LogMetrics = Callable[[int, Mapping[str, float]], None]
@@ -259,7 +261,8 @@ def find_runs(
             wanted = f"tags.`{RESULT_TAG}` = '{digest_result(result)}'"
             runs = client.search_runs(ids, wanted, max_results=1) if ids else []
             for run in runs:
-                place = f"{uri.rstrip('/')}/#/experiments/{run.info.experiment_id}/runs/"
+                server = hide_password(uri).rstrip("/")
+                place = f"{server}/#/experiments/{run.info.experiment_id}/runs/"
                 is_served = uri.startswith(("http://", "https://"))
                 found[position] = (run.info.run_id, place + run.info.run_id if is_served else None)
     return found
@@ -299,6 +302,11 @@ def choose_uri(paths: ProjectPaths) -> str:
     return given
 
 
+def hide_password(text: str) -> str:
+    """Leave out who an address names, and with which password; pages and terminals show it."""
+    return CREDENTIALS.sub("", text)
+
+
 def _is_below(location: str, folder: Path) -> bool:
     return location.startswith(folder.as_uri()) or Path(location).is_relative_to(folder)
 
@@ -315,13 +323,14 @@ def _stated(uri: str) -> Iterator[None]:
         if not is_of_tracking:
             raise
         said = str(error).strip().partition("\n")[0] or type(error).__name__
-        shown = uri.partition("?")[0]
+        shown = hide_password(uri.partition("?")[0])
         run = f"check {URI_VARIABLE} or {shown}, then run the same command again"
         if "revision" in str(error) or "schema" in str(error):
-            run = f"mlflow db upgrade {shown}, with the newer of the versions of MLflow"
+            database = shown if uri.startswith(shown) else f"${URI_VARIABLE}"
+            run = f"mlflow db upgrade {database}, with the newer of the versions of MLflow"
         raise TrackingError(
             "the evaluation must be logged to MLflow (its result is kept)",
-            found=said,
+            found=hide_password(said),
             run=run,
             about=uri,
         ) from error

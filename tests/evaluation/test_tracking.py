@@ -13,6 +13,7 @@ import pytest
 from mlflow import MlflowClient
 
 from cog.errors import TrackingError
+from cog.evaluation import tracking
 from cog.evaluation.records import EvaluationResult
 from cog.evaluation.tracking import Tracker, choose_uri, follow_run
 from cog.paths import ProjectPaths
@@ -169,6 +170,17 @@ def test_database_that_is_none_is_said(project: ProjectPaths, evaluation: Evalua
     project.runs_database.write_bytes(b"no database " * 100)
     with pytest.raises(TrackingError, match="must be logged to MLflow.*its result is kept"):
         Tracker(project, "study").log_result(evaluation)
+
+
+def test_a_password_in_the_address_of_runs_is_not_told() -> None:
+    uri = "postgresql://ann:se@cret@db.example:5432/runs"
+    for said in (f"cannot connect to {uri}", "Can't locate revision 'abc'"):
+        with pytest.raises(TrackingError) as caught, tracking._stated(uri):
+            raise OSError(said)
+        assert "cret" not in str(caught.value)
+    assert "mlflow db upgrade $MLFLOW_TRACKING_URI," in caught.value.run
+    for plain in ("sqlite:////tmp/a@b/mlflow.db", "https://runs.example/x@y"):
+        assert tracking.hide_password(plain) == plain
 
 
 KILLED = """
