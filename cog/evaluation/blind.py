@@ -48,16 +48,11 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """What a sheet does not say.
+    """What a sheet does not say."""
 
-    :param systems: Names of the two systems; results are told from the first one's side.
-    :param study: Digest of all items, which a whole filled sheet must hold.
-    :param first_is_left: Whether the first system's text is on the left, by item.
-    """
-
-    systems: tuple[str, str]
-    study: str
-    first_is_left: dict[str, bool]
+    systems: tuple[str, str]  # their names; results are told from the first one's side
+    study: str  # digest of all items, which a whole filled sheet must hold
+    first_is_left: dict[str, bool]  # whether the first system's text is on the left, by item
     prompt_ids: dict[str, str]
     protocol: str
 
@@ -68,20 +63,14 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What graders say about one question; every case counts once, by the majority of its graders.
+    """What graders say about a question; every case counts once, by the majority of its graders."""
 
-    :param question: ``fluency``, ``informativeness`` or ``overall``.
-    :param num_better: Number of cases where the first system was preferred.
-    :param num_neither: Number without a preference, graders who cancel out included.
-    :param agreement: Krippendorff's alpha of the graders; None for one grader.
-    """
-
-    question: str
-    num_better: int
-    num_neither: int
+    question: str  # `fluency`, `informativeness` or `overall`
+    num_better: int  # cases where the first system was preferred
+    num_neither: int  # those without a preference, graders who cancel out included
     num_worse: int
     p_value: float
-    agreement: float | None
+    agreement: float | None  # Krippendorff's alpha of the graders; None for one grader
     num_graders: int
 
     @property

@@ -26,21 +26,15 @@ from cog.records import DECODER_VERSION, Decoding
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """Which evaluations are meant.
+    """Which evaluations are meant."""
 
-    :param sides: What was copied from, each with what wrote the texts; names of settings stand for
-        CoG with them.
-    :param prompt_corpus: Corpus whose prompts were continued; None for each corpus's own.
-    :param protocol: Name of a preset or the first digits of a digest; None for the newest that all
-        have in common.
-    :param decodings: Methods of decoding, each of which is wanted of every side; none for whatever
-        was evaluated last.
-    """
-
+    # what was copied from, each with what wrote the texts; a name of settings stands for CoG with
+    # them
     sides: tuple[tuple[str, str], ...]
-    prompt_corpus: str | None = None
+    prompt_corpus: str | None = None  # whose prompts were continued; None for each corpus's own
+    # name of a preset or the first digits of a digest; None for the newest that all have in common
     protocol: str | None = None
-    decodings: tuple[str, ...] = ()
+    decodings: tuple[str, ...] = ()  # methods, each of every side; none for what was evaluated last
 
 
 def find_results(paths: ProjectPaths, corpus_id: str) -> list[EvaluationResult]:

@@ -17,17 +17,13 @@ from cog.registry import iter_corpus_ids
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Evaluations of one protocol on the prompts of one corpus.
-
-    :param sides: What a blind study calls each: a corpus, or ``corpus:system``.
-    :param runs: Id and address of the runs that they were logged to, by position.
-    """
+    """Evaluations of one protocol on the prompts of one corpus."""
 
     results: tuple[EvaluationResult, ...]
     comparison: Comparison
     is_current: tuple[bool, ...]
-    sides: tuple[str, ...]
-    runs: dict[int, tuple[str, str | None]]
+    sides: tuple[str, ...]  # what a blind study calls each: a corpus, or `corpus:system`
+    runs: dict[int, tuple[str, str | None]]  # id and address of where they were logged, by position
 
     def to_json(self) -> dict[str, Any]:
         """The group as plain values; scores that not all have are among its rows, too."""
@@ -83,12 +79,9 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """All kept evaluations.
+    """All kept evaluations."""
 
-    :param groups: Those that may be compared, together; the largest groups first.
-    """
-
-    groups: tuple[Group, ...]
+    groups: tuple[Group, ...]  # those that may be compared, together; the largest first
     problems: tuple[str, ...]
 
     @property

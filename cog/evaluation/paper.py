@@ -17,16 +17,12 @@ UNCOMPARED = {"name", "part", "seeds", "batch_size", "version"}
 
 @dataclass(frozen=True, slots=True)
 class PaperRow:
-    """A row of a table of the paper, evaluated or not.
-
-    :param decoding: ``greedy`` or ``nucleus``.
-    :param measured: Our figures by column, in the paper's unit; None for what was not measured.
-    """
+    """A row of a table of the paper, evaluated or not."""
 
     label: str
     system: str
-    decoding: str
-    measured: dict[str, float | None]
+    decoding: str  # `greedy` or `nucleus`
+    measured: dict[str, float | None]  # by column, in the paper's unit; None if it was not
     published: dict[str, float]
 
 

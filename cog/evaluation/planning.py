@@ -35,25 +35,18 @@ from cog.registry import load_card
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What a caller gives; None where params.yaml, or what was tuned, is taken.
+    """What a caller gives; None where params.yaml, or what was tuned, is taken."""
 
-    :param corpus_id: The corpus that is copied from, or several joined with ``+``.
-    :param prompt_corpus_id: The corpus whose prompts are continued; None for the same.
-    :param settings: Settings of decoding by name, as in ``cog.decoding.settings.Settings``.
-    :param is_untuned: Whether what ``cog tune`` chose is left out.
-    :param allow_few_texts: Whether MAUVE is computed on fewer than 50 texts.
-    """
-
-    corpus_id: str
-    prompt_corpus_id: str | None = None
+    corpus_id: str  # that is copied from, or several joined with `+`
+    prompt_corpus_id: str | None = None  # whose prompts are continued; None for the same
     system: str = COG
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    is_untuned: bool = False
+    settings: Mapping[str, Any] = field(default_factory=dict)  # as in cog.decoding.settings
+    is_untuned: bool = False  # what `cog tune` chose is left out
     protocol: str | None = None
     num_prompts: int | None = None
     seeds: tuple[int, ...] | None = None
     groups: tuple[str, ...] = ()  # all unless named
-    allow_few_texts: bool = False
+    allow_few_texts: bool = False  # MAUVE is computed on fewer than 50, too
     allow_contamination: bool = False
     device: str = "auto"
 

@@ -33,35 +33,25 @@ class Protocol:
     """How scores are made; scores of two protocols are never put side by side.
 
     What writes the texts, and how, is the system's: :class:`cog.baselines.system.System`.
-
-    :param name: The preset it was made from; no part of the digest.
-    :param reference_tokens: Number of tokens of a reference; 0 for all that was prepared.
-    :param has_prefix: Whether the texts that MAUVE compares begin with the prompt.
-    :param selection: How prompts are chosen of those long enough: ``by-document``, the first of
-        every document in prepared order, then the second of each, and so on.
-    :param part: Which of the held-out prompts: ``evaluation``, or ``tuning``, which is the rest.
-    :param tokenizer: Whose tokens are counted: ``model`` is the trained model's prefix encoder.
-    :param featuriser: Model whose hidden states MAUVE compares: ``packaged``, a hub name, or a
-        folder of the project.
-    :param featuriser_layers: Which hidden states, side by side; -1 for the last.
-    :param max_feature_tokens: Number of featuriser tokens of a text that are read.
-    :param judge: Model that perplexity is measured with, named like ``featuriser``.
     """
 
-    name: str
+    name: str  # the preset it was made from; no part of the digest
     prompt_tokens: int
     generation_tokens: int
-    reference_tokens: int
-    has_prefix: bool
+    reference_tokens: int  # 0 for all that was prepared
+    has_prefix: bool  # whether the texts that MAUVE compares begin with the prompt
+    # how prompts are chosen of those long enough: `by-document`, the first of every document in
+    # prepared order, then the second of each, and so on
     selection: str
-    part: str
+    part: str  # of the held-out prompts: `evaluation`, or `tuning`, which is the rest
     num_prompts: int
-    tokenizer: str
+    tokenizer: str  # whose tokens are counted: `model` is the trained model's prefix encoder
     batch_size: int
+    # model whose hidden states MAUVE compares: `packaged`, a hub name, or a folder of the project
     featuriser: str
-    featuriser_layers: tuple[int, ...]
-    max_feature_tokens: int
-    judge: str
+    featuriser_layers: tuple[int, ...]  # which hidden states, side by side; -1 for the last
+    max_feature_tokens: int  # of the featuriser, that are read of a text
+    judge: str  # model that perplexity is measured with, named like the featuriser
     mauve_scale: float
     mauve_clusters: int
     kmeans_seeds: tuple[int, ...]

@@ -27,19 +27,15 @@ from cog.records import Decoding
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to be evaluated.
-
-    :param system: What writes: ``cog``, a baseline or a variant.
-    :param allow_few_texts: Whether MAUVE is computed on fewer than 50 texts.
-    """
+    """What is to be evaluated."""
 
     corpus_id: str
     prompt_corpus_id: str
-    system: str
+    system: str  # what writes: `cog`, a baseline or a variant
     decoding: Decoding
     protocol: Protocol
     groups: tuple[str, ...]
-    allow_few_texts: bool
+    allow_few_texts: bool  # MAUVE is computed on fewer than 50, too
     allow_contamination: bool
     device: str
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -53,21 +49,17 @@ class Plan:
 
 @dataclass(slots=True)
 class Evaluation:
-    """An evaluation while it runs.
-
-    :param plan: What is evaluated; its protocol is pinned.
-    :param judge: Measures perplexity; often the same model.
-    """
+    """An evaluation while it runs."""
 
     paths: ProjectPaths
     params: Params
-    plan: Plan
+    plan: Plan  # its protocol is pinned
     progress: Progress
     system: System
     splitter: WordSplitter
     selection: Selection
     featuriser: Measurer
-    judge: Measurer
+    judge: Measurer  # of perplexity; often the same model
     store: EvaluationStore
     seconds: dict[str, float] = field(default_factory=dict)
     generator: Any = None  # baselines have `score_tokens` beside `generate`

@@ -32,15 +32,12 @@ MATRICES = ("quality/mauve", PER_WORD)
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """A finished study.
-
-    :param comparisons: The evaluations side by side; of one set of prompts each.
-    """
+    """A finished study."""
 
     experiment: str
     results: Mapping[str, EvaluationResult]
     gaps: Mapping[str, str]
-    comparisons: tuple[Comparison, ...]
+    comparisons: tuple[Comparison, ...]  # side by side, of one set of prompts each
     figures: Mapping[str, bytes] = field(default_factory=dict)
 
     @property

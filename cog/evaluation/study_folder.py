@@ -36,13 +36,10 @@ Answers = dict[str, dict[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class Rater:
-    """Somebody who judges.
-
-    :param token: What their link holds, which nobody can guess; their sheet is named after it.
-    """
+    """Somebody who judges."""
 
     name: str
-    token: str
+    token: str  # what their link holds, which nobody can guess; their sheet is named after it
 
 
 def save_study(folder: Path, items: Sequence[Item], key: Key, *, is_forced: bool = False) -> None:

@@ -45,14 +45,11 @@ RATING = attrgetter("rating")
 
 @dataclass(frozen=True, slots=True)
 class Tuned:
-    """A finished search.
-
-    :param gain: How much better what was chosen is rated than the first trial of its kind.
-    """
+    """A finished search."""
 
     tuning: Tuning
     trials: tuple[Trial, ...]
-    gain: Interval
+    gain: Interval  # how much better what was chosen is rated than the first trial of its kind
 
     @property
     def is_useless(self) -> bool:

@@ -33,20 +33,14 @@ Parts = Mapping[str, tuple[float, ...]]  # scores of all documents but one, for 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One try.
-
-    :param scores: What was measured: of texts by the names of ``SCORES``, or ``per_word``, the
-        perplexity of the references per word.
-    :param rating: How good that is; larger is better.
-    :param parts: The scores without one document after the other; none of MAUVE.
-    :param mauve_error: Standard error of MAUVE.
-    """
+    """One try."""
 
     values: Values
+    # of texts by the names of SCORES, or `per_word`, the perplexity of the references per word
     scores: Scores
-    rating: float
-    parts: Parts = field(default_factory=dict)
-    mauve_error: float = 0.0
+    rating: float  # how good that is; larger is better
+    parts: Parts = field(default_factory=dict)  # without one document after the other; not of MAUVE
+    mauve_error: float = 0.0  # standard error of MAUVE
 
     @property
     def is_by_texts(self) -> bool:

@@ -27,13 +27,10 @@ BUDGET = 30  # trials, the same for every system
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """Settings that are chosen by one rating.
-
-    :param is_by_texts: Whether texts are rated; else the likelihood of references is.
-    """
+    """Settings that are chosen by one rating."""
 
     steps: tuple[Step, ...]
-    is_by_texts: bool = True
+    is_by_texts: bool = True  # texts are rated; else the likelihood of references is
 
 
 def _each(name: str, *values: Any) -> Step:  # noqa: ANN401
