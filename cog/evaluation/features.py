@@ -8,6 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from cog.decoding.batches import iter_batches
 from cog.evaluation.rows import RowCache, Rows, digest_text, fill
 from cog.model.language_model import (
     LanguageModel,
@@ -42,9 +43,7 @@ def score_likelihood(
         rows.append((prompt_ids[-(judge.max_positions - len(text_ids)) :], text_ids))
     found = np.zeros((len(rows), 2))
     order = sorted(range(len(rows)), key=lambda i: sum(map(len, rows[i])))
-    scored = [i for i in order if rows[i][1]]
-    for start in range(0, len(scored), batch_size):
-        batch = scored[start : start + batch_size]
+    for batch in iter_batches((i for i in order if rows[i][1]), batch_size):
         found[batch, 0] = _score_batch([rows[i] for i in batch], judge)
         found[batch, 1] = [len(rows[i][1]) for i in batch]
     return found
@@ -105,15 +104,12 @@ class Measurer:
             model = self._load()
             order = sorted(range(len(positions)), key=lambda i: len(texts[positions[i]]))
             parts: list[NDArray[np.float32]] = []
-            for begin in range(0, len(order), PASS_TEXTS):
-                batch = [texts[positions[i]] for i in order[begin : begin + PASS_TEXTS]]
+            for batch in iter_batches((texts[positions[i]] for i in order), PASS_TEXTS):
                 parts.append(model.encode_last(batch, layers=layers, max_tokens=max_tokens))
                 self._progress.advance(len(batch))
-            features = np.concatenate(parts)
-            return features[np.argsort(order)]
+            return np.concatenate(parts)[np.argsort(order)]
 
-        names = "+".join(map(str, layers))
-        cache = self._cache(f"features-{names}-{max_tokens}")
+        cache = self._cache(f"features-{'+'.join(map(str, layers))}-{max_tokens}")
         rows = fill(cache, [digest_text(text) for text in texts], compute, batch_size=KEPT_TEXTS)
         return np.asarray(rows, dtype=np.float32)
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cog.atomic import clear_leftovers, replacing
+from cog.decoding.batches import iter_batches
 from cog.errors import EvaluationError, advise_on_writing
 
 Rows = NDArray[Any]  # float32 or float64
@@ -77,11 +78,8 @@ def fill(
     equal ones are computed once. *Shape:* ``(len(digests), num_columns)``
     """
     found = cache.load(digests)
-    missing = [i for i, key in enumerate(digests) if key not in found]
-    first_of = {digests[i]: i for i in reversed(missing)}
-    missing = sorted(first_of.values())
-    for begin in range(0, len(missing), batch_size):
-        batch = missing[begin : begin + batch_size]
+    first_of = {key: i for i, key in reversed([*enumerate(digests)]) if key not in found}
+    for batch in iter_batches(sorted(first_of.values()), batch_size):
         rows = compute(batch)
         cache.save([digests[i] for i in batch], rows)
         found.update((digests[i], row) for i, row in zip(batch, rows, strict=True))

@@ -4,13 +4,14 @@ Counted before anything is written, and kept, since a large index takes minutes 
 """
 
 from collections.abc import Iterable, Sequence
-from itertools import chain, islice
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cog.corpus.documents import DocumentStore
 from cog.corpus.grams import ORDER, hash_grams
+from cog.decoding.batches import iter_batches
 from cog.errors import EvaluationError
 from cog.evaluation.metrics.metric import NONE, Measured, Metric, ratio_of
 from cog.evaluation.records import SeedResult
@@ -100,8 +101,7 @@ def count_shared(
     grams = [hash_grams(text, order=order) for text in references]
     wanted = np.unique(np.concatenate(grams))
     is_found = np.zeros(len(wanted), dtype=bool)
-    source = iter(documents)
-    while batch := list(islice(source, DOCUMENTS_PER_LOOKUP)):
+    for batch in iter_batches(documents, DOCUMENTS_PER_LOOKUP):
         present = np.concatenate([hash_grams(document.text, order=order) for document in batch])
         is_found |= np.isin(wanted, present)
     hits = [np.isin(each, wanted[is_found]) for each in grams]
