@@ -126,6 +126,7 @@ def _choose_params(
         for name in wanted.settings:
             if name != METHOD:
                 raise FieldError(name, wanted=f"goes with protocol {DEFAULT} only")
+        override_settings(PAPER_DECODING, wanted.settings)  # refuses what is no method
         return params, NO_OPTIONS
     usual = get_usual_decoding(params, wanted.system)
     options: Mapping[str, Any] = NO_OPTIONS

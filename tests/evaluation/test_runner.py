@@ -12,7 +12,7 @@ from cog.decoding.request import Request
 from cog.decoding.session import open_generator
 from cog.errors import EvaluationError
 from cog.evaluation.choose import Wish, choose_results, load_results
-from cog.evaluation.planning import Wanted, make_plan
+from cog.evaluation.planning import Wanted, evaluate_wanted, make_plan
 from cog.evaluation.protocol import Protocol, differing_fields
 from cog.evaluation.records import parse_result
 from cog.evaluation.runner import evaluate
@@ -21,6 +21,7 @@ from cog.index.project import build_corpus_index
 from cog.params import Params
 from cog.paths import ProjectPaths
 from cog.progress import SilentProgress
+from cog.reading import FieldError
 from tests.evaluation.stopping import stop_at_text
 
 
@@ -175,6 +176,15 @@ def test_repeated_seeds_and_unknown_groups_are_refused(
 def test_a_group_that_is_named_twice_is_scored_once(params: Params) -> None:
     wanted = Wanted(corpus_id="village", groups=("copies", "repetition", "copies"))
     assert make_plan(params, wanted).groups == ("copies", "repetition")
+
+
+def test_a_method_that_is_none_is_refused_under_every_protocol(
+    own_village: ProjectPaths, params: Params
+) -> None:
+    for protocol in ("default", "paper-iclr2023"):
+        wanted = Wanted(corpus_id="village", protocol=protocol, settings={"decoding": "beam"})
+        with pytest.raises(FieldError, match="method must be one of greedy, nucleus"):
+            evaluate_wanted(own_village, params, wanted, experiment=None, progress=SilentProgress())
 
 
 def test_likelihood_alone_writes_no_text(
