@@ -123,6 +123,8 @@ def prepare(paths: ProjectPaths, params: Params, plan: Plan, progress: Progress)
     rules = plan.protocol
     if not rules.seeds or len(set(rules.seeds)) < len(rules.seeds):
         raise EvaluationError("an evaluation needs seeds that differ", found=str([*rules.seeds]))
+    if rules.num_prompts < 1:
+        raise EvaluationError("an evaluation needs a prompt or more", found=str(rules.num_prompts))
     store = EvaluationStore(paths.corpus(plan.corpus_id).evaluations)
     folder = paths.model(params.model)
     system = identify(paths, params, plan)

@@ -169,6 +169,10 @@ def test_repeated_seeds_and_unknown_groups_are_refused(
     twice = replace(plan, protocol=replace(protocol, seeds=(1, 1)))
     with pytest.raises(EvaluationError, match="seeds that differ"):
         evaluate(own_village, params, twice, SilentProgress())
+    for number in (0, -1):
+        few = replace(plan, protocol=replace(protocol, num_prompts=number))
+        with pytest.raises(EvaluationError, match=f"a prompt or more; found: {number}"):
+            evaluate(own_village, params, few, SilentProgress())
     with pytest.raises(EvaluationError, match="scores come in the groups .*; found: beauty"):
         evaluate(own_village, params, replace(plan, groups=("beauty",)), SilentProgress())
 
