@@ -8,14 +8,12 @@ many viewers of notebooks drop style sheets.
 from html import escape
 from typing import TYPE_CHECKING
 
-from cog.decoding.ranking import get_key
+from cog.decoding.ranking import choose_hue, get_key
 from cog.decoding.source_list import link_html
 from cog.records import CORPUS, Segment
 
 if TYPE_CHECKING:
     from cog.api.text import Source, Text
-
-GOLDEN_ANGLE = 137.508  # degrees from the hue of one source to the next
 
 
 def write_text(text: "Text") -> str:
@@ -59,5 +57,4 @@ def _write_source(source: "Source", number: int) -> str:
 
 
 def _colour(number: int) -> str:
-    hue = (210 + (number - 1) * GOLDEN_ANGLE) % 360
-    return f"background: hsl({hue:.0f} 80% 50% / 28%); border-radius: 0.2em"
+    return f"background: hsl({choose_hue(number)} 80% 50% / 28%); border-radius: 0.2em"

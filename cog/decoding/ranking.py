@@ -5,11 +5,17 @@ from collections.abc import Sequence
 from cog.records import CORPUS, Segment
 
 SourceKey = tuple[str | None, str | None]  # corpus id, document id
+GOLDEN_ANGLE = 137.508  # degrees from the hue of one source to the next
 
 
 def get_key(segment: Segment) -> SourceKey:
     """What tells the source of a copy from others: ids of its corpus and its document."""
     return segment.corpus, segment.document_id
+
+
+def choose_hue(number: int) -> str:
+    """The hue in which a source is shown, by its number from 1: whole degrees."""
+    return f"{(210 + (number - 1) * GOLDEN_ANGLE) % 360:.0f}"
 
 
 def weigh_copies(segments: Sequence[Segment]) -> dict[int, float]:

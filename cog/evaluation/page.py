@@ -6,12 +6,11 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from cog.decoding.ranking import SourceKey, get_key
+from cog.decoding.ranking import SourceKey, choose_hue, get_key
 from cog.evaluation.compare import Comparison, Row
 from cog.evaluation.records import EvaluatedText, EvaluationResult
 from cog.records import CORPUS, Segment
 
-GOLDEN_ANGLE = 137.508  # degrees from the hue of one source to the next
 TEMPLATE = "page.html.j2"
 
 
@@ -97,7 +96,7 @@ def _make_source(segment: Segment, *, number: int) -> Source:
     url = segment.url or ""
     return Source(
         number=number,
-        hue=f"--hue: {(210 + (number - 1) * GOLDEN_ANGLE) % 360:.0f}",
+        hue=f"--hue: {choose_hue(number)}",
         name=segment.title or segment.document_id or "",
         url=url if url.lower().startswith(("http://", "https://")) else "",
         about=" · ".join(part for part in (document_id, segment.licence) if part),
