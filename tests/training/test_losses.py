@@ -20,6 +20,7 @@ from cog.training.tensors import BatchTensors, to_tensors
 from tests.training.loss_cases import make_batch, make_profile, make_vectors, plain_joint
 
 CPU = torch.device("cpu")
+ELEMENTS = "cog.training.losses.CPU_ELEMENTS"  # scores that exist at once
 GOLD = torch.tensor([0, 3, 3, 10, 7])
 SWITCHES = list(itertools.product(("batch", "source"), ("all", "first"), ("left-out", "wrong")))
 
@@ -30,19 +31,20 @@ def batch() -> Batch:
 
 
 def joint(
-    tensors: BatchTensors, gold: Tensor, parts: tuple[Tensor, ...], *, neutral: bool, size: int
+    tensors: BatchTensors, gold: Tensor, parts: tuple[Tensor, ...], *, neutral: bool
 ) -> Tensor:
     states, queries, tokens, start, end = parts
-    scores = score_vocabulary(states, tokens, gold, max_elements=size)
+    scores = score_vocabulary(states, tokens, gold)
     halves = queries[:, :2].contiguous(), queries[:, 2:].contiguous()
-    spans = score_spans(halves, (start, end), tensors.spans, max_elements=size)
+    spans = score_spans(halves, (start, end), tensors.spans)
     return joint_losses(*scores, spans, tensors.is_phrase, is_gold_neutral=neutral)
 
 
 @pytest.mark.parametrize("size", [1, 100, 10**6])
-def test_token_loss_equals_cross_entropy(size: int) -> None:
+def test_token_loss_equals_cross_entropy(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ELEMENTS, size)
     vectors = make_vectors(make_batch())
-    found = token_losses(*score_vocabulary(vectors.states, vectors.tokens, GOLD, max_elements=size))
+    found = token_losses(*score_vocabulary(vectors.states, vectors.tokens, GOLD))
     logits = vectors.states @ vectors.tokens.T
     torch.testing.assert_close(
         found, torch.nn.functional.cross_entropy(logits, GOLD, reduction="none")
@@ -67,19 +69,21 @@ def test_half_precision_logits_are_kept_in_float32() -> None:
     assert found.dtype == rest.dtype == torch.float32
 
 
-def test_gradient_of_vocabulary_scores_is_right() -> None:
+def test_gradient_of_vocabulary_scores_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
     vectors = make_vectors(make_batch())
     states, tokens = vectors.states.requires_grad_(), vectors.tokens.requires_grad_()
     for size in (22, 10**6):
-        assert torch.autograd.gradcheck(
-            lambda s, t, size=size: score_vocabulary(s, t, GOLD, max_elements=size),
-            (states, tokens),
-        )
+        monkeypatch.setattr(ELEMENTS, size)
+        assert torch.autograd.gradcheck(lambda s, t: score_vocabulary(s, t, GOLD), (states, tokens))
 
 
 @pytest.mark.parametrize(("candidates", "positives", "neutrals"), SWITCHES)
 def test_joint_loss_equals_plain_loop(
-    batch: Batch, candidates: str, positives: str, neutrals: str
+    batch: Batch,
+    candidates: str,
+    positives: str,
+    neutrals: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     profile = make_profile(candidates=candidates, positives=positives, neutrals=neutrals)
     tensors = to_tensors(batch, profile, CPU)
@@ -87,19 +91,23 @@ def test_joint_loss_equals_plain_loop(
     gold = torch.from_numpy(batch.labels.gold_tokens)
     expected = plain_joint(batch, vectors, profile)
     for size in (1, 100, 10**6):  # one query at a time, two, all
-        found = joint(tensors, gold, vectors, neutral=neutrals == "left-out", size=size)
+        monkeypatch.setattr(ELEMENTS, size)
+        found = joint(tensors, gold, vectors, neutral=neutrals == "left-out")
         np.testing.assert_allclose(found.numpy(), expected, rtol=1e-10)
 
 
 @pytest.mark.parametrize("candidates", ["batch", "source"])
-def test_gradient_of_joint_loss_is_right(batch: Batch, candidates: str) -> None:
+def test_gradient_of_joint_loss_is_right(
+    batch: Batch, candidates: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ELEMENTS, 100)
     tensors = to_tensors(batch, make_profile(candidates=candidates), CPU)
     vectors = make_vectors(batch)
     gold = torch.from_numpy(batch.labels.gold_tokens)
     for part in vectors:
         part.requires_grad_()
     assert torch.autograd.gradcheck(
-        lambda *parts: joint(tensors, gold, parts, neutral=True, size=100), tuple(vectors)
+        lambda *parts: joint(tensors, gold, parts, neutral=True), tuple(vectors)
     )
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
 
-from cog.training.losses import max_elements_on
+from cog.training.losses import iter_passes
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,19 +69,17 @@ class _Spans(torch.autograd.Function):
         start_vectors: Tensor,
         end_vectors: Tensor,
         labels: SpanLabels,
-        max_elements: int,
     ) -> tuple[Tensor, Tensor]:
         every = start_queries.new_full((len(start_queries),), -torch.inf)
         right = every.clone()
         inputs = (start_queries, end_queries, start_vectors, end_vectors)
-        for rows in _query_slices(labels, max_elements):
+        for rows in _iter_queries(inputs, labels):
             band = _score_band(rows, inputs, labels)
             owners, at = _locate(rows, labels.positives, labels.band)
-            every[rows] = _log_sum(band)
+            every[rows] = band.logsumexp((0, 2))
             right[rows] = _log_sum_by(owners, band[at], num_rows=band.shape[1])
         ctx.save_for_backward(*inputs, every, right)
         ctx.labels = labels  # type: ignore[attr-defined]
-        ctx.max_elements = max_elements  # type: ignore[attr-defined]
         return every, right
 
     @staticmethod
@@ -89,15 +87,13 @@ class _Spans(torch.autograd.Function):
     def backward(
         ctx: FunctionCtx, grad_every: Tensor, grad_right: Tensor
     ) -> tuple[Tensor | None, ...]:
-        *inputs, every, right = ctx.saved_tensors  # type: ignore[attr-defined]
+        *saved, every, right = ctx.saved_tensors  # type: ignore[attr-defined]
         labels: SpanLabels = ctx.labels  # type: ignore[attr-defined]
-        start_queries, end_queries, start_vectors, end_vectors = inputs
+        start_queries, end_queries, start_vectors, end_vectors = inputs = tuple(saved)
         grads = [torch.zeros_like(tensor) for tensor in inputs]
         finite = every.clamp_min(torch.finfo(every.dtype).min)  # a query without any candidate
-        for rows in _query_slices(labels, ctx.max_elements):  # type: ignore[attr-defined]
-            band = _score_band(
-                rows, (start_queries, end_queries, start_vectors, end_vectors), labels
-            )
+        for rows in _iter_queries(inputs, labels):
+            band = _score_band(rows, inputs, labels)
             owners, at = _locate(rows, labels.positives, labels.band)
             shares = (band[at] - right[rows][owners]).exp_() * grad_right[rows][owners]
             # the band is overwritten by its own gradient: there is no room for two of them
@@ -111,15 +107,11 @@ class _Spans(torch.autograd.Function):
             grads[1][rows] = grad_end @ end_vectors
             grads[2].addmm_(grad_start.T, start_queries[rows])
             grads[3].addmm_(grad_end.T, end_queries[rows])
-        return (*grads, None, None)
+        return (*grads, None)
 
 
 def score_spans(
-    queries: tuple[Tensor, Tensor],
-    vectors: tuple[Tensor, Tensor],
-    labels: SpanLabels,
-    *,
-    max_elements: int | None = None,
+    queries: tuple[Tensor, Tensor], vectors: tuple[Tensor, Tensor], labels: SpanLabels
 ) -> tuple[Tensor, Tensor]:
     """Sum the exponentiated scores of all candidates, and of the right ones (CoG, eq. 1 and 2).
 
@@ -129,27 +121,20 @@ def score_spans(
     :param queries: Start and end halves of the queries. *Shape:* twice ``(num_queries, dim / 2)``
     :param vectors: Start and end vectors of words. *Shape:* twice ``(num_words, dim / 2)``
     :param labels: Candidates and right spans.
-    :param max_elements: Number of span scores that exist at once; None for what suits the device.
     :returns: Log-sum-exp over a query's candidates and over its right spans; minus infinity where
         there is none. *Shape:* twice ``(num_queries,)``
     """
-    device = queries[0].device.type
-    max_elements = max_elements or max_elements_on(device)
-    with torch.autocast(device, enabled=False):
-        every, right = _Spans.apply(*queries, *vectors, labels, max_elements)  # type: ignore[no-untyped-call]
+    with torch.autocast(queries[0].device.type, enabled=False):
+        every, right = _Spans.apply(*queries, *vectors, labels)  # type: ignore[no-untyped-call]
     return every, right
 
 
-def _query_slices(labels: SpanLabels, max_elements: int) -> Iterator[slice]:
-    num_queries = len(labels.query_chunks)
-    step = max(1, max_elements // max(1, labels.span_mask.numel()))
-    for begin in range(0, num_queries, step):
-        yield slice(begin, min(begin + step, num_queries))
+def _iter_queries(inputs: tuple[Tensor, ...], labels: SpanLabels) -> Iterator[slice]:
+    num_queries, row_size = len(labels.query_chunks), labels.span_mask.numel()
+    return iter_passes(num_queries, row_size=row_size, device_type=inputs[0].device.type)
 
 
-def _score_band(
-    rows: slice, inputs: tuple[Tensor, Tensor, Tensor, Tensor], labels: SpanLabels
-) -> Tensor:
+def _score_band(rows: slice, inputs: tuple[Tensor, ...], labels: SpanLabels) -> Tensor:
     # (band, num_rows, num_words), minus infinity at what is no candidate
     start_queries, end_queries, start_vectors, end_vectors = inputs
     start = start_queries[rows] @ start_vectors.T  # (num_rows, num_words)
@@ -186,10 +171,6 @@ def _locate(
     part = slice(groups.offsets[rows.start], groups.offsets[rows.stop])
     owners, spans = groups.queries[part] - rows.start, groups.spans[part]
     return owners, (spans % band, owners, spans // band)
-
-
-def _log_sum(band: Tensor) -> Tensor:
-    return band.logsumexp((0, 2))
 
 
 def _log_sum_by(owners: Tensor, scores: Tensor, *, num_rows: int) -> Tensor:

@@ -4,11 +4,13 @@ And the losses that are made of them. The full table of logits never exists at o
 nor backward.
 """
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
 
-from cog.training.losses import max_elements_on
+from cog.training.losses import iter_passes
 
 
 class _Vocabulary(torch.autograd.Function):
@@ -17,10 +19,10 @@ class _Vocabulary(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: FunctionCtx, hidden_states: Tensor, weight: Tensor, gold: Tensor, max_elements: int
+        ctx: FunctionCtx, hidden_states: Tensor, weight: Tensor, gold: Tensor
     ) -> tuple[Tensor, Tensor]:
         gold_logits, rest = [], []
-        for rows in _row_slices(len(hidden_states), len(weight), max_elements):
+        for rows in _iter_rows(hidden_states, weight):
             logits = _multiply(hidden_states[rows], weight)  # (num_rows, vocab_size)
             index = gold[rows].unsqueeze(1)
             gold_logits.append(logits.gather(1, index).squeeze(1))
@@ -30,19 +32,17 @@ class _Vocabulary(torch.autograd.Function):
             gold_logits, rest = [empty], [empty]
         log_rest = torch.cat(rest)
         ctx.save_for_backward(hidden_states, weight, gold, log_rest)
-        ctx.max_elements = max_elements  # type: ignore[attr-defined]
         return torch.cat(gold_logits), log_rest
 
     @staticmethod
     @once_differentiable
     def backward(
         ctx: FunctionCtx, grad_gold: Tensor, grad_rest: Tensor
-    ) -> tuple[Tensor, Tensor | None, None, None]:
+    ) -> tuple[Tensor, Tensor | None, None]:
         hidden_states, weight, gold, rest = ctx.saved_tensors  # type: ignore[attr-defined]
         grad_states = torch.empty_like(hidden_states)
         grad_weight = torch.zeros_like(weight) if ctx.needs_input_grad[1] else None  # type: ignore[attr-defined]
-        limit = ctx.max_elements  # type: ignore[attr-defined]
-        for rows in _row_slices(len(hidden_states), len(weight), limit):
+        for rows in _iter_rows(hidden_states, weight):
             logits = _multiply(hidden_states[rows], weight)
             grads = logits.sub_(rest[rows].unsqueeze(1)).exp_().mul_(grad_rest[rows].unsqueeze(1))
             grads.scatter_(1, gold[rows].unsqueeze(1), grad_gold[rows].unsqueeze(1))
@@ -50,12 +50,10 @@ class _Vocabulary(torch.autograd.Function):
             grad_states[rows] = grads @ weight
             if grad_weight is not None:
                 grad_weight.addmm_(grads.T, hidden_states[rows])
-        return grad_states, grad_weight, None, None
+        return grad_states, grad_weight, None
 
 
-def score_vocabulary(
-    hidden_states: Tensor, weight: Tensor, gold: Tensor, *, max_elements: int | None = None
-) -> tuple[Tensor, Tensor]:
+def score_vocabulary(hidden_states: Tensor, weight: Tensor, gold: Tensor) -> tuple[Tensor, Tensor]:
     """Score the vocabulary, ``z = h E^T``, and keep what losses need of it.
 
     The log-sum-exp leaves the gold token out, for two reasons: the token loss is then
@@ -65,14 +63,11 @@ def score_vocabulary(
     :param hidden_states: *Shape:* ``(num_rows, dim)``
     :param weight: Token embeddings, of the same type. *Shape:* ``(vocab_size, dim)``
     :param gold: The right token of each row. *Shape:* ``(num_rows,)``
-    :param max_elements: Number of logits that exist at once; None for what suits the device.
     :returns: Logits of the right tokens, and ``log sum_{w != gold} exp(z_w)``. *Shape:* twice
         ``(num_rows,)``
     """
-    device = hidden_states.device.type
-    max_elements = max_elements or max_elements_on(device)
-    with torch.autocast(device, enabled=False):
-        gold_logits, rest = _Vocabulary.apply(hidden_states, weight, gold, max_elements)  # type: ignore[no-untyped-call]
+    with torch.autocast(hidden_states.device.type, enabled=False):
+        gold_logits, rest = _Vocabulary.apply(hidden_states, weight, gold)  # type: ignore[no-untyped-call]
     return gold_logits, rest
 
 
@@ -81,9 +76,8 @@ def token_losses(gold_logits: Tensor, rest: Tensor) -> Tensor:
     return torch.nn.functional.softplus(rest - gold_logits)
 
 
-def _row_slices(num_rows: int, vocab_size: int, max_elements: int) -> list[slice]:
-    step = max(1, max_elements // vocab_size)
-    return [slice(begin, begin + step) for begin in range(0, num_rows, step)]
+def _iter_rows(states: Tensor, weight: Tensor) -> Iterator[slice]:
+    return iter_passes(len(states), row_size=len(weight), device_type=states.device.type)
 
 
 def _multiply(hidden_states: Tensor, weight: Tensor) -> Tensor:
