@@ -20,7 +20,7 @@ from cog.training.batches import iter_batches
 from cog.training.building import TrainingText
 from cog.training.checkpoint import RunIdentity
 from cog.training.initial_model import Bases, OpenedModel, Recipe, find_bases, open_model
-from cog.training.loop import LoopReports, Outcome, TrainingLoop
+from cog.training.loop import Outcome, TrainingLoop
 from cog.training.objective import CopyObjective
 from cog.training.preparing import TrainingData, check_phrases, prepare_data
 from cog.training.reporting import LogMetrics, load_metrics, tell_peak_flops
@@ -131,12 +131,12 @@ def train(job: TrainJob, *, progress: Progress, log: LogMetrics | None) -> Train
             accelerator=accelerator,
             identity=_identify(job, opened, data),
             out=job.out,
+            progress=progress,
+            log=log,
         )
         if checkpoint is not None:
-            loop.resume(progress)
-        elif accelerator.is_main_process:
-            (job.out / METRICS).unlink(missing_ok=True)  # of a run that never got to a checkpoint
-        outcome = _run(job, opened, loop, data, progress=progress, log=log)
+            loop.resume()
+        outcome = _run(job, opened, loop, data, progress)
         return TrainReport(
             **asdict(outcome),
             folder=str(job.out),
@@ -166,9 +166,7 @@ def _run(
     opened: OpenedModel,
     loop: TrainingLoop,
     data: TrainingData,
-    *,
     progress: Progress,
-    log: LogMetrics | None,
 ) -> Outcome:
     accelerator = loop.accelerator
     validate = None
@@ -179,11 +177,6 @@ def _run(
             losses=job.recipe.model.losses,
             device=accelerator.device,
         )
-    reports = LoopReports(
-        progress=progress,
-        log=log if accelerator.is_main_process else None,
-        peak_flops=tell_peak_flops(accelerator.device, progress),
-    )
 
     def write(outcome: Outcome | None) -> None:
         try:
@@ -202,7 +195,7 @@ def _run(
             validate=validate,
             is_measured_first=job.source is not None,
             write=write,
-            reports=reports,
+            peak_flops=tell_peak_flops(accelerator.device, progress),
         )
 
 

@@ -38,20 +38,6 @@ LOGGED_STEPS = 10  # between two points in MLflow
 Validate = Callable[[nn.Module], Mapping[str, float]]
 
 
-@dataclass(frozen=True, slots=True)
-class LoopReports:
-    """Whom a run tells what.
-
-    :param progress: Told of steps, or of seconds, and of how it goes.
-    :param log: Given metrics every few steps; None for nobody.
-    :param peak_flops: Floating point operations per second that one device can do.
-    """
-
-    progress: Progress
-    log: LogMetrics | None
-    peak_flops: float
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """How a run ended; what was done before a break counts.
@@ -73,7 +59,11 @@ class Outcome:
 
 
 class TrainingLoop:
-    """A run: model and optimiser, and how far they are."""
+    """A run: model and optimiser, and how far they are.
+
+    Progress is told of steps, or of seconds, and of how it goes; ``log`` is given the metrics of
+    every few steps by the first process.
+    """
 
     def __init__(
         self,
@@ -85,6 +75,8 @@ class TrainingLoop:
         accelerator: Accelerator,
         identity: RunIdentity,
         out: Path,
+        progress: Progress,
+        log: LogMetrics | None,
     ) -> None:
         self._objective, self._settings = objective, settings
         self._budget, self.accelerator = budget, accelerator
@@ -92,6 +84,8 @@ class TrainingLoop:
         batches = {**identity.batches, "num_processes": accelerator.num_processes}
         self._identity = replace(identity, batches=batches)
         self._checkpoints, self._metrics = out / CHECKPOINTS, out / METRICS
+        self._progress = progress
+        self._log = log if accelerator.is_main_process else None
         self.model = model
         optimizer = torch.optim.AdamW(
             _split_decay(objective.group_parameters(), weight_decay=settings.weight_decay),
@@ -104,7 +98,7 @@ class TrainingLoop:
         self.position = RunPosition(step=0, seconds=0.0, num_tokens=0)
         self._file: MetricsFile | None = None  # of the first process, while it runs
 
-    def resume(self, progress: Progress) -> None:
+    def resume(self) -> None:
         """Go back to the newest checkpoint that is whole; those that are damaged are told."""
         damaged: list[DamagedCheckpointError] = []
         for checkpoint in reversed(find_checkpoints(self._checkpoints)):
@@ -120,10 +114,13 @@ class TrainingLoop:
                 damaged.append(error)
                 continue
             for damage in damaged:
-                progress.say(f"{Path(damage.about).name} is damaged: going on from the one before")
-            progress.say(f"resumed at step {self.position.step}")
+                self._progress.say(
+                    f"{Path(damage.about).name} is damaged: going on from the one before"
+                )
+            self._progress.say(f"resumed at step {self.position.step}")
             is_by_steps = self._budget.max_steps is not None
-            progress.advance(self.position.step if is_by_steps else int(self.position.seconds))
+            position = self.position
+            self._progress.advance(position.step if is_by_steps else int(position.seconds))
             return
         raise damaged[0]
 
@@ -154,7 +151,7 @@ class TrainingLoop:
         *,
         validate: Validate | None,
         write: Callable[[Outcome | None], None],
-        reports: LoopReports,
+        peak_flops: float,
         is_measured_first: bool = False,
     ) -> Outcome:
         """Train until the budget is used, or the run is asked to stop; then write what was trained.
@@ -163,7 +160,7 @@ class TrainingLoop:
         :param validate: Measures the model on held-out text; None for no validation.
         :param write: Writes the model, with how the run ended; None if it failed. Called by the
             first process, whatever happens: what is in memory is the last good model.
-        :param reports: Whom to tell what.
+        :param peak_flops: Floating point operations per second that one device can do.
         :param is_measured_first: Whether the model is validated before its first step, too.
         :returns: How it ended; a checkpoint of that moment is on disk.
         :raises TrainingError: If the loss is not finite.
@@ -174,8 +171,8 @@ class TrainingLoop:
         with watch_signals() as stop:
             try:
                 if is_measured_first and self.position.step == 0:
-                    self._tell(reports, self._validate(validate, reports))
-                outcome = self._train(batches, validate=validate, stop=stop, reports=reports)
+                    self._tell(self._validate(validate))
+                outcome = self._train(batches, validate=validate, stop=stop, peak_flops=peak_flops)
             finally:
                 if self.accelerator.is_main_process:
                     write(outcome)
@@ -188,13 +185,13 @@ class TrainingLoop:
         *,
         validate: Validate | None,
         stop: StopRequest,
-        reports: LoopReports,
+        peak_flops: float,
     ) -> Outcome:
         start, settings = self.position, self._settings
         meter = Meter(
             self._budget,
-            reports.progress,
-            peak_flops=reports.peak_flops * self.accelerator.num_processes,
+            self._progress,
+            peak_flops=peak_flops * self.accelerator.num_processes,
             first_step=start.step,
             used_seconds=start.seconds,
         )
@@ -203,16 +200,16 @@ class TrainingLoop:
             metrics = self._take_step(batches, meter, seconds=seconds)
             self._write(metrics)
             if self.position.step % settings.validation_steps == 0:
-                validation = self._validate(validate, reports)
-                self._tell(reports, {**metrics, **validation})
+                validation = self._validate(validate)
+                self._tell({**metrics, **validation})
             elif self.position.step % LOGGED_STEPS == 0:
-                self._tell(reports, metrics)
+                self._tell(metrics)
             if self.position.step % settings.checkpoint_steps == 0:
                 self.save()
         is_due = self.position.step % settings.validation_steps > 0
         if is_due and not (self.position == start and validation):
-            validation = self._validate(validate, reports)
-            self._tell(reports, {**metrics, **validation})
+            validation = self._validate(validate)
+            self._tell({**metrics, **validation})
         if self.position.step % settings.checkpoint_steps or self.position == start:
             self.save()
         return Outcome(
@@ -239,9 +236,9 @@ class TrainingLoop:
         if self._file is not None:
             self._file.write(self.position.step, metrics)
 
-    def _tell(self, reports: LoopReports, metrics: Mapping[str, float]) -> None:
-        if reports.log is not None and metrics:
-            reports.log(self.position.step, metrics)
+    def _tell(self, metrics: Mapping[str, float]) -> None:
+        if self._log is not None and metrics:
+            self._log(self.position.step, metrics)
 
     def _share_clock(self, meter: Meter) -> float:
         # The first process's seconds: rates and the end of a budget of seconds depend on them, and
@@ -329,14 +326,14 @@ class TrainingLoop:
         self._optimizer.zero_grad(set_to_none=True)
         return factor
 
-    def _validate(self, validate: Validate | None, reports: LoopReports) -> Mapping[str, float]:
+    def _validate(self, validate: Validate | None) -> Mapping[str, float]:
         if validate is None:
             return {}
         validation = {f"validation/{name}": value for name, value in validate(self.model).items()}
         self.model.train()
         self._write(validation)
         said = " ".join(f"{k.removeprefix('validation/')} {v:.3f}" for k, v in validation.items())
-        reports.progress.say(f"validation at step {self.position.step}: {said}")
+        self._progress.say(f"validation at step {self.position.step}: {said}")
         return validation
 
     def _not_finite(

@@ -24,7 +24,8 @@ class MetricsFile:
     """A file of metrics, one JSON object a step; a run that goes on cuts what it will do again."""
 
     def __init__(self, path: Path, *, step: int) -> None:
-        kept = [json.dumps(each) + "\n" for each in _iter_lines(path) if each["step"] <= step]
+        lines = _iter_lines(path) if step else ()  # at step 0 all of it is done again
+        kept = [json.dumps(each) + "\n" for each in lines if each["step"] <= step]
         write_text_atomically(path, "".join(kept))
         self._path = path
 

@@ -32,7 +32,7 @@ from cog.paths import ProjectPaths
 from cog.progress import Progress, SilentProgress
 from cog.records import BFLOAT16
 from cog.training.checkpoint import RunIdentity
-from cog.training.loop import LoopReports, Outcome, TrainingLoop, Validate
+from cog.training.loop import Outcome, TrainingLoop, Validate
 from cog.training.reporting import LogMetrics, tell_peak_flops
 from cog.training.request import Follow, follow_run, go_on_or_begin_anew
 from cog.training.run_folder import (
@@ -97,11 +97,11 @@ def train_adapter(
                 run="name another --out, or remove it",
                 progress=progress,
             )
-        run = _open_run(job, paths.model(params.model), index, accelerator, progress)
+        run = _open_run(job, paths.model(params.model), index, accelerator, progress, log)
     with hold_run_folder(job.out, is_main=accelerator.is_main_process):
         if checkpoint is not None:
-            run.loop.resume(progress)
-        outcome = _fit(run, progress=progress, log=log)
+            run.loop.resume()
+        outcome = _fit(run, progress)
     return RetroReport(
         **asdict(outcome),
         folder=str(job.out),
@@ -129,6 +129,7 @@ def _open_run(
     index: PhraseIndex,
     accelerator: Accelerator,
     progress: Progress,
+    log: LogMetrics | None,
 ) -> _Run:
     settings = job.settings
     model = load_model(model_folder, device=accelerator.device.type, keeps_modules=True)
@@ -155,6 +156,8 @@ def _open_run(
             batches={name: v for name, v in asdict(settings).items() if name not in FREE},
         ),
         out=job.out,
+        progress=progress,
+        log=log,
     )
     return _Run(
         job=job,
@@ -193,14 +196,8 @@ def _make_validation(run: _Run) -> Validate | None:
     return validate
 
 
-def _fit(run: _Run, *, progress: Progress, log: LogMetrics | None) -> Outcome:
-    is_main = run.loop.accelerator.is_main_process
+def _fit(run: _Run, progress: Progress) -> Outcome:
     trainee = run.trainee
-    reports = LoopReports(
-        progress=progress,
-        log=log if is_main else None,
-        peak_flops=tell_peak_flops(trainee.device, progress, is_half=trainee.is_half),
-    )
 
     def write(outcome: Outcome | None) -> None:
         training = _list_facts(run, outcome)
@@ -209,9 +206,9 @@ def _fit(run: _Run, *, progress: Progress, log: LogMetrics | None) -> Outcome:
 
     return run.loop.run(
         map(run.train.make, run.loop.number_batches()),
-        validate=_make_validation(run) if is_main else None,
+        validate=_make_validation(run) if run.loop.accelerator.is_main_process else None,
         write=write,
-        reports=reports,
+        peak_flops=tell_peak_flops(trainee.device, progress, is_half=trainee.is_half),
     )
 
 
