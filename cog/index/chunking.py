@@ -3,27 +3,15 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cog.hashing import hash_word
+from cog.model.config import ModelConfig
 from cog.model.words import WordSplitter, flag_words
 
 MAX_BLOCK_CHARS = 1 << 18  # longer texts are tokenised in blocks, so that memory stays bounded
-
-
-class ChunkLimits(Protocol):
-    """How long chunks are: a model's config, or a profile that is trained."""
-
-    @property
-    def max_chunk_tokens(self) -> int:
-        """Number of prefix-encoder tokens of a chunk, at most."""
-
-    @property
-    def min_chunk_tokens(self) -> int:
-        """Number of tokens of a chunk, at least, where its document has as many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +51,7 @@ class ChunkedBlock:
 
 
 def chunk_document(
-    text: str, *, document_ordinal: int, splitter: WordSplitter, limits: ChunkLimits
+    text: str, *, document_ordinal: int, splitter: WordSplitter, limits: ModelConfig
 ) -> Iterator[ChunkedBlock]:
     """Cut a document into chunks, block by block."""
     for start, end in iter_blocks(text, max_chars=MAX_BLOCK_CHARS):

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from cog.atomic import replacing
 from cog.errors import TrainingError
 from cog.index.chunking import Chunk, chunk_document, hash_words
+from cog.model.config import ModelConfig
 from cog.model.phrase_encoder import locate_words
 from cog.model.pieces import encode_pieces
 from cog.model.words import BARRED, WordSplitter, load_tokenizer
@@ -31,24 +32,19 @@ KEY_DIGITS = 24
 
 @dataclass(frozen=True, slots=True)
 class ExampleSettings:
-    """What decides how text becomes examples.
-
-    :param min_chunk_tokens: Number of tokens of a chunk, at least, where its document has as many.
-    :param max_pieces: Number of WordPieces read of a chunk, special ones aside.
-    """
+    """What decides how text becomes examples: tokenizers, and the limits of a model's config."""
 
     prefix_base: Path
     phrase_base: Path
-    max_chunk_tokens: int
-    min_chunk_tokens: int
-    max_pieces: int
+    config: ModelConfig
 
     def digest(self) -> str:
         """Digest the settings by content, not by place."""
         digest = hashlib.blake2b(VERSION.encode(), digest_size=16)
         for base in (self.prefix_base, self.phrase_base):
             digest.update((base / "tokenizer.json").read_bytes())
-        limits = (self.max_chunk_tokens, self.min_chunk_tokens, self.max_pieces)
+        config = self.config
+        limits = (config.max_chunk_tokens, config.min_chunk_tokens, config.max_pieces)
         digest.update(repr(limits).encode())
         return digest.hexdigest()
 
@@ -112,7 +108,7 @@ class ExampleMaker:
     """Turns documents into examples, each beside the document's name in messages."""
 
     def __init__(self, settings: ExampleSettings) -> None:
-        self._settings = settings
+        self._limits = settings.config
         self._splitter = WordSplitter.from_folder(settings.prefix_base)
         self._tokenizer = load_tokenizer(settings.phrase_base)
 
@@ -122,7 +118,7 @@ class ExampleMaker:
 
     def _make(self, text: str) -> list[Example]:
         blocks = chunk_document(
-            text, document_ordinal=0, splitter=self._splitter, limits=self._settings
+            text, document_ordinal=0, splitter=self._splitter, limits=self._limits
         )
         # chunks of one word have nothing to learn from
         chunks = [chunk for block in blocks for chunk in block.chunks if chunk.num_words > 1]
@@ -130,7 +126,7 @@ class ExampleMaker:
 
     def _encode(self, chunks: list[Chunk]) -> list[Example]:
         texts = [chunk.text for chunk in chunks]
-        batch = encode_pieces(self._tokenizer, texts, max_pieces=self._settings.max_pieces)
+        batch = encode_pieces(self._tokenizer, texts, max_pieces=self._limits.max_pieces)
         examples = []
         for row, chunk in enumerate(chunks):
             first, last, has_piece = locate_words(batch, row, chunk.word_spans())

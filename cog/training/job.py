@@ -136,16 +136,7 @@ def train(job: TrainJob, *, progress: Progress, log: LogMetrics | None) -> Train
         )
         if checkpoint is not None:
             loop.resume()
-        outcome = _run(job, opened, loop, data, progress)
-        return TrainReport(
-            **asdict(outcome),
-            folder=str(job.out),
-            fingerprint=fingerprint_model(job.out),
-            profile=job.recipe.name,
-            objective=job.objective,
-            num_documents=data.num_documents,
-            validation_before=load_metrics(job.out / METRICS, step=0),
-        )
+        return _run(job, opened, loop, data, progress)
 
 
 def _prepare_data(job: TrainJob, bases: Bases, *, device: str, progress: Progress) -> TrainingData:
@@ -167,7 +158,7 @@ def _run(
     loop: TrainingLoop,
     data: TrainingData,
     progress: Progress,
-) -> Outcome:
+) -> TrainReport:
     accelerator = loop.accelerator
     validate = None
     if data.held_out is not None and accelerator.is_main_process:
@@ -190,13 +181,22 @@ def _run(
 
     batches = iter_batches(data.train, loop.number_batches(), num_workers=job.num_workers)
     with closing(batches):
-        return loop.run(
+        outcome = loop.run(
             batches,
             validate=validate,
             is_measured_first=job.source is not None,
             write=write,
             peak_flops=tell_peak_flops(accelerator.device, progress),
         )
+    return TrainReport(
+        **asdict(outcome),
+        folder=str(job.out),
+        fingerprint=fingerprint_model(job.out),
+        profile=job.recipe.name,
+        objective=job.objective,
+        num_documents=data.num_documents,
+        validation_before=load_metrics(job.out / METRICS, step=0),
+    )
 
 
 def _identify(job: TrainJob, opened: OpenedModel, data: TrainingData) -> RunIdentity:

@@ -78,16 +78,9 @@ def prepare_data(
     With 0 workers this process tokenises.
     """
     config = bases.config
-    settings = ExampleSettings(
-        prefix_base=bases.prefix,
-        phrase_base=bases.phrase,
-        max_chunk_tokens=config.max_chunk_tokens,
-        min_chunk_tokens=config.min_chunk_tokens,
-        max_pieces=config.max_pieces,
-    )
     store = build_examples(
         text,
-        settings=settings,
+        settings=ExampleSettings(bases.prefix, bases.phrase, config),
         folder=folder,
         num_workers=num_workers,
         progress=_LineProgress(progress, "documents tokenised"),
@@ -108,9 +101,7 @@ def prepare_data(
             device=device,
             progress=_LineProgress(progress, "chunks encoded for retrieval"),
         )
-    train = _make_source(
-        store, bases.config, loop, chunks=chunks, vectors_path=vectors_path, seed=seed
-    )
+    train = _make_source(store, config, loop, chunks=chunks, vectors_path=vectors_path, seed=seed)
     # the choices that write the text, each once: what is measured is the text, not a sample of it
     measured = replace(
         train.rules, min_prefix_tokens=0, inner_share=1.0, inner_of_copies=False, common_weight=1.0

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from cog.model.config import load_config
 from cog.params import load_params
 from cog.profiles import RandomBase
 from cog.progress import SilentProgress
@@ -44,7 +45,9 @@ def iter_village(num_documents: int, *, num_sentences: int = 6) -> Iterator[Docu
 
 def make_settings(model: Path, *, max_chunk_tokens: int = 48) -> ExampleSettings:
     """Settings for the bases of a tiny model."""
-    return ExampleSettings(model / "prefix", model / "phrase", max_chunk_tokens, 8, 126)
+    limits = {"max_chunk_tokens": max_chunk_tokens, "min_chunk_tokens": 8, "max_pieces": 126}
+    config = replace(load_config(model), **limits)
+    return ExampleSettings(model / "prefix", model / "phrase", config)
 
 
 def make_store(model: Path, folder: Path, *, num_documents: int = 12) -> ExampleStore:

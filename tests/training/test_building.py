@@ -24,7 +24,7 @@ def test_examples_are_the_chunks_that_an_index_has(tiny_model: Path, tmp_path: P
             document.text,
             document_ordinal=0,
             splitter=splitter,
-            limits=make_settings(tiny_model),
+            limits=make_settings(tiny_model).config,
         )
         for chunk in block.chunks
     ]
@@ -59,7 +59,7 @@ def test_words_lie_where_the_phrase_encoder_reads_them(tiny_model: Path, tmp_pat
                 text,
                 document_ordinal=0,
                 splitter=model.splitter,
-                limits=make_settings(tiny_model),
+                limits=make_settings(tiny_model).config,
             )
         )
     ).chunks[0]

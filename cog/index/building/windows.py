@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from cog.index.chunking import Chunk, ChunkLimits, chunk_document
+from cog.index.chunking import Chunk, chunk_document
+from cog.model.config import ModelConfig
 from cog.model.words import WordSplitter
 from cog.records import Document
 
@@ -25,7 +26,7 @@ class WindowReader:
     """Cuts documents into windows, and counts."""
 
     splitter: WordSplitter
-    limits: ChunkLimits
+    limits: ModelConfig
     max_chunks: int  # number of chunks of a window
     num_documents: int = 0  # documents with a chunk so far
     num_chunks: int = 0  # chunks so far

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from cog.corpus.documents import DocumentStore
 from cog.errors import IndexMismatchError
-from cog.index.chunking import ChunkLimits, chunk_document, hash_content
+from cog.index.chunking import chunk_document, hash_content
 from cog.index.read.reader import PhraseIndex, open_index
 from cog.index.tables.digest import get_hash_heads
 from cog.index.tables.store import CHUNKS, DOCUMENTS
@@ -22,7 +22,7 @@ from cog.index.versions.manifest import find_manifest, load_manifest
 from cog.index.versions.resolve import hold_versions
 from cog.index.versions.unions import split_active
 from cog.locks import Say
-from cog.model.config import load_config
+from cog.model.config import ModelConfig, load_config
 from cog.model.fingerprint import fingerprint_model
 from cog.model.words import WordSplitter
 from cog.params import Params
@@ -194,7 +194,7 @@ def _tally_documents(
     return tally
 
 
-def _iter_heads(text: str, splitter: WordSplitter, limits: ChunkLimits) -> Iterator[int]:
+def _iter_heads(text: str, splitter: WordSplitter, limits: ModelConfig) -> Iterator[int]:
     for block in chunk_document(text, document_ordinal=0, splitter=splitter, limits=limits):
         for chunk in block.chunks:
             yield int.from_bytes(hash_content(chunk.text, chunk.word_chars)[:8], "little")
