@@ -31,7 +31,8 @@ from cog.model.words import BARRED, CAN_END, CAN_START, WordSplitter
 from cog.params import load_params
 from cog.paths import find_project
 from cog.progress import SilentProgress
-from cog.training.segmentation.matches import CorpusWords, collect_texts, find_in_corpus, walk_words
+from cog.training.segmentation.grams import walk_words
+from cog.training.segmentation.matches import CorpusWords, collect_texts, find_in_corpus
 
 VECTOR_DIM = 256
 MADE_DOCUMENTS = 1000

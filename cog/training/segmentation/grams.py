@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 from cog.model.words import BARRED, CAN_END, CAN_START
 
+BLOCK_WORDS = 1 << 18  # walked as a Python list, which takes many times their memory
+
 
 @dataclass(frozen=True, slots=True)
 class WordTexts:
@@ -122,6 +124,27 @@ def expand_ranges(starts: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArra
     """Write out ranges of integers one after another. *Shape:* ``(sizes.sum(),)``."""
     offsets = np.cumsum(sizes) - sizes  # where each range lies in the result
     return np.repeat(starts - offsets, sizes) + np.arange(int(sizes.sum()))
+
+
+def walk_words(lengths: NDArray[Any]) -> NDArray[np.int64]:
+    """Go through words from left to right: take the longest phrase, else one word (CoG, app. B).
+
+    Given the number of words of the longest phrase at each word, 0 for none, gives the words at
+    which a phrase is taken, ascending. Differs from the authors' code: where two words are not
+    found, one is left and the other tried again.
+    """
+    # where a step leads hangs on every step before, so this is a plain loop
+    word = 0
+    phrases = [np.zeros(0, dtype=np.int64)]
+    for first in range(0, len(lengths), BLOCK_WORDS):
+        steps = np.maximum(lengths[first : first + BLOCK_WORDS], 1).tolist()
+        visited = []
+        while word < first + len(steps):  # the last phrase of a block may reach into the next
+            visited.append(word)
+            word += steps[word - first]
+        starts = np.array(visited, dtype=np.int64)
+        phrases.append(starts[lengths[starts] > 0])
+    return np.concatenate(phrases)
 
 
 def _same_texts(

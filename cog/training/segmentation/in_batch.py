@@ -19,6 +19,7 @@ from cog.training.segmentation.grams import (
     iter_levels,
     mark_spans,
     number_words,
+    walk_words,
 )
 from cog.training.segmentation.records import BatchLabels, BatchRules, ChunkWords
 
@@ -158,20 +159,16 @@ def _place_queries(
     # nothing stands before a chunk's first token that could predict it
     first_token = max(rules.min_prefix_tokens, 1 if rules.begin_token_id is None else 0)
     best = np.where(words.first_tokens < first_token, 0, best)  # what is given begins no phrase
-    # From left to right: where a step leads hangs on every step before, so this is a plain loop. No
-    # phrase leaves its chunk, so one walk over all chunks begins each of them anew.
-    steps = np.maximum(best, 1).tolist()
-    visited = []
-    word = 0
-    while word < len(steps):
-        visited.append(word)
-        word += steps[word]
-    starts = np.array(visited, dtype=np.int64)
+    # no phrase leaves its chunk, so one walk over all chunks begins each of them anew
+    phrases = walk_words(best)
+    is_start = np.ones(len(best), dtype=bool)
+    is_start[expand_ranges(phrases + 1, best[phrases] - 1)] = False
+    starts = np.flatnonzero(is_start)
     num_inner = words.num_tokens - 1
     if not rules.inner_of_copies:
-        is_copied = np.ones(len(steps), dtype=bool)
-        is_copied[starts[best[starts] == 0]] = False
-        num_inner = np.where(is_copied, 0, num_inner)
+        is_written = is_start.copy()
+        is_written[phrases] = False
+        num_inner = np.where(is_written, num_inner, 0)
     owners = np.repeat(np.arange(len(num_inner)), num_inner)
     inner = expand_ranges(words.first_tokens + 1, num_inner)
     is_chosen = random.random(len(inner)) < rules.inner_share

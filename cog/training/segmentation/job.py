@@ -14,7 +14,8 @@ from cog.model.fingerprint import fingerprint_model
 from cog.params import Params
 from cog.paths import ProjectPaths
 from cog.progress import Progress
-from cog.training.segmentation.matches import collect_texts, find_in_corpus, walk_words
+from cog.training.segmentation.grams import walk_words
+from cog.training.segmentation.matches import collect_texts, find_in_corpus
 
 
 @dataclass(frozen=True, slots=True)

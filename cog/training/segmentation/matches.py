@@ -18,8 +18,6 @@ from cog.model.words import BARRED, CAN_END, CAN_START, UNKNOWN, WordSplitter, f
 from cog.progress import Progress
 from cog.training.segmentation.grams import find_stops, iter_levels
 
-BLOCK_WORDS = 1 << 18  # walked as a Python list, which takes many times their memory
-
 
 @dataclass(frozen=True, slots=True)
 class CorpusWords:
@@ -126,23 +124,3 @@ def find_in_corpus(words: CorpusWords, *, min_words: int, max_words: int) -> NDA
         is_shared = documents[firsts[starts]] != documents[firsts[starts + sizes - 1]]
         lengths[firsts[np.repeat(is_shared, sizes)]] = level.num_words
     return lengths
-
-
-def walk_words(lengths: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """Go through words from left to right: take the longest phrase, else one word (CoG, app. B).
-
-    Given the number of words of the longest phrase at each word, 0 for none, gives the words at
-    which a phrase is taken, ascending. Differs from the authors' code: where two words are not
-    found, one is left and the other tried again.
-    """
-    word = 0
-    phrases = [np.zeros(0, dtype=np.int64)]
-    for first in range(0, len(lengths), BLOCK_WORDS):
-        steps = np.maximum(lengths[first : first + BLOCK_WORDS], 1).tolist()
-        visited = []
-        while word < first + len(steps):  # the last phrase of a block may reach into the next
-            visited.append(word)
-            word += steps[word - first]
-        starts = np.array(visited, dtype=np.int64)
-        phrases.append(starts[lengths[starts] > 0])
-    return np.concatenate(phrases)

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from cog.model.words import flag_words
 from cog.progress import SilentProgress
-from cog.training.segmentation.matches import CorpusWords, collect_texts, find_in_corpus, walk_words
+from cog.training.segmentation.grams import walk_words
+from cog.training.segmentation.matches import CorpusWords, collect_texts, find_in_corpus
 from tests.index.hash_model import PieceSplitter
 from tests.training.segmentation.making import VOCABULARY, random_words, spans_of
 
@@ -120,7 +121,7 @@ def test_walk_is_the_same_in_blocks_of_any_size(size: int, monkeypatch: pytest.M
     ]
     lengths = find_in_corpus(collect(texts), min_words=2, max_words=8)
     whole = walk_words(lengths)
-    monkeypatch.setattr("cog.training.segmentation.matches.BLOCK_WORDS", size)
+    monkeypatch.setattr("cog.training.segmentation.grams.BLOCK_WORDS", size)
     assert walk_words(lengths).tolist() == whole.tolist() != []
 
 
