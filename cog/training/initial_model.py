@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -111,21 +111,9 @@ def _make_config(recipe: Recipe, out: Path, *, text: TrainingText, seed: int) ->
                 made[base] = _make_base(base, out, role, text=text, seed=seed)
             base = made[base]
         bases[f"{role}_base"] = pin_base(base, model_folder=out)
-    return ModelConfig(
-        format_version=FORMAT_VERSION,
-        name=out.name,
-        weights=(),
-        begin_token_id=model.begin_token_id,
-        lora_scale=model.lora_scale,
-        max_pieces=model.max_pieces,
-        max_chunk_tokens=model.max_chunk_tokens,
-        min_chunk_tokens=model.min_chunk_tokens,
-        min_phrase_words=model.min_phrase_words,
-        max_phrase_words=model.max_phrase_words,
-        prefix_base=bases["prefix_base"],
-        phrase_base=bases["phrase_base"],
-        retriever_base=bases["retriever_base"],
-    )
+    names = {each.name for each in fields(ModelConfig)} & {each.name for each in fields(model)}
+    stated: dict[str, Any] = {name: getattr(model, name) for name in names} | bases
+    return ModelConfig(format_version=FORMAT_VERSION, name=out.name, weights=(), **stated)
 
 
 def _make_base(base: RandomBase, out: Path, role: str, *, text: TrainingText, seed: int) -> HubBase:

@@ -19,7 +19,7 @@ from cog.progress import Progress, SilentProgress
 from cog.training.batches import iter_batches
 from cog.training.building import TrainingText
 from cog.training.checkpoint import RunIdentity
-from cog.training.initial_model import Bases, OpenedModel, Recipe, find_bases, open_model
+from cog.training.initial_model import OpenedModel, Recipe, find_bases, open_model
 from cog.training.loop import Outcome, TrainingLoop
 from cog.training.objective import CopyObjective
 from cog.training.preparing import TrainingData, check_phrases, prepare_data
@@ -110,15 +110,20 @@ def train(job: TrainJob, *, progress: Progress, log: LogMetrics | None) -> Train
         )
     with hold_run_folder(job.out, is_main=accelerator.is_main_process):
         with accelerator.main_process_first():
+            is_new = checkpoint is None and accelerator.is_main_process
             bases = find_bases(
-                job.recipe,
-                job.source,
-                out=job.out,
-                text=job.text,
-                seed=job.seed,
-                is_new=checkpoint is None and accelerator.is_main_process,
+                job.recipe, job.source, out=job.out, text=job.text, seed=job.seed, is_new=is_new
             )
-            data = _prepare_data(job, bases, device=accelerator.device.type, progress=progress)
+            data = prepare_data(
+                job.text,
+                bases,
+                job.recipe.loop,
+                folder=get_cache_folder() / "examples",
+                device=accelerator.device.type,
+                num_workers=job.num_workers,
+                seed=job.seed,
+                progress=progress,
+            )
         if job.objective == COPY:
             check_phrases(data)
         set_seed(job.seed)  # here: what was done before depends on what was kept from other runs
@@ -137,19 +142,6 @@ def train(job: TrainJob, *, progress: Progress, log: LogMetrics | None) -> Train
         if checkpoint is not None:
             loop.resume()
         return _run(job, opened, loop, data, progress)
-
-
-def _prepare_data(job: TrainJob, bases: Bases, *, device: str, progress: Progress) -> TrainingData:
-    return prepare_data(
-        job.text,
-        bases,
-        job.recipe.loop,
-        folder=get_cache_folder() / "examples",
-        device=device,
-        num_workers=job.num_workers,
-        seed=job.seed,
-        progress=progress,
-    )
 
 
 def _run(

@@ -18,6 +18,7 @@ from accelerate.utils import InitProcessGroupKwargs, broadcast_object_list, gath
 
 from cog.errors import CheckpointError, TrainingError
 from cog.locks import try_locks
+from cog.model.load import resolve_device
 from cog.progress import Progress
 from cog.training.checkpoint import find_checkpoints
 
@@ -91,16 +92,8 @@ def hold_run_folder(out: Path, *, is_main: bool) -> Iterator[None]:
 
 
 def make_accelerator(device: str) -> Accelerator:
-    """Open the device or devices of a run.
-
-    A GPU computes in bf16.
-    """
-    has_gpu = torch.cuda.is_available()
-    if device == "cuda" and not has_gpu:
-        raise CheckpointError(
-            "--device cuda needs a GPU", found="no GPU that torch can use", run="use --device cpu"
-        )
-    is_cpu = device == "cpu" or not has_gpu
+    """Open the device or devices of a run; a GPU computes in bf16."""
+    is_cpu = resolve_device(device).type == "cpu"
     if not is_cpu:
         torch.backends.cuda.matmul.allow_tf32 = True
         torch.backends.cudnn.allow_tf32 = True
