@@ -48,7 +48,8 @@ class BertNetwork:
         self._words = tensors.get(WORDS)  # (num_pieces, dim)
         self._kind = tensors.get("embeddings.token_type_embeddings.weight")[0]  # (dim,)
         self._positions = tensors.get("embeddings.position_embeddings.weight")
-        self.max_positions, self.device = len(self._positions), self._words.device
+        self.max_positions: int | None = len(self._positions)
+        self.device = self._words.device
         self._norm = read("embeddings.LayerNorm")
         blocks = [f"encoder.layer.{n}." for n in range(config["num_hidden_layers"])]
         self._blocks = [

@@ -58,18 +58,12 @@ class CausalModules:
         if not keeps_modules or precision != FLOAT32:
             _take_layers(self._body, precision, packs=not keeps_modules)
 
-    @property
-    def max_positions(self) -> int:
-        """Number of tokens that the model can read; of a sliding window, no more than it holds."""
-        config = self.model.config
-        window = getattr(config, "sliding_window", None) or config.max_position_embeddings
-        return int(min(config.max_position_embeddings, window))
-
     @torch.no_grad()
     def _replace_attention(self) -> None:
         # a few tokens tell whether the model attends as the packed attention does: others cap
         # scores, add to them by distance, or look at fewer tokens
         try:
+            self.max_positions = _count_positions(self.model)
             ids = torch.arange(min(TRIED_TOKENS, self.max_positions), device=self.device)
             ids %= self.vocab_size
             wanted = self._body(input_ids=ids[None], use_cache=False).last_hidden_state[0]
@@ -97,6 +91,13 @@ class CausalModules:
         """Scores of the vocabulary; as :meth:`cog.model.llama.LlamaNetwork.score`."""
         logits: Tensor = self._head(states)
         return logits
+
+
+def _count_positions(model: PreTrainedModel) -> int:
+    # tokens that it can read; of a sliding window, no more than it holds
+    config = model.config
+    window = getattr(config, "sliding_window", None) or config.max_position_embeddings
+    return int(min(config.max_position_embeddings, window))
 
 
 def _refuse_attention(found: str) -> CheckpointError:

@@ -26,21 +26,10 @@ class WordVectors:
 class CausalNetwork(Protocol):
     """What the prefix encoder reads with: a causal language model."""
 
-    @property
-    def precision(self) -> str:
-        """Precision of its linear layers."""
-
-    @property
-    def device(self) -> "torch.device":
-        """Where the weights lie."""
-
-    @property
-    def vocab_size(self) -> int:
-        """Number of tokens of the vocabulary."""
-
-    @property
-    def max_positions(self) -> int:
-        """Number of tokens that it can read."""
+    precision: str  # of its linear layers
+    device: "torch.device"  # where the weights lie
+    vocab_size: int  # number of tokens of the vocabulary
+    max_positions: int  # number of tokens that it can read
 
     def read(self, token_ids: "Tensor", layout: "Layout", cache: "PrefixCache") -> "Tensor":
         """Read packed tokens, by which their prefixes in the cache grow; gives hidden states.
@@ -55,17 +44,9 @@ class CausalNetwork(Protocol):
 class TextNetwork(Protocol):
     """What the retriever and the phrase encoder read with: a bidirectional encoder."""
 
-    @property
-    def max_positions(self) -> int | None:
-        """Number of pieces that it can read, special ones included; None for any number."""
-
-    @property
-    def dim(self) -> int:
-        """Width of a hidden state."""
-
-    @property
-    def device(self) -> "torch.device":
-        """Where the weights lie."""
+    max_positions: int | None  # pieces that it can read, special ones included; None for any number
+    dim: int  # width of a hidden state
+    device: "torch.device"  # where the weights lie
 
     def __call__(self, ids: "Tensor", mask: "Tensor") -> "Tensor":
         """Read texts, with a mask of 1 where there is a piece; gives hidden states.
@@ -77,9 +58,7 @@ class TextNetwork(Protocol):
 class Retriever(Protocol):
     """Encodes texts for retrieval."""
 
-    @property
-    def dim(self) -> int:
-        """Width of a vector."""
+    dim: int  # width of a vector
 
     def count_pieces(self, texts: Sequence[str]) -> NDArray[np.int64]:
         """Number of WordPieces that are read of each text; texts of one length need no padding."""
