@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cog.cli.options import PRECISION, FiniteRange, make_type, option, setting
+from cog.cli.options import PRECISION, FiniteRange, make_type, option
 from cog.cli.output import tell
 from cog.reading import FieldError, read_field
 from cog.records import Decoding
@@ -26,26 +26,22 @@ class DecodingOptions:
     decoding: str | None = option(
         "--decoding", type=make_type(Decoding, "method"), help="How a choice is taken."
     )
-    top_p: float | None = setting(Decoding, "top_p", "Mass of the nucleus.")
-    top_k_documents: int | None = setting(
-        Decoding, "top_k_documents", "Chunks retrieved for a prefix; 0 for tokens only."
+    top_p: float | None = option(of=Decoding, help="Mass of the nucleus.")
+    top_k_documents: int | None = option(
+        of=Decoding, help="Chunks retrieved for a prefix; 0 for tokens only."
     )
-    max_verbatim_words: int | None = setting(
-        Decoding,
-        "max_verbatim_words",
-        "Longest run of words copied from one place of a document; 0 for no limit.",
+    max_verbatim_words: int | None = option(
+        of=Decoding,
+        help="Longest run of words copied from one place of a document; 0 for no limit.",
     )
-    phrase_bias: float | None = setting(
-        Decoding,
-        "phrase_bias",
-        "Added to the score of every phrase: higher copies more.",
-        metavar="X",
+    phrase_bias: float | None = option(
+        of=Decoding, metavar="X", help="Added to the score of every phrase: higher copies more."
     )
-    verify: str | None = setting(
-        Decoding, "verify", "When the prefix encoder finds a token too unlikely."
+    verify: str | None = option(
+        of=Decoding, help="When the prefix encoder finds a token too unlikely."
     )
-    verify_threshold: float | None = setting(
-        Decoding, "verify_threshold", "Threshold of that rule [default: a usual one].", metavar="X"
+    verify_threshold: float | None = option(
+        of=Decoding, metavar="X", help="Threshold of that rule [default: a usual one]."
     )
     min_token_probability: float | None = option(
         "--min-token-probability",
@@ -53,7 +49,7 @@ class DecodingOptions:
         metavar="P",
         help="Short for --verify absolute --verify-threshold P.",
     )
-    temperature: float | None = setting(Decoding, "temperature", "Divides scores before a draw.")
+    temperature: float | None = option(of=Decoding, help="Divides scores before a draw.")
     others: tuple[str, ...] = option(
         "--set",
         multiple=True,

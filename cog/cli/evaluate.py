@@ -1,8 +1,7 @@
 """``cog evaluate``: a corpus and a protocol go in, scores come out and are logged to MLflow."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
 
 import click
 
@@ -23,7 +22,6 @@ from cog.evaluation.protocol import GROUPS, PRESETS
 from cog.reading import FieldError
 
 if TYPE_CHECKING:
-    from cog.evaluation.planning import Wanted
     from cog.evaluation.records import EvaluationResult
     from cog.evaluation.tracking import Run
 
@@ -124,16 +122,17 @@ def command(
         return
     paths, params = open_project(ctx)
     params = set_precision(params, decoding.precision)
-    wanted = make_wanted(
-        measure,
-        corpus_id=corpus_id,
-        prompt_corpus_id=prompt_corpus_id,
-        settings=collect_settings(decoding),
-    )
-    wanted = replace(wanted, system=system, is_untuned=decoding.untuned)
-    from cog.evaluation.planning import evaluate_wanted
+    from cog.evaluation.planning import Wanted, evaluate_wanted
     from cog.progress import show_progress
 
+    wanted = Wanted(
+        corpus_id=corpus_id,
+        prompt_corpus_id=prompt_corpus_id,
+        system=system,
+        settings=collect_settings(decoding),
+        is_untuned=decoding.untuned,
+        **asdict(measure),
+    )
     with show_progress(f"evaluate {corpus_id}", total=None, unit="texts") as progress:
         try:
             result, run = evaluate_wanted(
@@ -155,22 +154,6 @@ def _run_stage(ctx: click.Context) -> None:
 
     with show_progress(f"evaluate {corpus_id}", total=None, unit="texts") as progress:
         evaluate_corpus(paths, corpus_id, params, progress)
-
-
-def make_wanted(
-    measure: MeasureOptions,
-    *,
-    corpus_id: str,
-    prompt_corpus_id: str | None,
-    settings: Mapping[str, Any],
-) -> "Wanted":
-    """What is to be evaluated: what the command line gives, on these corpora."""
-    from cog.evaluation.planning import Wanted
-
-    given = {each.name: getattr(measure, each.name) for each in fields(MeasureOptions)}
-    return Wanted(
-        corpus_id=corpus_id, prompt_corpus_id=prompt_corpus_id, settings=settings, **given
-    )
 
 
 def _write(result: "EvaluationResult", run: "Run | None", *, as_json: bool) -> None:

@@ -16,7 +16,7 @@ import click
 
 from cog.cli.decoding_options import DecodingOptions, take_settings
 from cog.cli.main import open_project, open_stage
-from cog.cli.options import device_option, option, setting, stage_option, with_options
+from cog.cli.options import device_option, option, stage_option, with_options
 from cog.cli.output import echo_json, tell
 from cog.decoding.settings import set_precision
 from cog.errors import CogError, GenerationError
@@ -57,9 +57,7 @@ class NumberOrAll(click.ParamType[int]):
 class TextOptions(DecodingOptions):
     """What the command line gives of the decoding of texts."""
 
-    max_new_tokens: int | None = setting(
-        Decoding, "max_new_tokens", "Exact number of tokens to append."
-    )
+    max_new_tokens: int | None = option(of=Decoding, help="Exact number of tokens to append.")
     seed: int | None = option(
         "--seed",
         type=click.IntRange(0),

@@ -98,18 +98,16 @@ Flag = tuple[tuple[str, ...], dict[str, Any]]  # names of an option, and what cl
 
 
 def flag(*names: str, **settings: Any) -> Flag:  # noqa: ANN401
-    """An option of a table, as ``click.option`` is told; without names it has its field's."""
+    """An option of a table, as ``click.option`` is told; without names it has its field's.
+
+    ``of`` is a record in which a field of this name says what values there are.
+    """
     return names, settings
 
 
 def option(*names: str, **settings: Any) -> Any:  # noqa: ANN401
     """A field of a record that the command line fills in, as ``click.option`` is told."""
     return field(metadata={"option": flag(*names, **settings)})
-
-
-def setting(record: type[Any], name: str, help: str, **more: Any) -> Any:  # noqa: A002, ANN401
-    """A field for the setting of a record, with the range or the choices that it has there."""
-    return option(type=make_type(record, name), help=help, **more)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,8 +148,10 @@ def with_record(
             return function(*words, **given | {parameter: record(**values)})
 
         for name in reversed(list(flags)):  # as decorators that are stacked
-            names, settings = flags[name]
+            names, settings = flags[name][0], dict(flags[name][1])
             names = names or (f"--{name.replace('_', '-')}",)
+            if "of" in settings:
+                settings["type"] = make_type(settings.pop("of"), name)
             default = known[name]
             if default is not MISSING:
                 is_told = not isinstance(default, bool) and default not in (None, "", ())
@@ -162,16 +162,17 @@ def with_record(
     return decorate
 
 
-def with_options(**records: type[Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Give a command the options of records, by the parameter that takes a record filled in.
+def list_flags(record: type[Any]) -> dict[str, Flag]:
+    """The options of a record whose fields are made by :func:`option`, by field."""
+    return {each.name: each.metadata["option"] for each in fields(record)}
 
-    Their fields are made by :func:`option`.
-    """
+
+def with_options(**records: type[Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Give a command the options of records, by the parameter that takes a record filled in."""
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         for parameter, record in reversed(records.items()):
-            flags = {each.name: each.metadata["option"] for each in fields(record)}
-            function = with_record(parameter, record, flags)(function)
+            function = with_record(parameter, record, list_flags(record))(function)
         return function
 
     return decorate

@@ -8,20 +8,13 @@ import click
 from cog.cli.main import open_project
 from cog.cli.options import (
     FiniteRange,
-    Flag,
     device_option,
     flag,
-    make_type,
     precision_option,
     with_record,
 )
 from cog.cli.output import tell
 from cog.serve.settings import ServeSettings
-
-
-def _limit(name: str, help: str) -> Flag:  # noqa: A002
-    return flag(type=make_type(ServeSettings, name), help=help)
-
 
 OPTIONS = {
     "host": flag(help="Address to listen on."),
@@ -31,11 +24,11 @@ OPTIONS = {
     "allowed_hosts": flag(
         "--allow-host", multiple=True, metavar="NAME", help="Name the server may be called by, too."
     ),
-    "batch_size": _limit("batch_size", "Texts written together."),
-    "max_waiting": _limit("max_waiting", "Texts that may wait for a place."),
-    "max_indexes": _limit("max_indexes", "Indexes that stay open."),
-    "max_texts": _limit("max_texts", "Texts of one request."),
-    "max_tokens": _limit("max_tokens", "Tokens of one text."),
+    "batch_size": flag(of=ServeSettings, help="Texts written together."),
+    "max_waiting": flag(of=ServeSettings, help="Texts that may wait for a place."),
+    "max_indexes": flag(of=ServeSettings, help="Indexes that stay open."),
+    "max_texts": flag(of=ServeSettings, help="Texts of one request."),
+    "max_tokens": flag(of=ServeSettings, help="Tokens of one text."),
     "max_seconds": flag(
         type=FiniteRange(0, min_open=True), help="Seconds after which a request is given up."
     ),

@@ -1,9 +1,9 @@
 """What studies of evaluations share: options go in, a plan of evaluations comes out."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
-from cog.cli.evaluate import MeasureOptions, make_wanted
+from cog.cli.evaluate import MeasureOptions
 from cog.cli.options import make_type, option
 from cog.cli.output import tell
 from cog.records import Decoding
@@ -29,13 +29,17 @@ def make_plan(
     params: "Params", given: StudyOptions, corpus_id: str, prompt_corpus_id: str, /
 ) -> "Plan":
     """Make a plan of what the command line gives and of params.yaml."""
+    from cog.evaluation.planning import Wanted
     from cog.evaluation.planning import make_plan as make
 
+    measure = {each.name: getattr(given, each.name) for each in fields(MeasureOptions)}
     settings = {} if given.decoding is None else {"decoding": given.decoding}
-    wanted = make_wanted(
-        given, corpus_id=corpus_id, prompt_corpus_id=prompt_corpus_id, settings=settings
+    return make(
+        params,
+        Wanted(
+            corpus_id=corpus_id, prompt_corpus_id=prompt_corpus_id, settings=settings, **measure
+        ),
     )
-    return make(params, wanted)
 
 
 def run(paths: "ProjectPaths", params: "Params", kind: "Kind", *, experiment: str) -> "Study":

@@ -1,8 +1,7 @@
 """``cog train``: text goes in, a trained model comes out."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -12,13 +11,15 @@ from cog.cli.main import open_project, open_stage
 from cog.cli.options import (
     FOLDER,
     LoopOptions,
+    flag,
     json_option,
-    option,
+    list_flags,
     stage_option,
     track_option,
-    with_options,
+    with_record,
 )
 from cog.cli.output import echo_json, echo_outcome, tell
+from cog.training.request import TrainRequest, train_on_corpus, train_with_tracking
 
 if TYPE_CHECKING:
     from cog.training.job import TrainReport
@@ -26,63 +27,41 @@ if TYPE_CHECKING:
 MAX_SEED = 2**32 - 1  # of numpy
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainOptions:
-    """What is trained, on what, and where it is written; as in ``TrainRequest``."""
-
-    profile: str | None = option(
-        "--profile", metavar="NAME", help="Profile of params.yaml [default: train.profile]."
-    )
-    data: tuple[Path, ...] = option(
-        "--data",
+OPTIONS = {
+    "profile": flag(metavar="NAME", help="Profile of params.yaml [default: train.profile]."),
+    "data": flag(
         type=FOLDER,
         multiple=True,
         metavar="FILE",
         help="Text file, plain, .gz or .zst, or a folder of them; repeatable.",
-    )
-    licence: str | None = option(
-        "--licence", metavar="TEXT", help="Licence of --data, for the model's card."
-    )
-    corpus_id: str | None = option(
-        "--corpus", metavar="ID", help="Train on the documents of this corpus."
-    )
-    source: Path | None = option(
-        "--from", type=FOLDER, metavar="MODEL", help="Go on from this model's weights."
-    )
-    objective: str = option(
-        "--objective",
+    ),
+    "licence": flag(metavar="TEXT", help="Licence of --data, for the model's card."),
+    "corpus_id": flag("--corpus", metavar="ID", help="Train on the documents of this corpus."),
+    "source": flag("--from", type=FOLDER, metavar="MODEL", help="Go on from this model's weights."),
+    "objective": flag(
         type=click.Choice(["copy", "tokens"]),
-        default="copy",
-        show_default=True,
         help="Learn to copy, or the next token only (the baseline).",
-    )
-    out: Path | None = option(
-        "--out", type=FOLDER, metavar="DIR", help="Folder of the model [default: models/PROFILE]."
-    )
-    evaluation: tuple[Path, ...] = option(
+    ),
+    "out": flag(type=FOLDER, metavar="DIR", help="Folder of the model [default: models/PROFILE]."),
+    "evaluation": flag(
         "--check-against",
         type=FOLDER,
         multiple=True,
         metavar="FILE",
         help="Text that must not be trained on, such as test files; repeatable.",
-    )
-    on_overlap: str = option(
-        "--on-overlap",
+    ),
+    "on_overlap": flag(
         type=click.Choice(["refuse", "drop", "keep"]),
-        default="refuse",
-        show_default=True,
         help="What to do with training documents that share 13 words in a row with it.",
-    )
-    seed: int = option(
-        "--seed", type=click.IntRange(0, MAX_SEED), default=0, show_default=True, help="Seed."
-    )
-    num_workers: int | None = option(
-        "--workers", type=click.IntRange(0), help="Processes that make batches."
-    )
+    ),
+    "seed": flag(type=click.IntRange(0, MAX_SEED), help="Seed."),
+    "num_workers": flag("--workers", type=click.IntRange(0), help="Processes that make batches."),
+    **list_flags(LoopOptions),
+}
 
 
 @click.command("train")
-@with_options(given=TrainOptions, loop=LoopOptions)
+@with_record("request", TrainRequest, OPTIONS)
 @click.option("--experiment", default="train", show_default=True, help="Experiment in MLflow.")
 @track_option
 @json_option
@@ -92,8 +71,7 @@ def command(
     ctx: click.Context,
     /,
     *,
-    given: TrainOptions,
-    loop: LoopOptions,
+    request: TrainRequest,
     experiment: str,
     no_track: bool,
     as_json: bool,
@@ -107,30 +85,26 @@ def command(
     if is_stage:
         _run_stage(ctx)
         return
-    _check_options(ctx)
+    _check_options(ctx, request)
     paths, params = open_project(ctx)
     from cog.evaluation.tracking import follow_run
-    from cog.training.request import TrainRequest, train_with_tracking
 
-    profile = given.profile or params.train.profile
-    request = TrainRequest(**asdict(given) | asdict(loop) | {"profile": profile})
     follow = partial(follow_run, paths, None if no_track else experiment)
     report = train_with_tracking(paths, params, request, follow=follow)
     if report is not None:
         _write(report, as_json=as_json)
 
 
-def _check_options(ctx: click.Context) -> None:
-    if bool(ctx.params["data"]) == bool(ctx.params["corpus_id"]):
+def _check_options(ctx: click.Context, request: TrainRequest) -> None:
+    if bool(request.data) == bool(request.corpus_id):
         raise click.UsageError("give either --data or --corpus")
     is_default = ctx.get_parameter_source("on_overlap") is ParameterSource.DEFAULT
-    if not is_default and not ctx.params["evaluation"]:
+    if not is_default and not request.evaluation:
         raise click.UsageError("--on-overlap goes with --check-against")
 
 
 def _run_stage(ctx: click.Context) -> None:
     from cog.evaluation.tracking import follow_run
-    from cog.training.request import train_on_corpus
 
     paths, params, corpus_id = open_stage(ctx)
     follow = partial(follow_run, paths, "train")

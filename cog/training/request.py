@@ -47,6 +47,7 @@ RANK_VARIABLE = "RANK"  # set by torchrun and accelerate for each of several pro
 class TrainRequest:
     """What a user asks for.
 
+    :param profile: Name of a profile; None for the default.
     :param data: Text files, or folders of them; empty for a corpus.
     :param source: Folder of a model to go on from; None for the base models.
     :param objective: ``copy`` or ``tokens``.
@@ -61,7 +62,7 @@ class TrainRequest:
         is not known.
     """
 
-    profile: str
+    profile: str | None = None
     data: tuple[Path, ...] = ()
     corpus_id: str | None = None
     source: Path | None = None
@@ -103,12 +104,8 @@ def train_on_corpus(
 
     A run that broke off goes on; a model that was finished, or is of something else, is replaced.
     """
-    request = TrainRequest(
-        profile=params.train.profile,
-        corpus_id=corpus_id,
-        out=paths.corpus(corpus_id).model,
-        is_resumed=True,
-    )
+    out = paths.corpus(corpus_id).model
+    request = TrainRequest(corpus_id=corpus_id, out=out, is_resumed=True)
     job = make_job(paths, params, request)
     return go_on_or_begin_anew(
         job.out,
