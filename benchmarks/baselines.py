@@ -22,7 +22,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from benchmarks.common import ROOT, report, say
-from benchmarks.peer import run_peer
+from benchmarks.peer import load_network, run_peer
 from cog.baselines.datastore import iter_entries
 from cog.baselines.knn_lm import KnnGenerator
 from cog.baselines.manifest import DatastoreManifest
@@ -43,7 +43,6 @@ from cog.corpus.documents import DocumentStore, load_prompts
 from cog.decoding.request import Request, encode_prefix
 from cog.decoding.session import open_generator
 from cog.model.load import CogModel, load_model
-from cog.model.modules import load_network
 from cog.params import Params, load_params
 from cog.paths import ProjectPaths, find_project
 from cog.progress import SilentProgress

@@ -18,7 +18,7 @@ from transformers import PreTrainedModel
 
 from benchmarks.common import ROOT, peak_bytes, report, say
 from benchmarks.llama import LlamaPeer, open_llama
-from benchmarks.peer import run_peer
+from benchmarks.peer import load_network, run_peer
 from cog.corpus.documents import load_prompts
 from cog.decoding.generator import CopyGenerator
 from cog.decoding.request import Request
@@ -26,7 +26,6 @@ from cog.decoding.session import open_generator
 from cog.model.config import load_config
 from cog.model.load import resolve_device
 from cog.model.matrices import choose_precision
-from cog.model.modules import load_network
 from cog.params import load_params
 from cog.paths import find_project
 from cog.records import FLOAT32, Generation

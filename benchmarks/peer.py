@@ -2,11 +2,28 @@
 
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 import torch
 from transformers import PreTrainedModel
 
+from cog.model.base import get_base_folder
+from cog.model.config import load_config
+from cog.model.modules import load_trained
+from cog.model.weights import load_weights, select_weights
 from cog.records import Decoding
+
+
+def load_network(folder: Path) -> PreTrainedModel:
+    """Load the network of a model's prefix encoder, as trained, in float32.
+
+    :param folder: The model's folder.
+    :returns: The network.
+    """
+    config = load_config(folder)
+    base = get_base_folder(config.prefix_base, model_folder=folder)
+    weights = load_weights(folder, config, parts=("lm.",))
+    return load_trained(base, select_weights(weights, "lm."), scale=config.lora_scale)
 
 
 def run_peer(peer: PreTrainedModel, ids: Sequence[list[int]], decoding: Decoding) -> float:

@@ -14,11 +14,9 @@ from transformers.pytorch_utils import Conv1D
 from transformers.utils import logging
 
 from cog.errors import CheckpointError
-from cog.model.base import get_base_folder
 from cog.model.cache import ATTENTION_NAME, Layout, PrefixCache, packed_attention
-from cog.model.config import load_config
 from cog.model.matrices import CPU, Matrix
-from cog.model.weights import Weights, apply_weights, load_weights, select_weights
+from cog.model.weights import Weights, apply_weights
 from cog.records import FLOAT32
 
 TRIED_TOKENS = 8
@@ -125,14 +123,6 @@ class TextModules:
         return states
 
 
-def load_network(folder: Path) -> PreTrainedModel:
-    """Load the prefix encoder's network, as trained, in float32."""
-    config = load_config(folder)
-    base = get_base_folder(config.prefix_base, model_folder=folder)
-    weights = load_weights(folder, config, parts=("lm.",))
-    return load_trained(base, select_weights(weights, "lm."), scale=config.lora_scale)
-
-
 def load_trained(base: Path, weights: Weights, *, scale: float) -> PreTrainedModel:
     """Load a causal base model and put its trained weights into it."""
     causal = load_causal(base)
@@ -193,13 +183,12 @@ def _refuse_base(base: Path, found: str) -> CheckpointError:
     )
 
 
-def tied_names(causal: PreTrainedModel) -> tuple[str, ...]:
+def tied_names(network: PreTrainedModel) -> tuple[str, ...]:
     """Tensors that whole trained weights may lack, since they are tied to others."""
-    head = causal.get_output_embeddings()  # type: ignore[no-untyped-call]
-    names = causal.state_dict(keep_vars=True).items()
-    is_tied = head.weight is causal.get_input_embeddings().weight
-    heads = {id(module): name for name, module in causal.named_modules()}
-    return tuple(n for n, _ in names if is_tied and n == f"{heads[id(head)]}.weight")
+    head = network.get_output_embeddings()  # type: ignore[no-untyped-call]
+    if head is None or head.weight is not network.get_input_embeddings().weight:
+        return ()
+    return tuple(f"{name}.weight" for name, each in network.named_modules() if each is head)
 
 
 def find_transposed(network: nn.Module) -> frozenset[str]:

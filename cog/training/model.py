@@ -80,7 +80,7 @@ class TrainableModel(nn.Module):
         self._kept[name] = set(full_weights)
         ranks: int | dict[str, int] = rank
         if full_weights:
-            may_lack = (*untrained_names(network.state_dict()), *_find_tied(network))
+            may_lack = (*untrained_names(network.state_dict()), *tied_names(network))
             load_part(network, full_weights, may_lack=may_lack)
             ranks = 0
         if pairs:
@@ -232,8 +232,3 @@ def _set_dropout(network: nn.Module, share: float) -> None:
             module.p = share
         elif isinstance(getattr(module, "attention_dropout", None), float):
             module.attention_dropout = share  # type: ignore[assignment]
-
-
-def _find_tied(network: PreTrainedModel) -> tuple[str, ...]:
-    has_head = network.get_output_embeddings() is not None  # type: ignore[no-untyped-call]
-    return tied_names(network) if has_head else ()

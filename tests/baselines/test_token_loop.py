@@ -7,13 +7,13 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+from benchmarks.peer import load_network
 from cog.baselines.transformer import TransformerGenerator
 from cog.decoding.request import Request, encode_prefix
 from cog.errors import GenerationError
 from cog.model.base import get_base_folder
 from cog.model.config import load_config
 from cog.model.load import CogModel
-from cog.model.modules import load_network
 from cog.paths import ProjectPaths
 from cog.records import Decoding
 from tests.choices import Choices, assert_same_choices, record_choices

@@ -9,12 +9,13 @@ import torch
 import yaml
 from safetensors.torch import load_file, save_file
 
+from benchmarks.peer import load_network
 from cog.errors import AssetError, CheckpointError
 from cog.model.base import pin_base
 from cog.model.config import load_config
 from cog.model.fingerprint import fingerprint_model
 from cog.model.load import load_model, resolve_device
-from cog.model.modules import load_causal, load_network
+from cog.model.modules import load_causal
 from cog.profiles import HubBase, WheelBase
 
 

@@ -8,9 +8,10 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
+from benchmarks.peer import load_network
 from cog.model.cache import PrefixCache
 from cog.model.load import load_model
-from cog.model.modules import CausalModules, load_network
+from cog.model.modules import CausalModules
 from cog.model.prefix_encoder import PrefixEncoder
 from tests.model_fixtures import make_tiny_model
 
