@@ -1,7 +1,6 @@
 """The model of a run: a recipe or a model folder goes in, the model to train comes out."""
 
 import shutil
-from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from itertools import islice
 from pathlib import Path
@@ -22,7 +21,6 @@ from cog.reading import find_nearest
 from cog.training.batches import Batch
 from cog.training.building import TrainingText
 from cog.training.model import TrainableModel
-from cog.training.output import write_model
 from cog.training.vectors import check_pieces
 
 
@@ -178,10 +176,6 @@ class OpenedModel:
                 continue
             total += (6 if parameter.requires_grad else 4) * parameter.numel() * positions[part]
         return total
-
-    def write(self, folder: Path, *, facts: Mapping[str, str]) -> str:
-        """Write the model folder."""
-        return write_model(folder, self.model.trained_weights(), self.config, facts)
 
 
 def open_model(

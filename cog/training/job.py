@@ -22,8 +22,10 @@ from cog.training.checkpoint import RunIdentity
 from cog.training.initial_model import OpenedModel, Recipe, find_bases, open_model
 from cog.training.loop import Outcome, TrainingLoop
 from cog.training.objective import CopyObjective
+from cog.training.output import write_model
 from cog.training.preparing import TrainingData, check_phrases, prepare_data
 from cog.training.reporting import LogMetrics, load_metrics, tell_peak_flops
+from cog.training.request import TrainRequest
 from cog.training.run_folder import (
     METRICS,
     check_shared,
@@ -49,28 +51,18 @@ DECIDING = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class TrainJob:
-    """What to train, on what, for how long, into which folder.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainJob(TrainRequest):
+    """A request with all that it leaves open: what is trained, on what, for how long.
 
-    :param source: Folder of a model to go on from; None for the base models.
-    :param objective: ``copy``, or ``tokens`` for the token loss alone.
-    :param is_resumed: Whether to go on from the last checkpoint in ``out``.
-    :param device: ``cpu``, ``cuda`` or ``auto``.
-    :param num_workers: Number of processes that make batches; 0 for none.
     :param about: Facts for the model's card, such as where the text is from.
     """
 
     recipe: Recipe
     text: TrainingText
-    source: Path | None
-    objective: str
     budget: Budget
     out: Path
-    is_resumed: bool
-    device: str
     num_workers: int
-    seed: int
     about: Mapping[str, str]
 
 
@@ -163,7 +155,8 @@ def _run(
 
     def write(outcome: Outcome | None) -> None:
         try:
-            opened.write(job.out, facts=_list_facts(job, data, loop, outcome))
+            facts = _list_facts(job, data, loop, outcome)
+            write_model(job.out, opened.model.trained_weights(), opened.config, facts)
         except CheckpointError as error:
             if outcome is not None:
                 raise

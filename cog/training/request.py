@@ -7,7 +7,7 @@ follows the run is handed in.
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -50,14 +50,16 @@ class TrainRequest:
     :param profile: Name of a profile; None for the default.
     :param data: Text files, or folders of them; empty for a corpus.
     :param source: Folder of a model to go on from; None for the base models.
-    :param objective: ``copy`` or ``tokens``.
+    :param objective: ``copy``, or ``tokens`` for the token loss alone.
     :param max_steps: Number of steps; None for the profile's, or for no limit where there is one of
         seconds.
     :param max_seconds: Seconds of training; None for no limit.
     :param out: Folder of the model; None for ``models/<profile>``.
+    :param is_resumed: Whether to go on from the last checkpoint in ``out``.
     :param evaluation: Files that must not be trained on.
     :param on_overlap: ``refuse``, ``drop`` or ``keep``.
-    :param num_workers: Number of processes that make batches; None to choose.
+    :param num_workers: Number of processes that make batches, 0 for none; None to choose.
+    :param device: ``cpu``, ``cuda`` or ``auto``.
     :param licence: Licence of the text, for the model's card; None for the corpus's own, or if it
         is not known.
     """
@@ -176,17 +178,13 @@ def make_job(paths: ProjectPaths, params: Params, request: TrainRequest) -> "Tra
         _check_source(request.source)
         name, fingerprint = request.source.resolve().name, fingerprint_model(request.source)
         about["goes on from"] = f"{name}, fingerprint {fingerprint}"
+    out = request.out or paths.root / "models" / recipe.name
+    given = {each.name: getattr(request, each.name) for each in fields(request)}
     return TrainJob(
+        **given | {"out": out, "num_workers": num_workers},
         recipe=recipe,
         text=text,
-        source=request.source,
-        objective=request.objective,
         budget=Budget(max_steps, request.max_seconds),
-        out=request.out or paths.root / "models" / recipe.name,
-        is_resumed=request.is_resumed,
-        device=request.device,
-        num_workers=num_workers,
-        seed=request.seed,
         about=about,
     )
 
