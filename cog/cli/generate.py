@@ -1,7 +1,4 @@
-"""``cog generate``.
-
-Prefixes go in by option, file or pipe; cited texts come out as text or JSON lines.
-"""
+"""``cog generate``: prefixes go in by option, file or pipe; texts or JSON lines come out, cited."""
 
 import json
 import sys

@@ -1,8 +1,4 @@
-"""Base models.
-
-What a model's config names goes in, a local folder in Hugging Face's form comes out, converted
-once.
-"""
+"""Base models: what a config names goes in, a local folder in Hugging Face's form comes out."""
 
 import re
 import shutil

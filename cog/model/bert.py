@@ -31,10 +31,7 @@ class _Block:
 
 
 class BertNetwork:
-    """A bidirectional encoder of BERT's kind, which :func:`is_bert` knows.
-
-    Tensors are as trained, where they shall lie.
-    """
+    """A bidirectional encoder of BERT's kind, which :func:`is_bert` knows."""
 
     def __init__(self, form: BaseForm, tensors: TrainedTensors) -> None:
         config = form.config

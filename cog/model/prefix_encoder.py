@@ -1,7 +1,4 @@
-"""The prefix encoder.
-
-Token ids go in, prefix vectors and token logits come out, with a cache in between.
-"""
+"""The prefix encoder: tokens go in, by a cache; prefix vectors and token logits come out."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING

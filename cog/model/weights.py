@@ -1,7 +1,4 @@
-"""Trained weights.
-
-A model folder's safetensors go in; tensors as trained and named parts come out.
-"""
+"""Trained weights: a model folder's safetensors go in; tensors as trained and parts come out."""
 
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -49,10 +46,7 @@ def select_weights(weights: Weights, prefix: str) -> Weights:
 
 
 def split_lora(weights: Weights) -> tuple[Weights, Weights]:
-    """Tell low-rank factors from whole tensors.
-
-    Gives the factors ``<layer>.A`` and ``<layer>.B``, and the rest.
-    """
+    """Tell low-rank factors, ``<layer>.A`` and ``<layer>.B``, from whole tensors; give both."""
     pairs = {name: tensor for name, tensor in weights.items() if name.endswith((".A", ".B"))}
     return pairs, {name: tensor for name, tensor in weights.items() if name not in pairs}
 

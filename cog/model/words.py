@@ -1,7 +1,4 @@
-"""Words, the copy unit.
-
-A text goes in, its prefix-encoder tokens and the words they form come out (numpy only).
-"""
+"""Words, the copy unit: a text goes in, its tokens and the words they form come out (no torch)."""
 
 import re
 from dataclasses import dataclass

@@ -74,10 +74,7 @@ def save_checkpoint(
 
 
 def find_checkpoints(folder: Path) -> list[Path]:
-    """Find the checkpoints of a run.
-
-    The newest is the last; the folder may be absent.
-    """
+    """Find the checkpoints of a run, the newest last; the folder may be absent."""
     return sorted(path for path in folder.glob("step-*") if (path / ABOUT_FILE).is_file())
 
 

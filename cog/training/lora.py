@@ -57,10 +57,7 @@ def add_lora(
 
 
 def lora_weights(network: nn.Module) -> Weights:
-    """Take the factors out of a network.
-
-    They are ``<layer>.A`` and ``<layer>.B`` by name.
-    """
+    """Take the factors out of a network: ``<layer>.A`` and ``<layer>.B`` by name."""
     return {
         f"{name}.{side}": getattr(module, side).detach()
         for name, module in network.named_modules()
@@ -71,10 +68,7 @@ def lora_weights(network: nn.Module) -> Weights:
 
 @torch.no_grad()
 def load_lora(network: nn.Module, weights: Weights) -> None:
-    """Put factors into a network.
-
-    They are ``<layer>.A`` and ``<layer>.B`` by name.
-    """
+    """Put factors into a network, as :func:`lora_weights` gives them."""
     for name, tensor in weights.items():
         layer, _, side = name.rpartition(".")
         parameter: Tensor = getattr(network.get_submodule(layer), side)

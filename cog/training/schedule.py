@@ -21,10 +21,7 @@ class Budget:
             raise ValueError("a run needs a positive limit of steps or of seconds")
 
     def progress(self, *, steps: float, seconds: float) -> float:
-        """How much of the run is done.
-
-        0 at the start, 1 or more at the end.
-        """
+        """How much of the run is done: 0 at the start, 1 or more at the end."""
         shares = []
         if self.max_steps is not None:
             shares.append(steps / self.max_steps)
