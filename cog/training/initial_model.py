@@ -82,10 +82,10 @@ def find_bases(
     its folder, go to ``out``: small ones from the text and the seed. ``is_new`` tells that what
     lies there may be of another run, and is made or copied anew.
     """
-    if is_new:
-        for role in ROLES:
-            if (out / BASES_FOLDER / role).is_dir():
-                discard(out / BASES_FOLDER / role)
+    is_own = source is not None and source.resolve() == out.resolve()  # what lies there is needed
+    for role in ROLES if is_new and not is_own else ():
+        if (out / BASES_FOLDER / role).is_dir():
+            discard(out / BASES_FOLDER / role)
     if source is None:
         config = _make_config(recipe, out, text=text, seed=seed)
         weights: Weights = {}

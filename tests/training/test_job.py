@@ -193,6 +193,14 @@ def test_model_goes_on_from_another(tmp_path: Path) -> None:
     assert second.metrics["loss"] == pytest.approx(first.metrics["loss"], rel=0.2)
 
 
+def test_model_that_goes_on_in_its_own_folder_keeps_its_bases(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    run(make_job(out, steps=1))
+    shutil.rmtree(out / "run" / "checkpoints")
+    assert run(make_job(out, steps=1, source=out, is_resumed=True)).steps == 1
+    assert is_loadable(out)
+
+
 def test_tokens_alone_can_be_learnt(tmp_path: Path) -> None:
     report = run(make_job(tmp_path / "out", steps=3, objective="tokens"))
     assert report.metrics["phrase_loss"] == 0
