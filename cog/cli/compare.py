@@ -9,11 +9,10 @@ import click
 from cog.baselines.system import COG
 from cog.cli.main import get_project
 from cog.cli.options import html_option, json_option, make_type, plot_option
-from cog.cli.output import echo_json, make_console, make_table, tell, write_picture, write_texts
+from cog.cli.output import echo_json, make_console, print_table, tell, write_picture, write_texts
 from cog.records import Decoding
 
 if TYPE_CHECKING:
-    from rich.table import Table
     from rich.text import Text
 
     from cog.evaluation.compare import Comparison, Pair, Row
@@ -97,62 +96,54 @@ def command(
 
 
 def _print(comparison: "Comparison") -> None:
-    console = make_console()
     protocol = comparison.protocol
     head = f"protocol {protocol.name} {protocol.digest[:12]} · prompts: {comparison.prompts}"
-    console.print(head, markup=False)
-    console.print(_make_scores(comparison))
+    make_console().print(head, markup=False)
+    _print_scores(comparison)
     if any(pair.difference for pair in comparison.pairs):
-        console.print()
-        console.print(_make_pairs(comparison.pairs))
+        click.echo()
+        _print_pairs(comparison.pairs)
     for note in comparison.notes:
         tell(note)
 
 
-def _make_scores(comparison: "Comparison") -> "Table":
+def _print_scores(comparison: "Comparison") -> None:
+    from rich.table import Column
     from rich.text import Text
 
     from cog.evaluation.page import format_references
 
-    table = make_table()
-    table.add_column("score", min_width=max(map(len, comparison.metrics)))  # told apart at the end
-    for label in comparison.labels:
-        table.add_column(label, overflow="fold")
-    table.add_column("real text")
-    for name in comparison.metrics:
-        rows = comparison.get_rows(name)
-        table.add_row(name, *map(_format_score, rows), format_references(rows))
-    table.caption = Text(
-        "[low, high]: 95 % interval over documents; n: texts; *: better by more than chance"
+    score = Column("score", min_width=max(map(len, comparison.metrics)))  # told apart at the end
+    labels = [Column(label, overflow="fold") for label in comparison.labels]
+    rows = [(name, comparison.get_rows(name)) for name in comparison.metrics]
+    print_table(
+        [score, *labels, "real text"],
+        [[name, *map(_format_score, each), format_references(each)] for name, each in rows],
+        caption=Text(
+            "[low, high]: 95 % interval over documents; n: texts; *: better by more than chance"
+        ),
     )
-    table.caption_justify = "left"
-    return table
 
 
-def _make_pairs(pairs: "Sequence[Pair]") -> "Table":
+def _print_pairs(pairs: "Sequence[Pair]") -> None:
+    from rich.table import Column
     from rich.text import Text
 
     from cog.evaluation.page import format_number
 
-    table = make_table()
-    table.add_column("score", min_width=max(len(pair.metric) for pair in pairs))
-    for name in ("pair", "difference", "p", "how", "better"):
-        table.add_column(name)
+    rows = []
     for pair in pairs:
         found = pair.difference
         if found is None:
             continue
         interval = f"[{format_number(found.low)}, {format_number(found.high)}]"
-        cells = [
-            pair.metric,
-            f"{pair.first} - {pair.second}",
-            f"{format_number(found.mean)} {interval}",
-            f"{found.p_value:.2g}",
-            found.method,
-            pair.better or "",
-        ]
-        table.add_row(*(Text(cell) for cell in cells))
-    return table
+        names = f"{pair.first} - {pair.second}"
+        difference = f"{format_number(found.mean)} {interval}"
+        p_value, better = f"{found.p_value:.2g}", pair.better or ""
+        cells = (pair.metric, names, difference, p_value, found.method, better)
+        rows.append([Text(cell) for cell in cells])
+    score = Column("score", min_width=max(len(pair.metric) for pair in pairs))
+    print_table([score, "pair", "difference", "p", "how", "better"], rows)
 
 
 def _format_score(row: "Row") -> "Text":

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from matplotlib.figure import Figure
     from rich.console import Console
-    from rich.table import Table
+    from rich.table import Column
     from rich.text import Text
 
     from cog.baselines.retro.job import RetroReport
@@ -62,22 +62,17 @@ def make_console() -> "Console":
     return console
 
 
-def make_table(*columns: str, title: str | None = None) -> "Table":
-    """Make a table without lines, under the names of its columns."""
-    from rich.table import Table
-
-    return Table(*columns, box=None, pad_edge=False, header_style="bold", title=title)
-
-
 def print_table(
-    columns: Sequence[str],
+    columns: "Sequence[str | Column]",
     rows: "Iterable[Sequence[str | Text]]",
     *,
     title: str | None = None,
-    caption: str | None = None,
+    caption: "str | Text | None" = None,
 ) -> None:
-    """Print a table, between what it is of and what its marks mean."""
-    table = make_table(*columns, title=title)
+    """Print a table without lines, between what it is of and what its marks mean."""
+    from rich.table import Table
+
+    table = Table(*columns, box=None, pad_edge=False, header_style="bold", title=title)
     for row in rows:
         table.add_row(*row)
     table.caption, table.caption_justify = caption, "left"
