@@ -67,9 +67,6 @@ class Batch:
         return len(self.labels.query_chunks)
 
 
-AHEAD_PER_WORKER = 3
-
-
 @dataclass(frozen=True, slots=True)
 class BatchSource:
     """Everything a worker needs to make batches.
@@ -141,8 +138,7 @@ def iter_batches(
     With 0 workers this process makes them. They come in the order of their numbers, which may be
     endless, whatever the number of workers.
     """
-    ahead = AHEAD_PER_WORKER * num_workers
-    return iter_in_workers(BatchMaker, source, numbers, num_workers=num_workers, ahead=ahead)
+    return iter_in_workers(BatchMaker, source, numbers, num_workers=num_workers)
 
 
 def pad_rows(

@@ -98,9 +98,7 @@ def _iter_examples(
 ) -> Iterator[tuple[str, list[Example]]]:
     source = iter(documents)
     tasks = iter(lambda: list(islice(source, DOCUMENTS_PER_TASK)), [])
-    for made in iter_in_workers(
-        ExampleMaker, settings, tasks, num_workers=num_workers, ahead=2 * num_workers
-    ):
+    for made in iter_in_workers(ExampleMaker, settings, tasks, num_workers=num_workers):
         yield from made
 
 

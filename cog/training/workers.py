@@ -21,6 +21,7 @@ Settings = TypeVar("Settings")
 Argument = TypeVar("Argument")
 Result = TypeVar("Result")
 
+AHEAD_PER_WORKER = 3
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
@@ -30,14 +31,13 @@ def iter_in_workers(
     arguments: Iterable[Argument],
     *,
     num_workers: int,
-    ahead: int,
 ) -> Generator[Result, None, None]:
     """Apply a function to arguments, in this process (0 workers) or in others.
 
     ``make`` makes it from the settings, once in each process, where it is found by name. Arguments
     are taken one at a time, as results are asked for, and results come in their order; at most
-    ``ahead`` are under way or waiting. A worker that dies, as when memory runs out, is a
-    ``TrainingError``.
+    three for each worker are under way or waiting. A worker that dies, as when memory runs out, is
+    a ``TrainingError``.
     """
     if num_workers == 0:
         yield from map(make(settings), arguments)
@@ -54,7 +54,7 @@ def iter_in_workers(
     try:
         while True:
             with _single_threaded():  # processes are started as work comes in
-                while len(waiting) < ahead:
+                while len(waiting) < AHEAD_PER_WORKER * num_workers:
                     try:
                         argument = next(source)
                     except StopIteration:
