@@ -15,9 +15,9 @@ from cog.model.fingerprint import fingerprint_model
 from cog.model.llama import LlamaNetwork, is_llama, list_tied
 from cog.model.matrices import choose_precision
 from cog.model.phrase_encoder import PhraseEncoder, untrained_names
+from cog.model.pieces import MeanRetriever
 from cog.model.prefix_encoder import PrefixEncoder
 from cog.model.protocols import CausalNetwork, TextNetwork
-from cog.model.retriever import MeanRetriever
 from cog.model.room import HalvingNetwork
 from cog.model.threads import describe_numerics, pin_threads
 from cog.model.weights import TrainedTensors, Weights, apply_weights, load_weights, select_weights

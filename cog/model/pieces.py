@@ -8,6 +8,7 @@ import torch
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 from torch import Tensor
+from torch.nn import functional
 
 from cog.model.protocols import TextNetwork
 
@@ -95,3 +96,26 @@ class PieceReader:
         """Run the encoder alone. *Shape:* ``(batch, num_pieces, width)``."""
         ids, mask = (fill_up(each, each.shape[1]) for each in (batch.ids, batch.mask))
         return self.network(ids.to(self.device), mask.to(self.device))[: len(batch.ids)]
+
+
+class MeanRetriever(PieceReader):
+    """A bidirectional encoder whose last hidden states are averaged over the mask and normalised.
+
+    Differs from the paper, which uses DPR's context encoder.
+    """
+
+    def __init__(self, network: TextNetwork, tokenizer: Tokenizer, *, max_pieces: int) -> None:
+        super().__init__(network, tokenizer, max_pieces=max_pieces, keep_last=True)
+        self.dim = network.dim  # of a vector
+
+    @torch.inference_mode()
+    def encode_texts(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Encode texts together, to unit length; of a text that is too long the end is read."""
+        if not texts:
+            return np.zeros((0, self.dim), dtype=np.float32)
+        batch = self.encode_pieces(texts)
+        states = self.hidden_states(batch)
+        weights = batch.mask.unsqueeze(-1).to(states)  # (batch, num_pieces, 1)
+        means = (states * weights).sum(1) / weights.sum(1)
+        vectors: NDArray[np.float32] = functional.normalize(means, dim=-1).cpu().numpy()
+        return vectors

@@ -21,7 +21,6 @@ from cog.reading import find_nearest
 from cog.training.batches import Batch
 from cog.training.building import TrainingText
 from cog.training.model import TrainableModel
-from cog.training.vectors import check_pieces
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +49,7 @@ def load_recipe(params: TrainParams, name: str | None) -> Recipe:
 
 ROLES = ("prefix", "phrase", "retriever")
 BASES_FOLDER = "bases"  # in a model folder: bases that are made or copied, not fetched
+NUM_SPECIAL_PIECES = 2  # at the beginning and the end
 NUM_TEXTS = 2000  # from which a small base's tokenizer is learnt
 
 
@@ -204,6 +204,18 @@ def open_model(
         "num_trained": sum(p.numel() for p in model.parameters() if p.requires_grad),
     }
     return OpenedModel(model, bases.config, architecture)
+
+
+def check_pieces(num_positions: int | None, *, max_pieces: int, name: str) -> None:
+    """Refuse an encoder that cannot read as many WordPieces as it is given; None for no limit."""
+    if num_positions is not None and max_pieces + NUM_SPECIAL_PIECES > num_positions:
+        raise TrainingError(
+            f"max_pieces ({max_pieces}) and {NUM_SPECIAL_PIECES} special ones must fit into the "
+            f"{name}",
+            found=f"{num_positions} positions",
+            run="lower max_pieces of the profile in params.yaml",
+            about="max_pieces",
+        )
 
 
 def _check_prefix_encoder(sizes: Any, config: ModelConfig, recipe: Recipe) -> None:  # noqa: ANN401

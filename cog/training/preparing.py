@@ -1,5 +1,9 @@
-"""What a run learns from: text goes in, the sources of its batches come out, checked."""
+"""What a run learns from: text goes in, the sources of its batches come out, checked.
 
+Vectors of the retriever, by which chunks meet in batches, are encoded once, beside the examples.
+"""
+
+import hashlib
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -7,22 +11,27 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from cog.atomic import replacing
 from cog.errors import TrainingError
 from cog.model.config import ModelConfig
+from cog.model.load import load_text_network, resolve_device
+from cog.model.pieces import MeanRetriever
+from cog.model.words import load_tokenizer
 from cog.profiles import LoopProfile
 from cog.progress import Progress, SilentProgress
 from cog.training.batches import Batch, BatchSource, iter_batches
 from cog.training.building import ExampleSettings, TrainingText, build_examples
 from cog.training.examples import ExampleStore
-from cog.training.initial_model import Bases
+from cog.training.initial_model import Bases, check_pieces
 from cog.training.sampler import SamplerSettings, split_documents
 from cog.training.segmentation.records import BatchRules
-from cog.training.vectors import encode_vectors
 
 MIN_HELD_OUT = 2  # what is copied comes from another document
 NUM_LOOKED_AT = 8  # batches in which there must be a phrase to copy
 NUM_NAMED = 4
 SAID_SECONDS = 10.0
+TEXTS_PER_PASS = 128
+SORTED_TEXTS = 128 * 64  # texts of one length together, so that little is padding
 
 
 class _LineProgress(SilentProgress):
@@ -165,6 +174,45 @@ def _make_source(
             common_weight=loop.common_weight,
         ),
     )
+
+
+def encode_vectors(
+    store: ExampleStore, *, base: Path, max_pieces: int, device: str, progress: Progress
+) -> Path:
+    """Encode every chunk with the retriever, unless that was done before.
+
+    They are float32 and of unit length. *Shape:* ``(num_chunks, dim)``
+    """
+    path = store.folder / f"vectors-{_digest_base(base)}-{max_pieces}.npy"
+    if path.is_file():
+        return path
+    network = load_text_network(base, {}, scale=1.0, device=resolve_device(device))
+    check_pieces(network.max_positions, max_pieces=max_pieces, name="retriever")
+    retriever = MeanRetriever(network, load_tokenizer(base), max_pieces=max_pieces)
+    with replacing(path) as unfinished:
+        vectors = np.lib.format.open_memmap(
+            unfinished, mode="w+", dtype=np.float32, shape=(store.num_chunks, retriever.dim)
+        )
+        for first in range(0, store.num_chunks, SORTED_TEXTS):
+            last = min(first + SORTED_TEXTS, store.num_chunks)
+            texts = [store.get_text(chunk) for chunk in range(first, last)]
+            order = np.argsort([len(text) for text in texts], kind="stable")
+            for start in range(0, len(order), TEXTS_PER_PASS):
+                rows = order[start : start + TEXTS_PER_PASS]
+                encoded = retriever.encode_texts([texts[row] for row in rows])
+                vectors[first + rows] = encoded
+                progress.advance(len(rows))
+        vectors.flush()
+    return path
+
+
+def _digest_base(base: Path) -> str:
+    digest = hashlib.blake2b(digest_size=6)
+    for path in sorted(base.glob("*")):
+        if path.suffix in (".safetensors", ".json"):
+            with path.open("rb") as file:
+                digest.update(hashlib.file_digest(file, hashlib.blake2b).digest())
+    return digest.hexdigest()
 
 
 def check_phrases(data: TrainingData) -> None:
