@@ -119,7 +119,6 @@ def remove_corpus(ctx: click.Context, corpus_id: str, dry_run: bool, as_json: bo
             f"corpus {corpus_id} must not be built while it is removed",
             found=str(holder),
             run=f"wait for it, or stop it, then cog corpus remove {corpus_id}",
-            about=corpus_id,
         )
 
     def hold() -> AbstractContextManager[None]:
@@ -159,7 +158,6 @@ def validate_corpora(ctx: click.Context, corpus_ids: tuple[str, ...], as_json: b
             "every corpus must be valid",
             found=f"{len(broken)} of {len(findings)} checks failed, first {broken[0].corpus}",
             run=f"cog corpus validate {broken[0].corpus}",
-            about=broken[0].corpus,
         )
 
 

@@ -67,7 +67,6 @@ def _convert_gguf(target: Path, file_name: str) -> None:
             f"{file_name} must be a whole GGUF file",
             found=str(error),
             run="mend the model's config.yaml",
-            about=file_name,
         ) from error
     if file.is_llama():
         file.convert(target)

@@ -59,7 +59,6 @@ def load_config(folder: Path) -> ModelConfig:
             f"the model folder {folder.name} must hold {CONFIG_FILE}",
             found="no such file" if folder.is_dir() else "no such folder",
             run="set `model:` in params.yaml to a model folder",
-            about=str(folder),
         ) from None
     content = file.content
     version = content.get("format_version") if isinstance(content, dict) else FORMAT_VERSION
@@ -68,7 +67,6 @@ def load_config(folder: Path) -> ModelConfig:
             f"{CONFIG_FILE} must have format_version {FORMAT_VERSION}",
             found=repr(version),
             run="use the version of cog that wrote the model",
-            about=str(path),
         )
     return read_record(
         ModelConfig,

@@ -41,5 +41,4 @@ def _digest_file(path: Path) -> str:
             f"the model needs {path.name}",
             found="no such file",
             run=f"{advise_on_damage(path)}, or set `model:` in params.yaml",
-            about=str(path),
         ) from None

@@ -179,7 +179,6 @@ def _refuse_base(base: Path, found: str) -> CheckpointError:
         f"the base model {base} must be safetensors of a kind that transformers knows",
         found=found,
         run="save it again with save_pretrained of transformers, or name another base",
-        about=str(base),
     )
 
 

@@ -49,7 +49,6 @@ class PhraseEncoder(PieceReader):
                 "the phrase encoder needs phrase heads",
                 found="a model of tokens only (trained with --objective tokens)",
                 run="set `model:` in params.yaml to a model that was trained with phrases",
-                about="start.l1.weight",
             )
         hidden, width = weights["start.l1.weight"].shape
         self.dim = weights["start.l2.weight"].shape[0]  # of a start vector, and of an end vector

@@ -148,7 +148,6 @@ def load_codes(folder: Path) -> VectorCodes:
             run=f"{advise_on_damage(path)}, or rm {path}: a build fits others"
             if is_model
             else "cog index build --force of the corpus",
-            about=str(path),
         ) from error
     return VectorCodes(start, end)
 

@@ -31,7 +31,6 @@ def load_weights(folder: Path, config: ModelConfig, *, parts: tuple[str, ...] = 
                 f"{name} must be a safetensors file",
                 found=str(error),
                 run=advise_on_damage(folder / name),
-                about=name,
             ) from error
     return weights
 
@@ -84,7 +83,7 @@ class TrainedTensors:
             lacking = [n for n in base if n not in self._whole and n not in may_lack]
             _check_names(lacking, [n for n in self._whole if n not in base], of="their base model")
         for name, tensor in self._whole.items():
-            self._check_shape(name, tensor.shape, found=name)
+            self._check_shape(name, tensor.shape)
         for name in self._pairs:
             self._check_pair(name)
 
@@ -104,7 +103,6 @@ class TrainedTensors:
                 "the base model must hold all tensors that its config.json speaks of",
                 found=f"no {name}",
                 run="save it again with save_pretrained of transformers, or name another base",
-                about=name,
             )
         tensor = self._place(self._whole.get(name, self._base[name]))
         layer = name.removesuffix(".weight")
@@ -121,26 +119,22 @@ class TrainedTensors:
     def _check_pair(self, name: str) -> None:
         layer, _, side = name.rpartition(".")
         if f"{layer}.{'B' if side == 'A' else 'A'}" not in self._pairs:
-            raise CheckpointError(
-                "low-rank weights must come in pairs A and B", found=name, about=name
-            )
+            raise CheckpointError("low-rank weights must come in pairs A and B", found=name)
         if side == "A":
             shape = (len(self._pairs[f"{layer}.B"]), self._pairs[name].shape[1])
             is_turned = f"{layer}.weight" in self._transposed
-            self._check_shape(f"{layer}.weight", shape[::-1] if is_turned else shape, found=name)
+            self._check_shape(f"{layer}.weight", shape[::-1] if is_turned else shape)
 
-    def _check_shape(self, name: str, shape: Sequence[int], *, found: str) -> None:
+    def _check_shape(self, name: str, shape: Sequence[int]) -> None:
         if name not in self._base:
             raise CheckpointError(
                 "the trained weights must fit their base model",
                 found=f"no layer {name.removesuffix('.weight')}",
-                about=found,
             )
         if tuple(self._base[name].shape) != tuple(shape):
             raise CheckpointError(
                 f"what was trained of {name} must fit it, {tuple(self._base[name].shape)}",
                 found=str(tuple(shape)),
-                about=found,
             )
 
 

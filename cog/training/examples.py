@@ -119,7 +119,6 @@ class ExampleStore:
                 f"{folder.name} must hold training examples",
                 found=str(error),
                 run="remove the folder and run the same command again",
-                about=str(folder),
             ) from error
         self.documents: NDArray[np.int32] = self._arrays["document"]
         self.common_words = np.array(about["common_words"], dtype=np.uint64)

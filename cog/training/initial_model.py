@@ -41,7 +41,6 @@ def load_recipe(params: TrainParams, name: str | None) -> Recipe:
             f"the profile must be one of {', '.join(profiles)}",
             found=repr(name),
             run=f"did you mean --profile {find_nearest(name, list(profiles))}?",
-            about=name,
         )
     profile = profiles[name]
     return Recipe(name, profile.model, profile.loop)
@@ -214,7 +213,6 @@ def check_pieces(num_positions: int | None, *, max_pieces: int, name: str) -> No
             f"{name}",
             found=f"{num_positions} positions",
             run="lower max_pieces of the profile in params.yaml",
-            about="max_pieces",
         )
 
 
@@ -225,7 +223,6 @@ def _check_prefix_encoder(sizes: Any, config: ModelConfig, recipe: Recipe) -> No
             f"({sizes.vocab_size})",
             found=str(config.begin_token_id),
             run=f"change train.profiles.{recipe.name}.model.begin_token_id in params.yaml",
-            about="begin_token_id",
         )
     num_positions = int(sizes.max_position_embeddings)
     context = recipe.loop.context_tokens
@@ -236,7 +233,6 @@ def _check_prefix_encoder(sizes: Any, config: ModelConfig, recipe: Recipe) -> No
             "into the prefix encoder",
             found=f"{num_positions} positions for {needed}",
             run=f"lower train.profiles.{recipe.name}.loop.context_tokens in params.yaml",
-            about="context_tokens",
         )
 
 

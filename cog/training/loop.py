@@ -345,7 +345,6 @@ class TrainingLoop:
             f"the loss must be finite at step {self.position.step + 1}",
             found=f"loss {loss}, gradient norm {norm} on batch {numbers} of {documents}",
             run="the model of the step before is kept; look at these documents, or lower the rates",
-            about=numbers,
         )
 
 

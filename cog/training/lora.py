@@ -49,7 +49,6 @@ def add_lora(
             raise CheckpointError(
                 "the trained weights must fit their base model",
                 found=f"no layer {name}",
-                about=name,
             )
         parent, _, child = name.rpartition(".")
         wrapped = LoraLinear(layers[name], rank=layer_rank, scale=scale, dropout=dropout)
@@ -76,7 +75,6 @@ def load_lora(network: nn.Module, weights: Weights) -> None:
             raise CheckpointError(
                 f"{name} must have shape {tuple(parameter.shape)}",
                 found=str(tuple(tensor.shape)),
-                about=name,
             )
         parameter.copy_(tensor)
 

@@ -60,7 +60,6 @@ def _iter_shards(weights: Weights) -> Iterator[dict[str, Tensor]]:
                 "trained weights must be numbers that half precision holds",
                 found=f"others in {name}",
                 run="go on from an earlier checkpoint, with lower rates",
-                about=name,
             )
         num_bytes = stored.numel() * stored.element_size()
         if shard and size + num_bytes > MAX_SHARD_BYTES:

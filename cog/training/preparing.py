@@ -139,7 +139,6 @@ def _count_held_out(num_used: int, loop: LoopProfile, progress: Progress) -> int
             "training needs two documents or more beside those held out for validation",
             found=f"{num_used - num_held_out} of {num_used}",
             run=f"lower held_out_share ({loop.held_out_share:g}) of the profile in params.yaml",
-            about="held_out_share",
         )
     return num_held_out
 

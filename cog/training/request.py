@@ -195,7 +195,6 @@ def _check_source(source: Path) -> None:
             f"{source} must hold {CONFIG_FILE}",
             found="no such file" if source.is_dir() else "no such folder",
             run="give --from a model folder, such as models/cog-v0",
-            about=str(source),
         )
 
 

@@ -47,7 +47,6 @@ def find_start(
             f"{out} must be free for a new run",
             found=f"{checkpoints[-1].name} of a run in it",
             run="go on with it (--resume), remove it, or name another --out",
-            about=str(out),
         )
     # what a run wrote that broke off before its first checkpoint may be written again; what was
     # finished may not, and has no run/ if that was removed
@@ -57,7 +56,6 @@ def find_start(
             f"{out} must be free for a new model",
             found="a model in it" + (", and no run to resume" if is_resumed else ""),
             run=run,
-            about=str(out),
         )
     if is_resumed:
         progress.say("nothing to resume: training begins at the start")
@@ -75,7 +73,6 @@ def hold_run_folder(out: Path, *, is_main: bool) -> Iterator[None]:
             f"{out} must be a folder for the model",
             found=error.strerror or str(error),
             run="name another --out",
-            about=str(out),
         ) from error
     if not is_main:
         yield
@@ -86,7 +83,6 @@ def hold_run_folder(out: Path, *, is_main: bool) -> Iterator[None]:
                 f"{out} must be free",
                 found="another process that trains into it",
                 run="wait for it, or name another --out",
-                about=str(out),
             )
         yield
 
@@ -134,7 +130,6 @@ def check_shared(out: Path, accelerator: Accelerator) -> None:
             "--out must be one folder for all processes of a run",
             found=f"{out} is another one on {', '.join(blind)}",
             run="name a folder of a file system that the machines share",
-            about=str(out),
         )
 
 

@@ -71,7 +71,6 @@ def segment_corpus(
             f"corpus {corpus_id} must hold documents to segment",
             found="none",
             run=f"cog corpus prepare {corpus_id}",
-            about=corpus_id,
         )
     from cog.model.load import load_splitter  # torch, which what is refused above does not need
 
