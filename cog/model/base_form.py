@@ -41,7 +41,7 @@ def read_form(folder: Path) -> BaseForm | None:
         tensors = {
             name: tensor
             for path in _list_files(folder)
-            for name, tensor in _iter_tensors(path)
+            for name, tensor in iter_tensors(path)
             if tensor.is_floating_point()  # old ones hold counts from 0 on, too
         }
     except (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError):
@@ -57,7 +57,8 @@ def _list_files(folder: Path) -> list[Path]:
     return [folder / name for name in sorted(set(names))]
 
 
-def _iter_tensors(path: Path) -> Iterator[tuple[str, Tensor]]:
+def iter_tensors(path: Path) -> Iterator[tuple[str, Tensor]]:
+    """Read a safetensors file, whose tensors are mapped into memory as stored."""
     with safe_open(path, framework="pt") as file:
         for name in file.keys():  # noqa: SIM118 - safe_open is no mapping
             yield name, file.get_tensor(name)

@@ -4,10 +4,11 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from cog.errors import CheckpointError
+from cog.model.base_form import iter_tensors
 from cog.model.config import ModelConfig, advise_on_damage
 
 Weights = dict[str, Tensor]
@@ -22,10 +23,9 @@ def load_weights(folder: Path, config: ModelConfig, *, parts: tuple[str, ...] = 
     weights: Weights = {}
     for name in config.weights:
         try:
-            with safe_open(folder / name, framework="pt") as file:
-                for key in file.keys():  # noqa: SIM118 - safe_open is no mapping
-                    if key.startswith(parts):
-                        weights[key] = file.get_tensor(key).float()
+            for key, tensor in iter_tensors(folder / name):
+                if key.startswith(parts):
+                    weights[key] = tensor.float()
         except (OSError, SafetensorError) as error:
             raise CheckpointError(
                 f"{name} must be a safetensors file",

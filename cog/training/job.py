@@ -21,7 +21,7 @@ from cog.training.building import TrainingText
 from cog.training.checkpoint import RunIdentity
 from cog.training.initial_model import OpenedModel, Recipe, find_bases, open_model
 from cog.training.loop import Outcome, TrainingLoop
-from cog.training.objective import CopyObjective
+from cog.training.objective import CopyObjective, make_validation
 from cog.training.output import write_model
 from cog.training.preparing import TrainingData, check_phrases, prepare_data
 from cog.training.reporting import LogMetrics, load_metrics, tell_peak_flops
@@ -34,7 +34,6 @@ from cog.training.run_folder import (
     make_accelerator,
 )
 from cog.training.schedule import Budget
-from cog.training.validation import make_validation
 
 COPY, TOKENS = "copy", "tokens"
 # what of a profile decides the order and content of batches

@@ -11,10 +11,10 @@ import torch
 
 from cog.training.batches import Batch, BatchSource, iter_batches
 from cog.training.examples import ExampleStore
+from cog.training.objective import count_written
 from cog.training.sampler import SamplerSettings
 from cog.training.segmentation.records import BatchRules
 from cog.training.tensors import to_tensors
-from cog.training.validation import count_written
 from tests.training.making import make_store
 from tests.training.trained import CPU, make_trainable
 
