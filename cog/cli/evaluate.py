@@ -1,6 +1,9 @@
-"""``cog evaluate``: a corpus and a protocol go in, scores come out and are logged to MLflow."""
+"""``cog evaluate``: a corpus and a protocol go in, scores come out and are logged to MLflow.
 
-from dataclasses import asdict, dataclass
+And what studies of several evaluations share with it.
+"""
+
+from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING
 
 import click
@@ -11,6 +14,7 @@ from cog.cli.main import open_project, open_stage
 from cog.cli.options import (
     DeviceOptions,
     json_option,
+    make_type,
     option,
     stage_option,
     track_option,
@@ -20,10 +24,15 @@ from cog.cli.output import echo_json, tell
 from cog.decoding.settings import set_precision
 from cog.evaluation.protocol import GROUPS, PRESETS
 from cog.reading import FieldError
+from cog.records import Decoding
 
 if TYPE_CHECKING:
     from cog.evaluation.records import EvaluationResult
+    from cog.evaluation.session import Plan
+    from cog.evaluation.studies import Kind, Study
     from cog.evaluation.tracking import Run
+    from cog.params import Params
+    from cog.paths import ProjectPaths
 
 
 class Seeds(click.ParamType[tuple[int, ...]]):
@@ -77,6 +86,16 @@ class MeasureOptions(DeviceOptions):
         is_flag=True,
         help="Score texts whose references are in the index.",
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyOptions(MeasureOptions):
+    """What the command line gives of the evaluations of a study."""
+
+    decoding: str | None = option(
+        "--decoding", type=make_type(Decoding, "method"), help="How a choice is taken."
+    )
+    as_json: bool = option("--json", is_flag=True, help="Print one JSON object.")
 
 
 @click.command("evaluate")
@@ -188,3 +207,34 @@ def _write(result: "EvaluationResult", run: "Run | None", *, as_json: bool) -> N
             tell(f"{', '.join(names)}: {note}")
     if run is not None:
         tell(f"logged to {run.experiment} as run {run.run_id} (make ui)")
+
+
+def make_plan(
+    params: "Params", given: StudyOptions, corpus_id: str, prompt_corpus_id: str, /
+) -> "Plan":
+    """Make a plan of what the command line gives and of params.yaml."""
+    from cog.evaluation.planning import Wanted
+    from cog.evaluation.planning import make_plan as make
+
+    measure = {each.name: getattr(given, each.name) for each in fields(MeasureOptions)}
+    settings = {} if given.decoding is None else {"decoding": given.decoding}
+    wanted = Wanted(
+        corpus_id=corpus_id, prompt_corpus_id=prompt_corpus_id, settings=settings, **measure
+    )
+    return make(params, wanted)
+
+
+def run_study(paths: "ProjectPaths", params: "Params", kind: "Kind", *, experiment: str) -> "Study":
+    """Run a study while its progress is shown."""
+    from cog.evaluation.studies import run_study as run
+    from cog.progress import show_progress
+
+    with show_progress(experiment, total=None, unit="texts") as progress:
+        return run(paths, params, kind, experiment=experiment, progress=progress)
+
+
+def tell_notes(study: "Study") -> None:
+    """Say what is to be known beside the numbers, and where they were logged."""
+    for note in study.notes:
+        tell(note)
+    tell(f"logged to the experiment {study.experiment} (make ui)")

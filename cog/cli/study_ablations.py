@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 import click
 
 from cog.baselines.system import ABLATIONS, CHANGES, COG, VARIANTS
+from cog.cli.evaluate import StudyOptions, make_plan, run_study, tell_notes
 from cog.cli.main import open_project
 from cog.cli.options import html_option, plot_option, with_options
 from cog.cli.output import echo_json, print_table, write_picture, write_texts
-from cog.cli.study_options import StudyOptions, make_plan, run, tell_notes
 
 if TYPE_CHECKING:
     from cog.evaluation.studies import Study
@@ -64,7 +64,7 @@ def command(
     corpus_id = load_card(paths, corpus_id).id
     prompts = load_card(paths, prompt_corpus_id or corpus_id).id
     kind = study_ablations(make_plan(params, given, corpus_id, prompts), systems)
-    study = run(paths, params, kind, experiment=f"ablations {corpus_id}")
+    study = run_study(paths, params, kind, experiment=f"ablations {corpus_id}")
     comparison = study.comparisons[0]
     if plot_path is not None:
         write_picture(plot_systems(comparison), plot_path)

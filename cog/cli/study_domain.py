@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from cog.cli.evaluate import StudyOptions, make_plan, run_study, tell_notes
 from cog.cli.main import open_project
 from cog.cli.options import plot_option, with_options
 from cog.cli.output import echo_json, print_table, write_picture
-from cog.cli.study_options import StudyOptions, make_plan, run, tell_notes
 from cog.errors import EvaluationError
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def command(
         )
     plan = make_plan(params, given, chosen[0], chosen[0])
     Builder(paths, params, show_progress, device=given.device).build_missing(chosen)
-    study = run(paths, params, study_domain(plan, chosen), experiment="domain")
+    study = run_study(paths, params, study_domain(plan, chosen), experiment="domain")
     if plot_path is not None:
         name = choose_matrices(study.comparisons)[0]
         write_picture(plot_matrix(study.comparisons, name), plot_path)

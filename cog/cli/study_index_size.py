@@ -4,11 +4,11 @@ from pathlib import Path
 
 import click
 
+from cog.cli.evaluate import StudyOptions, make_plan, run_study
 from cog.cli.main import open_project
 from cog.cli.options import plot_option, with_options
 from cog.cli.output import write_picture
 from cog.cli.study_domain import write_study
-from cog.cli.study_options import StudyOptions, make_plan, run
 
 
 @click.command("index-size")
@@ -52,7 +52,7 @@ def command(
     corpus_ids = make_subsets(paths, corpus_id, sizes)
     Builder(paths, params, show_progress, source, given.device).build_missing(corpus_ids)
     kind = study_index_size(plan, corpus_ids)
-    study = run(paths, params, kind, experiment=f"index-size {corpus_id}")
+    study = run_study(paths, params, kind, experiment=f"index-size {corpus_id}")
     if plot_path is not None:
         write_picture(plot_index_sizes(study.comparisons[0]), plot_path)
     write_study(study, as_json=given.as_json)

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from cog.cli.evaluate import StudyOptions, make_plan, tell_notes
 from cog.cli.main import open_project
 from cog.cli.options import FiniteRange, with_options
 from cog.cli.output import echo_json, print_table
-from cog.cli.study_options import StudyOptions, make_plan, tell_notes
 
 if TYPE_CHECKING:
     from cog.evaluation.paper import PaperRow
