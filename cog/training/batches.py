@@ -103,7 +103,7 @@ class BatchMaker:
             common_words=self._store.common_words,
             random=np.random.default_rng([self._seed, 3, number]),
         )
-        begin_id, max_tokens = self._rules.begin_token_id, self._rules.context_tokens
+        begin_id, max_tokens = self._rules.begin_token_id, self._rules.loop.context_tokens
         begin = np.array([] if begin_id is None else [begin_id], dtype=np.int32)
         contexts = [self._store.get_context(chunk, max_tokens=max_tokens) for chunk in chunks]
         token_ids, token_mask = pad_rows(

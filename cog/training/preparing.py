@@ -112,9 +112,8 @@ def prepare_data(
         )
     train = _make_source(store, config, loop, chunks=chunks, vectors_path=vectors_path, seed=seed)
     # the choices that write the text, each once: what is measured is the text, not a sample of it
-    measured = replace(
-        train.rules, min_prefix_tokens=0, inner_share=1.0, inner_of_copies=False, common_weight=1.0
-    )
+    choices = replace(loop, min_prefix_tokens=0, inner_share=1.0, common_weight=1.0)
+    measured = replace(train.rules, loop=choices, inner_of_copies=False)
     return TrainingData(
         store=store,
         train=train,
@@ -166,11 +165,8 @@ def _make_source(
             begin_token_id=config.begin_token_id,
             min_phrase_words=config.min_phrase_words,
             max_phrase_words=config.max_phrase_words,
-            min_prefix_tokens=loop.min_prefix_tokens,
-            context_tokens=loop.context_tokens,
-            inner_share=loop.inner_share,
+            loop=loop,
             inner_of_copies=True,
-            common_weight=loop.common_weight,
         ),
     )
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from cog.profiles import LoopProfile
 from cog.training.batches import Batch, BatchSource, iter_batches
 from cog.training.examples import ExampleStore
 from cog.training.objective import count_written
@@ -18,15 +19,9 @@ from cog.training.tensors import to_tensors
 from tests.training.making import make_store
 from tests.training.trained import CPU, make_trainable
 
+LOOP = LoopProfile(min_prefix_tokens=1, context_tokens=0, inner_share=0.5, common_weight=0.5)
 RULES = BatchRules(
-    begin_token_id=0,
-    min_phrase_words=2,
-    max_phrase_words=8,
-    min_prefix_tokens=1,
-    context_tokens=0,
-    inner_share=0.5,
-    inner_of_copies=True,
-    common_weight=0.5,
+    begin_token_id=0, min_phrase_words=2, max_phrase_words=8, loop=LOOP, inner_of_copies=True
 )
 BAND = 7  # phrases of 2 to 8 words
 
@@ -37,12 +32,13 @@ def store(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Example
 
 
 def make_source(store: ExampleStore, **rules: object) -> BatchSource:
+    loop = {name: rules.pop(name) for name in list(rules) if hasattr(LOOP, name)}
     return BatchSource(
         folder=store.folder,
         chunks=np.arange(store.num_chunks),
         vectors_path=None,
         sampler=SamplerSettings(num_chunks=12, num_seeds=12, max_of_document=4, seed=1),
-        rules=replace(RULES, **rules),  # type: ignore[arg-type]
+        rules=replace(RULES, loop=replace(LOOP, **loop), **rules),  # type: ignore[arg-type]
     )
 
 

@@ -92,7 +92,7 @@ def segment_in_batch(
         neutral_spans=neutral_spans,
         weights=np.where(
             _hold_common_alone(words, queries.words, phrase_words, common_words=common_words),
-            np.float32(rules.common_weight),
+            np.float32(rules.loop.common_weight),
             np.float32(1.0),
         ),
     )
@@ -157,7 +157,7 @@ def _place_queries(
 ) -> _Queries:
     # the beginnings of segments, and a share of the positions inside words; without a begin token
     # nothing stands before a chunk's first token that could predict it
-    first_token = max(rules.min_prefix_tokens, 1 if rules.begin_token_id is None else 0)
+    first_token = max(rules.loop.min_prefix_tokens, 1 if rules.begin_token_id is None else 0)
     best = np.where(words.first_tokens < first_token, 0, best)  # what is given begins no phrase
     # no phrase leaves its chunk, so one walk over all chunks begins each of them anew
     phrases = walk_words(best)
@@ -171,7 +171,7 @@ def _place_queries(
         num_inner = np.where(is_written, num_inner, 0)
     owners = np.repeat(np.arange(len(num_inner)), num_inner)
     inner = expand_ranges(words.first_tokens + 1, num_inner)
-    is_chosen = random.random(len(inner)) < rules.inner_share
+    is_chosen = random.random(len(inner)) < rules.loop.inner_share
     owners, inner = owners[is_chosen], inner[is_chosen]
     chunks = words.chunks[np.concatenate([starts, owners])]
     tokens = np.concatenate([words.first_tokens[starts], inner])

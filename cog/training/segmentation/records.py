@@ -5,6 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from cog.profiles import LoopProfile
+
 
 @dataclass(frozen=True, slots=True)
 class ChunkWords:
@@ -42,22 +44,16 @@ class BatchRules:
     """What decides how chunks become a batch: which positions are queries, what counts how much.
 
     :param begin_token_id: Token put before every chunk; None for none.
-    :param min_prefix_tokens: Number of the chunk's tokens before a query, at least.
-    :param context_tokens: Number of tokens before a chunk that are read with it, at most.
-    :param inner_share: Share of the positions inside words that are queries too.
-    :param inner_of_copies: Whether those may lie in the words of a phrase. If not, all positions
-        inside words and no wanted prefix make queries the choices that write the chunk, each once.
-    :param common_weight: Weight of a phrase that holds common words alone; 1 is that of the rest.
+    :param inner_of_copies: Whether queries inside words may lie in the words of a phrase. If not,
+        all positions inside words and no wanted prefix make queries the choices that write the
+        chunk, each once.
     """
 
     begin_token_id: int | None
     min_phrase_words: int
     max_phrase_words: int
-    min_prefix_tokens: int
-    context_tokens: int
-    inner_share: float
+    loop: LoopProfile
     inner_of_copies: bool
-    common_weight: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,19 +8,14 @@ import pytest
 from numpy.typing import NDArray
 
 from cog.model.words import BARRED
+from cog.profiles import LoopProfile
 from cog.training.segmentation.in_batch import segment_in_batch
 from cog.training.segmentation.records import BatchLabels, BatchRules, ChunkWords
 from tests.training.segmentation.making import make_chunk, random_words, spans_of
 
+LOOP = LoopProfile(min_prefix_tokens=0, context_tokens=0, inner_share=0.0, common_weight=1.0)
 RULES = BatchRules(
-    begin_token_id=0,
-    min_phrase_words=2,
-    max_phrase_words=8,
-    min_prefix_tokens=0,
-    context_tokens=0,
-    inner_share=0.0,
-    inner_of_copies=True,
-    common_weight=1.0,
+    begin_token_id=0, min_phrase_words=2, max_phrase_words=8, loop=LOOP, inner_of_copies=True
 )
 NO_WORDS = np.zeros(0, dtype=np.uint64)
 
@@ -46,7 +41,7 @@ def segment_plainly(chunks: Sequence[ChunkWords], rules: BatchRules = RULES) -> 
     """(chunk, word, phrase words, positives, neutrals); a span is (chunk, word, words)."""
     labels = []
     for number, chunk in enumerate(chunks):
-        word = int((chunk.word_tokens[:-1] < rules.min_prefix_tokens).sum())
+        word = int((chunk.word_tokens[:-1] < rules.loop.min_prefix_tokens).sum())
         while word < chunk.num_words:
             right, other = set(), set()
             left = chunk.num_words - word
@@ -146,7 +141,7 @@ def test_a_word_that_the_encoder_does_not_see_is_no_source_but_can_be_written() 
 
 def test_queries_name_the_column_and_the_token_that_follows() -> None:
     chunks = random_chunks(3)
-    all_rules = replace(RULES, inner_share=1.0)
+    all_rules = replace(RULES, loop=replace(LOOP, inner_share=1.0))
     for begin_token_id in (None, 0):
         labels = segment(chunks, replace(all_rules, begin_token_id=begin_token_id))
         seen = list(zip(labels.query_chunks, labels.query_positions, strict=True))
@@ -166,7 +161,7 @@ def test_a_share_of_the_positions_inside_words_is_queried() -> None:
     chunks = [make_chunk([" ab"] * 4000, document=0)]
     num_inner = len(chunks[0].token_ids) - chunks[0].num_words
     assert num_inner == 4000
-    labels = segment(chunks, replace(RULES, inner_share=0.25))
+    labels = segment(chunks, replace(RULES, loop=replace(LOOP, inner_share=0.25)))
     num_words = len(segment(chunks).query_chunks)
     assert num_words == chunks[0].num_words
     assert 900 < len(labels.query_chunks) - num_words < 1100
@@ -175,7 +170,9 @@ def test_a_share_of_the_positions_inside_words_is_queried() -> None:
 @pytest.mark.parametrize("seed", range(10))
 def test_all_choices_that_write_a_chunk_write_each_token_once(seed: int) -> None:
     chunks = random_chunks(seed)
-    labels = segment(chunks, replace(RULES, inner_share=1.0, inner_of_copies=False))
+    labels = segment(
+        chunks, replace(RULES, loop=replace(LOOP, inner_share=1.0), inner_of_copies=False)
+    )
     phrases = {each[:2]: each[2] for each in read_labels(labels, chunks)}
     written: list[list[int]] = [[] for _ in chunks]
     for query, number in enumerate(labels.query_chunks.tolist()):
@@ -193,7 +190,7 @@ def test_the_first_tokens_are_no_queries_where_a_prefix_is_wanted() -> None:
     num_phrases = 0
     for seed, min_prefix_tokens in zip(range(12), (1, 3, 6) * 4, strict=True):
         chunks = random_chunks(seed)
-        rules = replace(RULES, min_prefix_tokens=min_prefix_tokens)
+        rules = replace(RULES, loop=replace(LOOP, min_prefix_tokens=min_prefix_tokens))
         found = segment(chunks, rules)
         assert found.query_positions.min(initial=9) >= min_prefix_tokens
         num_phrases += int(found.is_phrase.sum())
@@ -207,7 +204,9 @@ def test_phrases_of_common_words_weigh_less() -> None:
         make_chunk([" of", " the", "?", " of", " mills"], document=1),
     ]
     common = np.sort(chunks[0].word_hashes[:2])
-    labels = segment(chunks, replace(RULES, common_weight=0.25), common_words=common)
+    labels = segment(
+        chunks, replace(RULES, loop=replace(LOOP, common_weight=0.25)), common_words=common
+    )
     assert labels.is_phrase.tolist() == [True, False, True] * 2
     assert labels.weights.tolist() == [0.25, 1.0, 1.0] * 2
 
