@@ -18,7 +18,6 @@ from cog.model.phrase_encoder import PhraseEncoder, untrained_names
 from cog.model.pieces import MeanRetriever
 from cog.model.prefix_encoder import PrefixEncoder
 from cog.model.protocols import CausalNetwork, TextNetwork
-from cog.model.room import HalvingNetwork
 from cog.model.threads import describe_numerics, pin_threads
 from cog.model.weights import TrainedTensors, Weights, apply_weights, load_weights, select_weights
 from cog.model.words import WordSplitter, load_tokenizer
@@ -159,13 +158,13 @@ def load_text_network(
         tensors = TrainedTensors(
             form.tensors, weights, scale=scale, may_lack=may_lack, device=device
         )
-        return HalvingNetwork(BertNetwork(form, tensors))
+        return BertNetwork(form, tensors)
     from cog.model.modules import TextModules, load_bidirectional  # takes seconds
 
     model = load_bidirectional(base)
     may_lack = untrained_names(model.state_dict())
     apply_weights(model, weights, scale=scale, may_lack=may_lack)
-    return HalvingNetwork(TextModules(model, device=device))
+    return TextModules(model, device=device)
 
 
 def _load_causal_network(

@@ -1,5 +1,6 @@
 """WordPieces: texts go in, padded ids with character offsets come out, and what reads them."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,7 +11,10 @@ from tokenizers import Tokenizer
 from torch import Tensor
 from torch.nn import functional
 
+from cog.errors import CheckpointError
 from cog.model.protocols import TextNetwork
+
+_logger = logging.getLogger(__name__)
 
 LEAST_ROWS = 16  # fewer are multiplied by other kernels of a processor, with other last bits
 
@@ -80,6 +84,7 @@ class PieceReader:
         self._tokenizer = tokenizer
         self._max_pieces = max_pieces
         self._keep_last = keep_last
+        self._most: int | None = None  # texts read at once; None for any number
 
     def encode_pieces(self, texts: Sequence[str]) -> PieceBatch:
         """Tokenise texts as they are read."""
@@ -95,7 +100,37 @@ class PieceReader:
     def hidden_states(self, batch: PieceBatch) -> Tensor:
         """Run the encoder alone. *Shape:* ``(batch, num_pieces, width)``."""
         ids, mask = (fill_up(each, each.shape[1]) for each in (batch.ids, batch.mask))
-        return self.network(ids.to(self.device), mask.to(self.device))[: len(batch.ids)]
+        return self.read(ids.to(self.device), mask.to(self.device))[: len(batch.ids)]
+
+    def read(self, ids: Tensor, mask: Tensor) -> Tensor:
+        """Read texts as the network, half as many at once from where memory runs out.
+
+        Without room for a single one it is a ``CheckpointError``.
+        """
+        parts: list[Tensor] = []
+        first = 0
+        while first < len(ids):
+            end = min(len(ids), first + (self._most or len(ids)))
+            try:
+                parts.append(self.network(ids[first:end], mask[first:end]))
+            except torch.OutOfMemoryError:
+                pass  # handled when the pass and what it held are gone
+            else:
+                first = end
+                continue
+            self._halve(end - first)
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+    def _halve(self, size: int) -> None:
+        if size == 1:
+            raise CheckpointError(
+                "the device must have room for one text",
+                found="out of memory",
+                run="use --device cpu, or end what else runs on the device",
+            )
+        if self._most is None:
+            _logger.warning("the device is out of memory: half as many texts at a time from now on")
+        self._most = size // 2
 
 
 class MeanRetriever(PieceReader):

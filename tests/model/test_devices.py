@@ -6,11 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tokenizers import Tokenizer, models
 
 from cog.errors import CheckpointError
 from cog.index.building.encoding import Encoders
 from cog.model.load import load_index_model, load_model
-from cog.model.room import HalvingNetwork
+from cog.model.pieces import PieceReader
 from tests.devices import DEVICES
 from tests.model_fixtures import TEXTS, make_tiny_model
 
@@ -72,15 +73,19 @@ class Crowded:
         return (ids * mask).unsqueeze(-1).expand(-1, -1, self.dim).float()
 
 
+def make_reader(network: Crowded) -> PieceReader:
+    return PieceReader(network, Tokenizer(models.BPE()), max_pieces=4)
+
+
 def test_a_batch_that_does_not_fit_is_halved_and_said_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     ids = torch.arange(44).view(11, 4)
     network = Crowded(3)
-    halving = HalvingNetwork(network)
+    reader = make_reader(network)
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
-            states = halving(ids, torch.ones_like(ids))
+            states = reader.read(ids, torch.ones_like(ids))
             assert torch.equal(states, ids.unsqueeze(-1).expand(-1, -1, 3).float())
     assert network.sizes == [11, 5, *[2] * 5, 1, *[2] * 5, 1]
     assert [record.message for record in caplog.records] == [
@@ -91,4 +96,4 @@ def test_a_batch_that_does_not_fit_is_halved_and_said_once(
 def test_a_text_that_does_not_fit_is_refused() -> None:
     ids = torch.zeros(3, 4, dtype=torch.long)
     with pytest.raises(CheckpointError, match="room for one text; found: out of memory; next"):
-        HalvingNetwork(Crowded(0))(ids, ids)
+        make_reader(Crowded(0)).read(ids, ids)
