@@ -1,6 +1,7 @@
 """Language models that measure: a name goes in, hidden states and likelihoods of texts come out."""
 
 import hashlib
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -131,5 +132,6 @@ def load_language_model(folder: Path, *, device: str) -> LanguageModel:
         head=model.get_output_embeddings(),  # type: ignore[no-untyped-call]
         tokenizer=tokenizer,
         begin_token_id=model.config.bos_token_id,
-        max_positions=int(model.config.max_position_embeddings),
+        # none are stated where positions are told by distance
+        max_positions=getattr(model.config, "max_position_embeddings", sys.maxsize),
     )

@@ -1,10 +1,12 @@
 """The states that MAUVE compares: those of the last token, by layer, against a plain pass."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from transformers import BloomConfig, BloomForCausalLM
 
 from cog.errors import ParamsError
 from cog.model.language_model import LanguageModel, load_language_model
@@ -31,6 +33,17 @@ def test_layers_lie_side_by_side_each_of_length_1(
     found = model.encode_last(TEXTS, layers=layers, max_tokens=100)
     wanted = [np.concatenate([states_of(model, text, each) for each in layers]) for text in TEXTS]
     np.testing.assert_allclose(found, wanted, atol=1e-5)
+
+
+def test_a_model_that_tells_positions_by_distance_reads_any_number(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    shutil.copy(tiny_model / "prefix" / "tokenizer.json", tmp_path)
+    sizes = {"vocab_size": 500, "hidden_size": 16, "n_layer": 2, "n_head": 2}
+    BloomForCausalLM(BloomConfig(**sizes)).save_pretrained(tmp_path)
+    model = load_language_model(tmp_path, device="cpu")
+    found = model.encode_last(TEXTS, layers=(-1,), max_tokens=100)
+    np.testing.assert_allclose(found, [states_of(model, text, -1) for text in TEXTS], atol=1e-5)
 
 
 @pytest.mark.parametrize(("layers", "said"), [((1, 99), "99"), ((-40,), "-40"), ((), "none")])
