@@ -9,6 +9,7 @@ phrase may begin or that only one document holds.
 import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -95,13 +96,13 @@ def _flag_vocabulary(words: list[str]) -> NDArray[np.uint8]:
     return flag_words("\0".join(words), bounds)[::2].copy()
 
 
-def find_in_corpus(words: CorpusWords, *, min_words: int, max_words: int) -> NDArray[np.uint8]:
+def find_in_corpus(words: CorpusWords, *, min_words: int, max_words: int) -> NDArray[Any]:
     """Find the longest phrase at each word that another document holds, exactly.
 
     A phrase must be admissible where it is written and where it is copied. Gives numbers of words,
     0 for no phrase. *Shape:* ``(num_words,)``
     """
-    lengths = np.zeros(words.num_words, dtype=np.uint8)
+    lengths = np.zeros(words.num_words, dtype=np.min_scalar_type(max_words))
     documents = words.word_documents()
     can_start = (words.flags & (CAN_START | BARRED)) == CAN_START
     levels = iter_levels(

@@ -66,6 +66,12 @@ WORD = st.sampled_from([*VOCABULARY, " <unk>", "\n"])
 TEXTS = st.lists(st.lists(WORD, max_size=20).map("".join), min_size=1, max_size=6)
 
 
+def test_phrases_may_have_more_words_than_a_byte_counts() -> None:
+    text = " ".join(f"word{number}" for number in range(300))
+    lengths = find_in_corpus(collect([text, text]), min_words=2, max_words=280)
+    assert lengths.max() == 280
+
+
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(texts=TEXTS, max_words=st.integers(2, 8))
 def test_matches_equal_a_plain_loop(texts: list[str], max_words: int) -> None:
