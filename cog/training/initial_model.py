@@ -16,20 +16,18 @@ from cog.model.modules import hush_transformers, load_bidirectional, load_causal
 from cog.model.random_base import make_random_base
 from cog.model.weights import Weights, load_weights
 from cog.params import TrainParams
-from cog.profiles import Base, HubBase, LoopProfile, ModelProfile, RandomBase, load_shipped_profiles
+from cog.profiles import Base, HubBase, Profile, RandomBase, load_shipped_profiles
 from cog.reading import find_nearest
 from cog.training.batches import Batch
 from cog.training.building import TrainingText
 from cog.training.model import TrainableModel
 
 
-@dataclass(frozen=True, slots=True)
-class Recipe:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe(Profile):
     """A profile by name: what the model is made of and learns by, and how it is trained."""
 
     name: str
-    model: ModelProfile
-    loop: LoopProfile
 
 
 def load_recipe(params: TrainParams, name: str | None) -> Recipe:
@@ -43,7 +41,7 @@ def load_recipe(params: TrainParams, name: str | None) -> Recipe:
             run=f"did you mean --profile {find_nearest(name, list(profiles))}?",
         )
     profile = profiles[name]
-    return Recipe(name, profile.model, profile.loop)
+    return Recipe(profile.model, profile.loop, name=name)
 
 
 ROLES = ("prefix", "phrase", "retriever")

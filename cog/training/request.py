@@ -25,7 +25,6 @@ from cog.records import Document
 from cog.training.overlap import KEEP, REFUSE, screen_documents
 
 if TYPE_CHECKING:
-    from cog.cards import Licence
     from cog.training.building import TrainingText
     from cog.training.job import TrainJob, TrainReport
     from cog.training.reporting import LogMetrics
@@ -230,7 +229,8 @@ def _choose_text(
         digest = documents_digest(store.path)
         identity = f"corpus:{digest}"
         about["data"] = f"corpus {request.corpus_id}"
-        licence = _describe(card.licence)
+        known = (card.licence.id, card.licence.url, card.licence.attribution)
+        licence = ", ".join(part for part in known if part)
         read = store.iter_documents
     about["licence of the data"] = request.licence or licence
     if notes:
@@ -249,11 +249,6 @@ def _choose_text(
 def _name_files(files: Sequence[Path]) -> str:
     names, rest = [path.name for path in files[:NUM_NAMED]], len(files) - NUM_NAMED
     return ", ".join(names) + (f" and {rest} more" if rest > 0 else "")
-
-
-def _describe(licence: "Licence") -> str:
-    known = (licence.id, licence.url, licence.attribution)
-    return ", ".join(part for part in known if part)
 
 
 def _list_params(job: "TrainJob") -> dict[str, str]:
