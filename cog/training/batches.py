@@ -19,31 +19,21 @@ from cog.training.workers import iter_in_workers
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Chunks that are at once prefixes to predict and sources to copy from.
+    """Chunks that are at once prefixes to predict and sources to copy from."""
 
-    :param number: What it was drawn by.
-    :param documents: Documents of its chunks, each once. *Shape:* ``(num_documents,)``
-    :param token_ids: Begin token, text before the chunk, and chunk, padded on the right. *Shape:*
-        ``(num_chunks, prefix_len)``
-    :param token_mask: Where there is a token. *Shape:* ``(num_chunks, prefix_len)``
-    :param target_starts: Column of each chunk's first token that is to be predicted: what stands
-        before it is the begin token and text before the chunk, or the chunk's first token where
-        there is neither. *Shape:* ``(num_chunks,)``
-    :param piece_ids: WordPieces, padded on the right. *Shape:* ``(num_chunks, num_pieces)``
-    :param piece_mask: Where there is a piece. *Shape:* ``(num_chunks, num_pieces)``
-    :param start_pieces: Column of the first piece of each word. *Shape:* ``(num_words,)``
-    :param end_pieces: Column of the last piece of each word. *Shape:* ``(num_words,)``
-    """
-
-    number: int
-    documents: NDArray[np.int64]
+    number: int  # what it was drawn by
+    documents: NDArray[np.int64]  # (num_documents,) documents of its chunks, each once
+    # (num_chunks, prefix_len) begin token, text before the chunk, and chunk, padded on the right
     token_ids: NDArray[np.int64]
-    token_mask: NDArray[np.bool_]
+    token_mask: NDArray[np.bool_]  # (num_chunks, prefix_len) where there is a token
+    # (num_chunks,) column of each chunk's first token that is to be predicted: what stands before
+    # it is the begin token and text before the chunk, or the chunk's first token where there is
+    # neither
     target_starts: NDArray[np.int64]
-    piece_ids: NDArray[np.int64]
-    piece_mask: NDArray[np.bool_]
-    start_pieces: NDArray[np.int64]
-    end_pieces: NDArray[np.int64]
+    piece_ids: NDArray[np.int64]  # (num_chunks, num_pieces) WordPieces, padded on the right
+    piece_mask: NDArray[np.bool_]  # (num_chunks, num_pieces) where there is a piece
+    start_pieces: NDArray[np.int64]  # (num_words,) column of the first piece of each word
+    end_pieces: NDArray[np.int64]  # (num_words,) column of the last piece of each word
     labels: BatchLabels
 
     @property
@@ -69,15 +59,11 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class BatchSource:
-    """Everything a worker needs to make batches.
-
-    :param chunks: Numbers of the chunks that may be drawn. *Shape:* ``(num_candidates,)``
-    :param vectors_path: The retriever's vectors of all chunks; None for random batches.
-    """
+    """Everything a worker needs to make batches."""
 
     folder: Path
-    chunks: NDArray[np.int64]
-    vectors_path: Path | None
+    chunks: NDArray[np.int64]  # (num_candidates,) numbers of the chunks that may be drawn
+    vectors_path: Path | None  # the retriever's vectors of all chunks; None for random batches
     sampler: SamplerSettings
     rules: BatchRules
 

@@ -51,14 +51,11 @@ class ExampleSettings:
 
 @dataclass(frozen=True, slots=True)
 class TrainingText:
-    """The documents of a training run.
+    """The documents of a training run."""
 
-    :param read: Gives the documents in order, from the first; asked only where they are needed.
-    :param identity: Digest of what they are; the same text has the same one.
-    """
-
+    # gives the documents in order, from the first; asked only where they are needed
     read: Callable[[], Iterable[Document]]
-    identity: str
+    identity: str  # digest of what they are; the same text has the same one
 
 
 def build_examples(

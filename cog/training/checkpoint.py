@@ -33,14 +33,11 @@ class RunPosition:
 
 @dataclass(frozen=True, slots=True)
 class RunIdentity:
-    """What a checkpoint belongs to.
-
-    :param batches: What decides the order and content of batches, by field.
-    """
+    """What a checkpoint belongs to."""
 
     architecture: dict[str, Any]
     examples: str
-    batches: dict[str, Any]
+    batches: dict[str, Any]  # what decides the order and content of batches, by field
 
 
 def save_checkpoint(

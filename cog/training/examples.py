@@ -39,16 +39,11 @@ ARRAYS: dict[str, type[np.generic]] = {
 
 @dataclass(frozen=True, slots=True)
 class Example(ChunkWords):
-    """One chunk, ready to be put into a batch.
+    """One chunk, ready to be put into a batch."""
 
-    :param piece_ids: WordPieces with the special ones. *Shape:* ``(num_pieces,)``
-    :param start_pieces: Column of each word's first piece. *Shape:* ``(num_words,)``
-    :param end_pieces: Column of each word's last piece. *Shape:* ``(num_words,)``
-    """
-
-    piece_ids: NDArray[np.int32]
-    start_pieces: NDArray[np.int16]
-    end_pieces: NDArray[np.int16]
+    piece_ids: NDArray[np.int32]  # (num_pieces,) WordPieces with the special ones
+    start_pieces: NDArray[np.int16]  # (num_words,) column of each word's first piece
+    end_pieces: NDArray[np.int16]  # (num_words,) column of each word's last piece
 
 
 class ExampleWriter(Closing):

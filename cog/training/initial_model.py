@@ -52,16 +52,13 @@ NUM_TEXTS = 2000  # from which a small base's tokenizer is learnt
 
 @dataclass(frozen=True, slots=True)
 class Bases:
-    """Where a model begins.
-
-    :param weights: Trained weights to begin with; empty for none.
-    """
+    """Where a model begins."""
 
     config: ModelConfig
     prefix: Path
     phrase: Path
     retriever: Path
-    weights: Weights
+    weights: Weights  # trained weights to begin with; empty for none
 
 
 def find_bases(
@@ -143,14 +140,11 @@ def _copy_bases(config: ModelConfig, source: Path, out: Path) -> ModelConfig:
 
 @dataclass(frozen=True, slots=True)
 class OpenedModel:
-    """A model that is trained.
-
-    :param architecture: What decides the shapes of its trained weights, by field.
-    """
+    """A model that is trained."""
 
     model: TrainableModel
     config: ModelConfig
-    architecture: dict[str, Any]
+    architecture: dict[str, Any]  # what decides the shapes of its trained weights, by field
 
     def count_operations(self, batch: Batch) -> float:
         """Count the floating point operations of a step on a batch.

@@ -52,32 +52,26 @@ DECIDING = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainJob(TrainRequest):
-    """A request with all that it leaves open: what is trained, on what, for how long.
-
-    :param about: Facts for the model's card, such as where the text is from.
-    """
+    """A request with all that it leaves open: what is trained, on what, for how long."""
 
     recipe: Recipe
     text: TrainingText
     budget: Budget
     out: Path
     num_workers: int
-    about: Mapping[str, str]
+    about: Mapping[str, str]  # facts for the model's card, such as where the text is from
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainReport(Outcome):
-    """What a run did.
-
-    :param validation_before: Metrics of the validation before the first step of a run that goes on
-        from a model; else empty.
-    """
+    """What a run did."""
 
     folder: str
     fingerprint: str
     profile: str
     objective: str
     num_documents: int
+    # of the validation before the first step of a run that goes on from a model; else empty
     validation_before: Mapping[str, float]
 
 

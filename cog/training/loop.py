@@ -40,22 +40,17 @@ Validate = Callable[[nn.Module], Mapping[str, float]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """How a run ended; what was done before a break counts.
+    """How a run ended; what was done before a break counts."""
 
-    :param reason: Why it ended: ``budget`` or the name of a signal.
-    :param metrics: Metrics of the last step, of the time before if none was taken.
-    :param validation: Metrics of the last validation; empty if there was none.
-    """
-
-    reason: str
+    reason: str  # why it ended: `budget` or the name of a signal
     steps: int
     seconds: float
     num_tokens: int
     steps_per_second: float
     tokens_per_second: float
     peak_share: float
-    metrics: Mapping[str, float]
-    validation: Mapping[str, float]
+    metrics: Mapping[str, float]  # metrics of the last step, of the time before if none was taken
+    validation: Mapping[str, float]  # metrics of the last validation; empty if there was none
 
 
 class TrainingLoop:

@@ -27,19 +27,14 @@ Pair = tuple[Tensor, Tensor]
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """What a batch costs.
+    """What a batch costs."""
 
-    :param total: What is minimised. *Shape:* ``()``
-    :param token: Token loss, per token. *Shape:* ``()``
-    :param phrase: Phrase loss, per query by weight; 0 where only tokens are learnt. *Shape:* ``()``
-    :param segment: Log-probability of the next segment under one softmax over the vocabulary and
-        every span of the batch, nothing left out, whatever the model learns by; per query. None
-        unless the batch is measured. *Shape:* ``()``
-    """
-
-    total: Tensor
-    token: Tensor
-    phrase: Tensor
+    total: Tensor  # () what is minimised
+    token: Tensor  # () token loss, per token
+    phrase: Tensor  # () phrase loss, per query by weight; 0 where only tokens are learnt
+    # () log-probability of the next segment under one softmax over the vocabulary and every span of
+    # the batch, nothing left out, whatever the model learns by; per query. None unless the batch is
+    # measured
     segment: Tensor | None = None
 
 

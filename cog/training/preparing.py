@@ -53,13 +53,11 @@ class _LineProgress(SilentProgress):
 
 @dataclass(frozen=True, slots=True)
 class TrainingData:
-    """What a run learns from.
-
-    :param held_out: Source of the batches for validation; None if nothing is held out.
-    """
+    """What a run learns from."""
 
     store: ExampleStore
     train: BatchSource
+    # source of the batches for validation; None if nothing is held out
     held_out: BatchSource | None
     num_documents: int
 

@@ -44,39 +44,25 @@ RANK_VARIABLE = "RANK"  # set by torchrun and accelerate for each of several pro
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainRequest:
-    """What a user asks for.
+    """What a user asks for."""
 
-    :param profile: Name of a profile; None for the default.
-    :param data: Text files, or folders of them; empty for a corpus.
-    :param source: Folder of a model to go on from; None for the base models.
-    :param objective: ``copy``, or ``tokens`` for the token loss alone.
-    :param max_steps: Number of steps; None for the profile's, or for no limit where there is one of
-        seconds.
-    :param max_seconds: Seconds of training; None for no limit.
-    :param out: Folder of the model; None for ``models/<profile>``.
-    :param is_resumed: Whether to go on from the last checkpoint in ``out``.
-    :param evaluation: Files that must not be trained on.
-    :param on_overlap: ``refuse``, ``drop`` or ``keep``.
-    :param num_workers: Number of processes that make batches, 0 for none; None to choose.
-    :param device: ``cpu``, ``cuda`` or ``auto``.
-    :param licence: Licence of the text, for the model's card; None for the corpus's own, or if it
-        is not known.
-    """
-
-    profile: str | None = None
-    data: tuple[Path, ...] = ()
+    profile: str | None = None  # name of a profile; None for the default
+    data: tuple[Path, ...] = ()  # text files, or folders of them; empty for a corpus
     corpus_id: str | None = None
-    source: Path | None = None
-    objective: str = "copy"
+    source: Path | None = None  # folder of a model to go on from; None for the base models
+    objective: str = "copy"  # `copy`, or `tokens` for the token loss alone
+    # number of steps; None for the profile's, or for no limit where there is one of seconds
     max_steps: int | None = None
-    max_seconds: float | None = None
-    out: Path | None = None
-    is_resumed: bool = False
-    evaluation: tuple[Path, ...] = ()
-    on_overlap: str = REFUSE
+    max_seconds: float | None = None  # seconds of training; None for no limit
+    out: Path | None = None  # folder of the model; None for `models/<profile>`
+    is_resumed: bool = False  # whether to go on from the last checkpoint in `out`
+    evaluation: tuple[Path, ...] = ()  # files that must not be trained on
+    on_overlap: str = REFUSE  # `refuse`, `drop` or `keep`
     seed: int = 0
+    # number of processes that make batches, 0 for none; None to choose
     num_workers: int | None = None
-    device: str = "auto"
+    device: str = "auto"  # `cpu`, `cuda` or `auto`
+    # licence of the text, for the model's card; None for the corpus's own, or if it is not known
     licence: str | None = None
 
 

@@ -17,17 +17,13 @@ MAX_SIMILARITIES = 1 << 26  # that exist at once
 
 @dataclass(frozen=True, slots=True)
 class SamplerSettings:
-    """How batches are drawn.
-
-    :param num_seeds: Number of chunks drawn at random; the rest are their nearest neighbours. As
-        many as ``num_chunks`` for random batches.
-    :param max_of_document: Number of chunks of one document among the neighbours of a seed, at
-        most.
-    """
+    """How batches are drawn."""
 
     num_chunks: int
+    # number of chunks drawn at random; the rest are their nearest neighbours. As many as
+    # `num_chunks` for random batches
     num_seeds: int
-    max_of_document: int
+    max_of_document: int  # number of chunks of one document among the neighbours of a seed, at most
     seed: int
 
 

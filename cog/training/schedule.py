@@ -6,14 +6,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """When a run ends: at whichever limit is met first.
+    """When a run ends: at whichever limit is met first."""
 
-    :param max_steps: Number of optimiser steps; None for no limit.
-    :param max_seconds: Number of seconds; None for no limit.
-    """
-
-    max_steps: int | None
-    max_seconds: float | None
+    max_steps: int | None  # number of optimiser steps; None for no limit
+    max_seconds: float | None  # number of seconds; None for no limit
 
     def __post_init__(self) -> None:
         limits = [limit for limit in (self.max_steps, self.max_seconds) if limit is not None]

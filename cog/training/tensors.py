@@ -26,33 +26,20 @@ MEASURED = LossProfile(
 
 @dataclass(frozen=True, slots=True)
 class BatchTensors:
-    """A batch as a training step reads it; rows of flattened tables instead of masks.
+    """A batch as a training step reads it; rows of flattened tables instead of masks."""
 
-    :param token_ids: *Shape:* ``(num_chunks, prefix_len)``
-    :param target_rows: Rows of the flattened hidden states that predict a token. *Shape:*
-        ``(num_tokens,)``
-    :param targets: The tokens. *Shape:* ``(num_tokens,)``
-    :param piece_ids: *Shape:* ``(num_chunks, num_pieces)``
-    :param piece_mask: *Shape:* ``(num_chunks, num_pieces)``
-    :param start_rows: Row of the flattened pieces where each word starts. *Shape:* ``(num_words,)``
-    :param end_rows: The same for ends. *Shape:* ``(num_words,)``
-    :param query_targets: Rows of ``target_rows`` that are queries. *Shape:* ``(num_queries,)``
-    :param is_phrase: Whether a phrase is the label. *Shape:* ``(num_queries,)``
-    :param weights: *Shape:* ``(num_queries,)``
-    :param measured: Candidates and right spans with nothing left out; None unless asked for.
-    """
-
-    token_ids: Tensor
-    target_rows: Tensor
-    targets: Tensor
-    piece_ids: Tensor
-    piece_mask: Tensor
-    start_rows: Tensor
-    end_rows: Tensor
-    query_targets: Tensor
-    is_phrase: Tensor
-    weights: Tensor
+    token_ids: Tensor  # (num_chunks, prefix_len)
+    target_rows: Tensor  # (num_tokens,) rows of the flattened hidden states that predict a token
+    targets: Tensor  # (num_tokens,) the tokens
+    piece_ids: Tensor  # (num_chunks, num_pieces)
+    piece_mask: Tensor  # (num_chunks, num_pieces)
+    start_rows: Tensor  # (num_words,) row of the flattened pieces where each word starts
+    end_rows: Tensor  # (num_words,) the same for ends
+    query_targets: Tensor  # (num_queries,) rows of `target_rows` that are queries
+    is_phrase: Tensor  # (num_queries,) whether a phrase is the label
+    weights: Tensor  # (num_queries,)
     spans: SpanLabels
+    # candidates and right spans with nothing left out; None unless asked for
     measured: SpanLabels | None
 
 

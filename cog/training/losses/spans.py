@@ -16,38 +16,25 @@ from cog.training.losses import iter_passes
 
 @dataclass(frozen=True, slots=True)
 class SpanGroups:
-    """Some spans of each query, query by query.
+    """Some spans of each query, query by query."""
 
-    :param queries: Query of each span, ascending. *Shape:* ``(num_spans,)``
-    :param spans: Flat id ``word * band + k``. *Shape:* ``(num_spans,)``
-    :param offsets: Those of query ``i`` are ``[offsets[i], offsets[i + 1])``; a list, so that no
-        pass waits for the device.
-    """
-
-    queries: Tensor
-    spans: Tensor
+    queries: Tensor  # (num_spans,) query of each span, ascending
+    spans: Tensor  # (num_spans,) flat id `word * band + k`
+    # those of query `i` are `[offsets[i], offsets[i + 1])`; a list: no pass waits for the device
     offsets: list[int]
 
 
 @dataclass(frozen=True, slots=True)
 class SpanLabels:
-    """Which spans a query may choose, and which are right; a span is (word, k): ``k + 2`` words.
+    """Which spans a query may choose, and which are right; a span is (word, k): ``k + 2`` words."""
 
-    :param span_mask: Whether a span is admissible. *Shape:* ``(num_words, band)``
-    :param word_chunks: Chunk of each word. *Shape:* ``(num_words,)``
-    :param query_chunks: Chunk of each query, whose spans are left out. *Shape:* ``(num_queries,)``
-    :param source_chunks: The only chunk whose spans count for a query, -1 for all; None for all of
-        every query. *Shape:* ``(num_queries,)``
-    :param positives: Right spans.
-    :param neutrals: Spans that are left out.
-    """
-
-    span_mask: Tensor
-    word_chunks: Tensor
-    query_chunks: Tensor
+    span_mask: Tensor  # (num_words, band) whether a span is admissible
+    word_chunks: Tensor  # (num_words,) chunk of each word
+    query_chunks: Tensor  # (num_queries,) chunk of each query, whose spans are left out
+    # (num_queries,) the only chunk whose spans count, -1 for all; None for all of every query
     source_chunks: Tensor | None
-    positives: SpanGroups
-    neutrals: SpanGroups
+    positives: SpanGroups  # right spans
+    neutrals: SpanGroups  # spans that are left out
 
     @property
     def band(self) -> int:

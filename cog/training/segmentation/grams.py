@@ -19,29 +19,21 @@ BLOCK_WORDS = 1 << 18  # walked as a Python list, which takes many times their m
 
 @dataclass(frozen=True, slots=True)
 class WordTexts:
-    """The texts of words that lie side by side.
-
-    :param bounds: Word ``i`` is bytes ``[bounds[i], bounds[i + 1])``. *Shape:* ``(num_words + 1,)``
-    """
+    """The texts of words that lie side by side."""
 
     text: bytes
-    bounds: NDArray[np.int64]
+    bounds: NDArray[np.int64]  # (num_words + 1,) word `i` is bytes `[bounds[i], bounds[i + 1])`
 
 
 @dataclass(frozen=True, slots=True)
 class GramLevel:
-    """All runs of one number of words whose text occurs more than once.
-
-    :param firsts: First word of each run; those of one text side by side, ascending. *Shape:*
-        ``(num_runs,)``
-    :param grams: Number of each run's text, ascending. *Shape:* ``(num_runs,)``
-    :param offsets: Runs of text ``g`` are ``firsts[offsets[g]:offsets[g + 1]]``. *Shape:*
-        ``(num_grams + 1,)`` int64
-    """
+    """All runs of one number of words whose text occurs more than once."""
 
     num_words: int
+    # (num_runs,) first word of each run; those of one text side by side, ascending
     firsts: NDArray[Any]
-    grams: NDArray[Any]
+    grams: NDArray[Any]  # (num_runs,) number of each run's text, ascending
+    # (num_grams + 1,) runs of text `g` are `firsts[offsets[g]:offsets[g + 1]]`
     offsets: NDArray[np.int64]
 
     @property

@@ -20,10 +20,7 @@ from cog.training.segmentation.matches import collect_texts, find_in_corpus
 
 @dataclass(frozen=True, slots=True)
 class SegmentReport:
-    """What segmenting a corpus found.
-
-    :param lengths: Number of phrases by their number of words, as text.
-    """
+    """What segmenting a corpus found."""
 
     corpus: str
     model: str
@@ -34,7 +31,7 @@ class SegmentReport:
     num_words: int
     num_phrases: int
     copied_words: int
-    lengths: dict[str, int]
+    lengths: dict[str, int]  # number of phrases by their number of words, as text
 
     @property
     def copied_share(self) -> float:

@@ -22,21 +22,16 @@ from cog.training.segmentation.grams import find_stops, iter_levels
 
 @dataclass(frozen=True, slots=True)
 class CorpusWords:
-    """The words of all documents side by side; about 10 bytes a word.
-
-    :param numbers: Number of each word: two have the same if and only if they have the same text.
-        *Shape:* ``(num_words,)`` int32
-    :param flags: Bits of ``cog.model.words``. *Shape:* ``(num_words,)`` uint8
-    :param run_offsets: A phrase lies in one run, a block of a document: run ``i`` is words
-        ``[run_offsets[i], run_offsets[i + 1])``. *Shape:* ``(num_runs + 1,)`` int64
-    :param run_documents: Document of each run, ascending. *Shape:* ``(num_runs,)`` int32
-    """
+    """The words of all documents side by side; about 10 bytes a word."""
 
     num_documents: int
+    # (num_words,) number of each word: two have the same if and only if they have the same text
     numbers: NDArray[np.int32]
-    flags: NDArray[np.uint8]
+    flags: NDArray[np.uint8]  # (num_words,) bits of `cog.model.words`
+    # (num_runs + 1,) a phrase lies in one run, a block of a document: run `i` is words
+    # `[run_offsets[i], run_offsets[i + 1])`
     run_offsets: NDArray[np.int64]
-    run_documents: NDArray[np.int32]
+    run_documents: NDArray[np.int32]  # (num_runs,) document of each run, ascending
 
     @property
     def num_words(self) -> int:
