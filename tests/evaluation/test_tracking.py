@@ -179,7 +179,7 @@ def test_a_password_in_the_address_of_runs_is_not_told() -> None:
             raise OSError(said)
         assert "cret" not in str(caught.value)
     assert "mlflow db upgrade $MLFLOW_TRACKING_URI," in caught.value.run
-    for plain in ("sqlite:////tmp/a@b/mlflow.db", "https://runs.example/x@y"):
+    for plain in ("sqlite:////runs/a@b/mlflow.db", "https://runs.example/x@y"):
         assert tracking.hide_password(plain) == plain
 
 
