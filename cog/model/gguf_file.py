@@ -66,6 +66,7 @@ LLAMA_CONFIG = {  # what no GGUF file states
     "transformers_version": SAVED_BY,
     "use_cache": True,
 }
+OF_TOKENS = ("tokens", "token_type", "merges")
 
 
 class GgufFile:
@@ -87,6 +88,7 @@ class GgufFile:
             and all(f"{LLAMA}.{key}" in self._fields for key in SIZES)
             and not any(key.startswith(f"{LLAMA}.rope.scaling") for key in self._fields)
             and all(self._names.values())
+            and all(f"tokenizer.ggml.{key}" in self._fields for key in OF_TOKENS)
             and END in self._get("tokenizer.ggml.tokens")
         )
 

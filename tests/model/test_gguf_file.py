@@ -1,6 +1,7 @@
 """What is converted here, against what transformers makes of the same file; what is left to it."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -35,6 +36,7 @@ def write_gguf(
     split: str = "smollm",
     extra: str = "",
     first: str = "<|endoftext|>",
+    without: str = "",
 ) -> Path:
     """A network of random numbers in the kinds of blocks that small files have."""
     random = np.random.default_rng(0)
@@ -56,9 +58,16 @@ def write_gguf(
     writer.add_layer_norm_rms_eps(1e-5)
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre(split)
-    writer.add_token_list(tokens)
-    writer.add_token_types([TokenType.CONTROL, *[TokenType.NORMAL] * (len(tokens) - 1)])
-    writer.add_token_merges([" ".join(pair) for pair in model["merges"]])
+    of_tokens: dict[str, Callable[[], None]] = {
+        "tokens": lambda: writer.add_token_list(tokens),
+        "kinds": lambda: writer.add_token_types(
+            [TokenType.CONTROL, *[TokenType.NORMAL] * (len(tokens) - 1)]
+        ),
+        "merges": lambda: writer.add_token_merges([" ".join(pair) for pair in model["merges"]]),
+    }
+    for name, write in of_tokens.items():
+        if name != without:
+            write()
     writer.add_bos_token_id(0)
     writer.add_eos_token_id(0)
     shapes = {"token_embd": (len(tokens), WIDTH), "output_norm": (WIDTH,)}
@@ -94,7 +103,13 @@ def test_files_are_those_that_transformers_saves(is_tied: bool, tmp_path: Path) 
 
 @pytest.mark.parametrize(
     "given",
-    [{"split": "llama-bpe"}, {"extra": "rope_freqs"}, {"extra": "blk.0.attn_x"}, {"first": "<s>"}],
+    [
+        {"split": "llama-bpe"},
+        {"extra": "rope_freqs"},
+        {"extra": "blk.0.attn_x"},
+        {"first": "<s>"},
+        *({"without": name} for name in ("tokens", "kinds", "merges")),
+    ],
 )
 def test_what_is_not_known_to_the_last_tensor_is_left_to_transformers(
     given: dict[str, str], tmp_path: Path
