@@ -65,12 +65,14 @@ def choose_results(paths: ProjectPaths, wish: Wish) -> list[EvaluationResult]:
     """
     params = load_params(paths.params)
     found = []
+    known: dict[str, list[EvaluationResult]] = {}
     for corpus_id, name in dict.fromkeys(wish.sides):
-        check_cards(paths, corpus_id)
-        known = load_results(paths, corpus_id)
+        if corpus_id not in known:
+            check_cards(paths, corpus_id)
+            known[corpus_id] = load_results(paths, corpus_id)
         for method in dict.fromkeys(wish.decodings or (None,)):
             side = _Side(paths, params, corpus_id, name, method)
-            found.append(side.choose(known, wish))
+            found.append(side.choose(known[corpus_id], wish))
     shared = set.intersection(*({each.protocol.digest for each in group} for group in found))
     rules = [each.protocol.digest for each in found[0]]
     digest = next((each for each in rules if each in shared), rules[0])
