@@ -15,7 +15,7 @@ from cog.baselines.system import (
 from cog.baselines.systems import identify_system
 from cog.decoding.tuning import load_tuning
 from cog.errors import CogError, EvaluationError
-from cog.evaluation.protocol import check_one_protocol
+from cog.evaluation.protocol import PRESETS, check_one_protocol
 from cog.evaluation.records import EvaluationResult
 from cog.evaluation.store import EvaluationStore
 from cog.index.versions.unions import check_cards, shorten_digest
@@ -155,10 +155,10 @@ class _Side:
                 + (f" under the protocol {wish.protocol}" if wish.protocol else "")
                 + (f" by {self.method} decoding" if self.method else ""),
                 found="; ".join(sorted({_describe(each) for each in known})),
-                run=self._command(),
+                run=self._command(wish),
                 about=self.corpus_id,
             )
-        return sorted(self._take_current(fitting), key=lambda each: self._rank(each, usual))
+        return sorted(self._take_current(fitting, wish), key=lambda each: self._rank(each, usual))
 
     def _list_usual(self) -> list[Decoding]:
         usual = [get_usual_decoding(self.params, self.name)]
@@ -182,7 +182,9 @@ class _Side:
             counts.append(sum(getattr(wanted, n, v) != v for n, v in settings.items()))
         return min(counts)
 
-    def _take_current(self, fitting: Sequence[EvaluationResult]) -> list[EvaluationResult]:
+    def _take_current(
+        self, fitting: Sequence[EvaluationResult], wish: Wish
+    ) -> list[EvaluationResult]:
         now = _identify(self.paths, self.params, fitting[0])
         current = [each for each in fitting if (each.system.index, each.system.model) == now]
         of_today = [each for each in current if each.system.decoder == DECODER_VERSION]
@@ -197,14 +199,17 @@ class _Side:
         raise EvaluationError(
             f"the evaluation of {self.corpus_id} must be of {wanted}",
             found=found,
-            run=self._command(),
+            run=self._command(wish),
             about=self.corpus_id,
         )
 
-    def _command(self) -> str:
+    def _command(self, wish: Wish) -> str:
+        own = {None, self.corpus_id}
+        prompts = "" if wish.prompt_corpus in own else f" --prompts-of {wish.prompt_corpus}"
         system = "" if self.name == COG else f" --system {self.name}"
         decoding = f" --decoding {self.method}" if self.method else ""
-        return f"cog evaluate --corpus {self.corpus_id}{system}{decoding}"
+        protocol = f" --protocol {wish.protocol}" if wish.protocol in PRESETS else ""
+        return f"cog evaluate --corpus {self.corpus_id}{prompts}{system}{decoding}{protocol}"
 
 
 def _identify(paths: ProjectPaths, params: Params, result: EvaluationResult) -> tuple[str, str]:

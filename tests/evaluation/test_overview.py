@@ -2,6 +2,10 @@
 
 from dataclasses import replace
 
+import pytest
+
+from cog.errors import EvaluationError
+from cog.evaluation.choose import Wish, choose_results
 from cog.evaluation.overview import load_overview
 from cog.paths import ProjectPaths
 from tests.evaluation.making import copied, mauve, protocol, rep, result, save, system
@@ -47,6 +51,20 @@ def test_what_cannot_be_read_is_a_problem_and_hides_nothing(project: ProjectPath
     overview = load_overview(project)
     assert len(overview.groups) == 1
     assert "left as it is" in overview.problems[0]
+
+
+def test_the_command_that_evaluates_what_lacks_has_its_prompts_and_protocol(
+    project: ProjectPaths,
+) -> None:
+    save(project, result("village", SCORES))
+    wish = Wish((("village", "transformer"),), "hamlet", "paper-iclr2023", ("greedy",))
+    wanted = "--prompts-of hamlet --system transformer --decoding greedy --protocol paper-iclr2023"
+    with pytest.raises(EvaluationError) as caught:
+        choose_results(project, wish)
+    assert caught.value.run == f"cog evaluate --corpus village {wanted}"
+    with pytest.raises(EvaluationError) as caught:
+        choose_results(project, Wish((("village", "cog"),), "village", "0123"))
+    assert caught.value.run == "cog evaluate --corpus village"
 
 
 def test_notes_of_scores_are_told_once(project: ProjectPaths) -> None:
