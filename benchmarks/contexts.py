@@ -171,7 +171,7 @@ def main() -> None:
     paths = find_project(ROOT)
     with (
         tempfile.TemporaryDirectory() as folder,
-        open_index(paths.corpus(options.corpus), locks=paths.locks) as index,
+        open_index(paths.corpus(options.corpus)) as index,
     ):
         lookups = choose_lookups(index, num_lookups=options.lookups, num_words=options.words)
         say("contexts")

@@ -185,7 +185,7 @@ def iter_texts(paths: ProjectPaths, corpus_id: str) -> Iterator[str]:
     :param corpus_id: The corpus.
     :yields: Their texts.
     """
-    with open_index(paths.corpus(corpus_id), locks=paths.locks) as index:
+    with open_index(paths.corpus(corpus_id)) as index:
         for block in iter_batches(range(index.num_documents), DOCUMENTS_PER_BLOCK):
             documents = index.get_documents(block)
             yield from (documents[ordinal].text for ordinal in block)

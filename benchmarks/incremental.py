@@ -84,7 +84,6 @@ def build(target: str, is_forced: bool, results: "multiprocessing.Queue[Any]") -
     with show_progress("index", total=None, unit="words") as progress:
         built = build_index(
             corpus,
-            locks=corpus.root.parent / "locks",
             model_fingerprint=fingerprint_model(folder),
             load_model=lambda: load_index_model(folder, device="auto"),
             params=params.index,

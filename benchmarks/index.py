@@ -116,7 +116,6 @@ def build(
     with show_progress("index", total=None, unit="words") as progress:
         built = build_index(
             corpus_paths,
-            locks=corpus_paths.root / "locks",
             model_fingerprint=model.fingerprint,
             load_model=lambda: model,
             params=replace(params.index, vector_dtype=vector_dtype),
@@ -146,7 +145,7 @@ def time_gathers(corpus_paths: CorpusPaths, *, num_chunks: int) -> dict[str, flo
                 os.fsync(file.fileno())
                 os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     random = np.random.default_rng(0)
-    with open_index(corpus_paths, locks=corpus_paths.root / "locks") as index:
+    with open_index(corpus_paths) as index:
         seconds = []
         for _ in range(NUM_GATHERS):
             size = min(num_chunks, index.num_chunks)

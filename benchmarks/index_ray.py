@@ -136,7 +136,6 @@ def build(root: str, engine: str, address: str, results: "multiprocessing.Queue[
     began = time.perf_counter()
     manifest = build_index(
         corpus_paths,
-        locks=corpus_paths.root / "locks",
         model_fingerprint=model.fingerprint,
         load_model=lambda: model,
         params=replace(params.index, commit_chunks=COMMIT_CHUNKS),

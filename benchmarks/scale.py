@@ -45,7 +45,7 @@ def measure_index(root: str, results: "multiprocessing.Queue[Any]") -> None:
 
     before = read_resident_bytes()
     began = time.perf_counter()
-    with open_index(place, locks=place.root / "locks") as index:
+    with open_index(place) as index:
         index.parts[0].searcher  # noqa: B018
         opened = time.perf_counter() - began
         memory = {"opened": read_resident_bytes() - before}

@@ -113,7 +113,7 @@ def check_citations(paths: ProjectPaths, texts: Sequence[dict[str, Any]]) -> tup
 def load_texts(paths: ProjectPaths, corpus_id: str, digest: str) -> dict[str, str]:
     """The documents of a version, by id."""
     place = paths.corpus(corpus_id)
-    with open_index(place, locks=paths.locks, digests={corpus_id: digest}) as index:
+    with open_index(place, digests={corpus_id: digest}) as index:
         found = index.get_documents(range(index.num_documents)).values()
         return {each.document_id: each.text for each in found}
 

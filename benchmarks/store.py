@@ -99,7 +99,7 @@ def main() -> None:
         there.root.mkdir()
         there.manifest.write_bytes(paths.corpus(options.corpus).manifest.read_bytes())
         server.requests.take()
-        with open_index(there, locks=Path(folder) / "locks") as index:
+        with open_index(there) as index:
             opened = len(server.requests.take())
             (part,) = index.parts
             vectors = next(part.iter_vectors())

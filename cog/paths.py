@@ -13,6 +13,7 @@ REGISTRY_FOLDER = "registry"
 CARDS_FOLDER = "cards"
 MODELS_FOLDER = "models"
 WORKFLOWS_FOLDER = "workflows"
+BUILD, VERSIONS = "build", "versions"  # who holds a lock: who builds; who places, or removes
 PACKAGE_DATA = "_data"  # in the package where it is installed: what it ships beside code
 
 
@@ -82,9 +83,18 @@ class CorpusPaths:
         """Settings of a baseline that were chosen for the corpus."""
         return self.root / f"tuning-{system}.json"
 
+    @property
+    def home(self) -> "ProjectPaths":
+        """The project that it belongs to, or lies as if it did."""
+        return ProjectPaths(self.project or self.root.parents[1])
+
     def version(self, name: str) -> "CorpusPaths":
         """A version that was replaced; it lies as the corpus does."""
-        return CorpusPaths(self.versions / name / self.root.name, self.project)
+        return CorpusPaths(self.versions / name / self.root.name, self.home.root)
+
+    def lock(self, holder: str) -> Path:
+        """A lock of the corpus: ``BUILD``, ``VERSIONS``, or of a version folder, by its name."""
+        return self.home.locks / f"{self.root.name}-{holder}.lock"
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,21 +145,6 @@ class ProjectPaths:
     def corpus(self, corpus_id: str) -> CorpusPaths:
         """``corpora/<corpus-id>``."""
         return CorpusPaths(self.corpora / corpus_id, self.root)
-
-
-def writer_lock(locks: Path, corpus_id: str) -> Path:
-    """The lock of who builds the index of a corpus."""
-    return locks / f"{corpus_id}-build.lock"
-
-
-def versions_lock(locks: Path, corpus_id: str) -> Path:
-    """The lock of who puts versions of a corpus in place, or removes them."""
-    return locks / f"{corpus_id}-versions.lock"
-
-
-def reader_lock(locks: Path, corpus_id: str, folder: str) -> Path:
-    """The lock that readers of a version folder share."""
-    return locks / f"{corpus_id}-{folder}.lock"
 
 
 def get_shipped(*names: str) -> Path:

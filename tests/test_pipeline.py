@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from cog.index.versions.folders import hold_writer_lock
+from cog.index.versions.folders import hold_build_lock
 from cog.paths import ProjectPaths
 from cog.pipeline_file import VERSIONS, CorpusEntry, add_corpus_entry
 from tests.model_fixtures import make_tiny_model
@@ -172,7 +172,7 @@ def test_killed_index_stage_leaves_the_old_index_serving(pipeline: ProjectPaths)
     edit(pipeline.params, "index", "vector_dtype", value="float16")
     folder = Path(sys.executable).parent
     # held, so that the stage cannot end before it is killed, however fast the machine is
-    with hold_writer_lock(pipeline.locks, "village", say=None):
+    with hold_build_lock(pipeline.corpus("village"), say=None):
         process = subprocess.Popen(
             [folder / "dvc", "repro", "index@village"],
             cwd=pipeline.root,

@@ -12,7 +12,7 @@ import pytest
 
 from cog.corpus.documents import DOCUMENT_SCHEMA, DocumentStore, RecordWriter
 from cog.index.versions.activation import switch_corpus
-from cog.index.versions.folders import hold_writer_lock
+from cog.index.versions.folders import hold_build_lock
 from cog.index.versions.manifest import load_manifest
 from cog.paths import CorpusPaths, ProjectPaths
 from cog.records import Document
@@ -89,7 +89,7 @@ def run_at_once(project: ProjectPaths, *, num_builds: int, num_generations: int)
     change_documents(corpus)
     words = ["generate", "--prefix", "The old mill stands", "--max-new-tokens", "16", "--json"]
     # builds begin when all of them are there, however slowly they start
-    with hold_writer_lock(project.locks, "village", say=None):
+    with hold_build_lock(project.corpus("village"), say=None):
         build = ("index", "build", "village", "--force")
         builds = [start(project, *build) for _ in range(num_builds)]
         texts_at_once = [start(project, *words, "--seed", str(i)) for i in range(num_generations)]

@@ -22,10 +22,10 @@ from cog.baselines.manifest import (
 from cog.baselines.neighbours import build_searcher
 from cog.corpus.documents import DocumentStore
 from cog.errors import IndexingError
-from cog.index.versions.folders import hold_writer_lock
+from cog.locks import hold_lock
 from cog.model.load import CogModel, load_model
 from cog.params import DatastoreParams, Params
-from cog.paths import ProjectPaths
+from cog.paths import BUILD, ProjectPaths
 from cog.progress import Progress
 from cog.records import Document
 
@@ -126,8 +126,9 @@ def build_corpus_datastore(
             found=str(settings.context_tokens),
             run="change params.yaml",
         )
+    lock = corpus_paths.lock(f"datastore-{BUILD}")
     with (
-        hold_writer_lock(paths.locks, f"{corpus_id}-datastore", say=progress.say),
+        hold_lock(lock, work=f"builds {corpus_id}-datastore", say=progress.say),
         replacing(corpus_paths.datastore) as building,
     ):
         building.mkdir()

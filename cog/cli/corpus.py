@@ -1,7 +1,7 @@
 """``cog corpus``: ids and options go in, cards, documents and counts come out."""
 
-from contextlib import AbstractContextManager
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -110,20 +110,18 @@ def remove_corpus(ctx: click.Context, corpus_id: str, dry_run: bool, as_json: bo
     from cog.corpus.removal import remove_corpus as remove
     from cog.index.versions.folders import hold_writing
     from cog.locks import find_holder
-    from cog.paths import writer_lock
+    from cog.paths import BUILD
 
     paths = get_project(ctx)
-    holder = find_holder(writer_lock(paths.locks, corpus_id))
+    corpus = paths.corpus(corpus_id)
+    holder = find_holder(corpus.lock(BUILD))
     if holder is not None and not dry_run:
         raise RegistryError(
             f"corpus {corpus_id} must not be built while it is removed",
             found=str(holder),
             run=f"wait for it, or stop it, then cog corpus remove {corpus_id}",
         )
-
-    def hold() -> AbstractContextManager[None]:
-        return hold_writing(paths.locks, corpus_id, say=tell)
-
+    hold = partial(hold_writing, corpus, say=tell)
     gone = remove(paths, corpus_id, is_trial=dry_run, hold=hold)
     if as_json:
         echo_json({"corpus": corpus_id, "removed": gone, "is_dry_run": dry_run}, indent=2)

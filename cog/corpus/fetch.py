@@ -53,7 +53,7 @@ def fetch_corpus(
             names, commit = _fetch_remote(
                 card,
                 raw,
-                project=ProjectPaths(_get_project(corpus_paths)),
+                project=corpus_paths.home,
                 params=params,
                 progress=progress,
             )
@@ -114,8 +114,4 @@ def _get_card_path(card: Card, corpus_paths: CorpusPaths) -> Path:
             found="source.path of the card is null",
             run=f"{name_fetch(card.id, card)}; {card.description}",
         )
-    return _get_project(corpus_paths) / card.source.path
-
-
-def _get_project(corpus_paths: CorpusPaths) -> Path:
-    return corpus_paths.root.parents[1]
+    return corpus_paths.home.root / card.source.path

@@ -5,7 +5,7 @@ import shlex
 from cog.cards import Card
 from cog.errors import CogError
 from cog.extras import is_installed
-from cog.paths import CorpusPaths, ProjectPaths
+from cog.paths import CorpusPaths
 from cog.pipeline_file import load_pipeline
 from cog.registry import load_resolved_card
 
@@ -17,7 +17,7 @@ def name_build(corpus: CorpusPaths, *, source: str = "DIR_OR_FILE", until: str =
     another, until its documents (``prepare``) or its ``index`` are there.
     """
     corpus_id = corpus.root.name
-    paths = ProjectPaths(corpus.project or corpus.root.parents[1])
+    paths = corpus.home
     try:
         card = load_resolved_card(paths, corpus_id)
         is_in_pipeline = corpus_id in load_pipeline(paths).corpora

@@ -47,7 +47,6 @@ def open_generator(
         folder, fingerprint = get_active_model(paths, params, active), active.model
     with open_index(
         *map(paths.corpus, split_union(chosen)),
-        locks=paths.locks,
         model_fingerprint=fingerprint,
         documents_digest_of=find_documents_digest if active is None else None,
         digests=split_active(active) if active is not None else None,

@@ -20,7 +20,7 @@ from cog.index.versions.folders import find_unneeded, iter_kept, list_reader_loc
 from cog.index.versions.manifest import check_index, get_index_uri, load_manifest
 from cog.locks import find_holder, is_locked
 from cog.params import Params
-from cog.paths import CorpusPaths, ProjectPaths, writer_lock
+from cog.paths import BUILD, CorpusPaths, ProjectPaths
 from cog.pipeline_file import UPGRADE
 from cog.progress import Progress
 from cog.registry import iter_corpus_ids, load_card
@@ -99,7 +99,7 @@ def check_corpus_index(
 def check_leftovers(paths: ProjectPaths, corpus_id: str) -> Iterator[Finding]:
     """Find what killed processes left in the folder of a corpus."""
     corpus = paths.corpus(corpus_id)
-    if find_holder(writer_lock(paths.locks, corpus_id)) is not None:
+    if find_holder(corpus.lock(BUILD)) is not None:
         return  # what lies there belongs to a build that runs
     try:
         served = {load_manifest(corpus).folder}
@@ -109,7 +109,7 @@ def check_leftovers(paths: ProjectPaths, corpus_id: str) -> Iterator[Finding]:
     keep = get_kept(paths, corpus_id)
     unneeded = find_unneeded(corpus, keep) if keep is not None else []
     for path in unneeded:
-        if not any(map(is_locked, list_reader_locks(corpus, path, locks=paths.locks))):
+        if not any(map(is_locked, list_reader_locks(corpus, path))):
             strays.append(path)
     strays += find_leftovers(corpus.versions)
     for path in strays if served else ():

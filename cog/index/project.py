@@ -78,7 +78,6 @@ def build_corpus_index(
     record_version(paths, corpus_id)
     return build_index(
         paths.corpus(corpus_id),
-        locks=paths.locks,
         model_fingerprint=fingerprint_model(model_folder),
         load_model=load_model,
         params=params.index,
@@ -180,7 +179,6 @@ def verify_corpus_index(
     """Check everything a corpus's index states, and that it is of the documents and the model."""
     with open_index(
         paths.corpus(corpus_id),
-        locks=paths.locks,
         model_fingerprint=fingerprint_model(paths.model(params.model)),
         documents_digest_of=lambda place: documents_digest(place.documents),
     ) as index:

@@ -117,7 +117,6 @@ class OpenIndexes:
                 if entry.index is None:
                     entry.index = open_index(
                         *map(self._paths.corpus, version.digests),
-                        locks=self._paths.locks,
                         model_fingerprint=self._model.fingerprint,
                         digests=version.digests,
                     )

@@ -49,7 +49,7 @@ def tiny_cog_model_alone(village: ProjectPaths) -> CogModel:
 
 @pytest.fixture(scope="session")
 def village_index(village: ProjectPaths) -> Iterator[PhraseIndex]:
-    with open_index(village.corpus("village"), locks=village.locks) as index:
+    with open_index(village.corpus("village")) as index:
         yield index
 
 

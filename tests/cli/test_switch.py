@@ -84,7 +84,7 @@ def test_switch_to_a_damaged_index_keeps_what_is_active(built: ProjectPaths) -> 
 
 
 def test_switch_to_an_index_of_another_model_names_both(built: ProjectPaths) -> None:
-    build(built.corpus("village"), locks=built.locks, model=HashModel(fingerprint="f" * 64))
+    build(built.corpus("village"), model=HashModel(fingerprint="f" * 64))
     error = refusal(built, "switch", "--corpus", "village")
     assert fingerprint_model(built.root / "models" / "tiny")[:16] in error.wanted
     assert "f" * 16 in error.found
@@ -157,7 +157,7 @@ def test_rebuild_leaves_what_is_active_in_use_until_a_switch(built: ProjectPaths
     status = call_json(built, "status")
     assert (status["active"]["index"], status["intact"], status["documents"]) == (old, True, 6)
     assert status["next"] == "cog switch --corpus village"
-    with open_index(built.corpus("village"), locks=built.locks, digests={"village": old}) as index:
+    with open_index(built.corpus("village"), digests={"village": old}) as index:
         assert verify_index(index, progress=SilentProgress()).digest == old
     assert call_json(built, "switch", "--corpus", "village")["to"]["index"] == new
     assert call_json(built, "status")["next"] is None
@@ -223,7 +223,7 @@ def test_kept_versions_go_when_nothing_points_to_them(built: ProjectPaths) -> No
 def test_reader_pins_its_version_through_rebuilds_and_switches(built: ProjectPaths) -> None:
     corpus = built.corpus("village")
     old = call_json(built, "switch", "--corpus", "village")["to"]["index"]
-    with open_index(corpus, locks=built.locks, digests={"village": old}) as index:
+    with open_index(corpus, digests={"village": old}) as index:
         before = index.gather_chunks(np.arange(index.num_chunks))
         for num_documents in (7, 8, 9):
             write_corpus(corpus, make_documents(num_documents))
@@ -287,7 +287,7 @@ def test_rollback_is_refused_if_another_process_switches_while_it_checks(
 
 
 def test_who_is_waited_for_is_told(built: ProjectPaths) -> None:
-    with hold_versions_lock(built.locks, "village", say=None):
+    with hold_versions_lock(built.corpus("village"), say=None):
         waiting = run_cog(built, "switch", "village")
         assert waiting.stderr is not None
         line = waiting.stderr.readline()

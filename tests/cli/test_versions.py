@@ -17,7 +17,7 @@ from cog.index.records import Manifest
 from cog.index.versions import recorded
 from cog.index.versions.recorded import record_version
 from cog.locks import is_locked
-from cog.paths import ProjectPaths, versions_lock
+from cog.paths import VERSIONS, ProjectPaths
 from cog.progress import SilentProgress
 from tests.calling import call, call_json, refusal
 from tests.index.hash_model import (
@@ -86,9 +86,7 @@ def tracked(project: ProjectPaths, tiny_model: Path) -> ProjectPaths:
 
 
 def verify(project: ProjectPaths, digest: str) -> None:
-    with open_index(
-        project.corpus("village"), locks=project.locks, digests={"village": digest}
-    ) as index:
+    with open_index(project.corpus("village"), digests={"village": digest}) as index:
         assert verify_index(index, progress=SilentProgress()).digest == digest
 
 
@@ -99,7 +97,7 @@ def test_older_versions_come_back_from_the_cache_and_the_remote(
 
     def pull_unheld(paths: ProjectPaths, corpus_id: str, checksums: list[str]) -> None:
         pulled.extend(checksums)
-        assert not is_locked(versions_lock(paths.locks, corpus_id)), "others wait for a download"
+        assert not is_locked(paths.corpus(corpus_id).lock(VERSIONS)), "others wait for a download"
         pull(paths, corpus_id, checksums)
 
     monkeypatch.setattr(recorded, "_pull", pull_unheld)

@@ -336,10 +336,10 @@ def test_vectors_that_are_not_finite_are_named(sick: ProjectPaths) -> None:
 
 
 def test_a_running_build_is_no_finding(sick: ProjectPaths) -> None:
-    from cog.index.versions.folders import hold_writer_lock
+    from cog.index.versions.folders import hold_build_lock
 
     break_building(sick)
-    with hold_writer_lock(sick.locks, "village", say=None):
+    with hold_build_lock(sick.corpus("village"), say=None):
         assert examine(sick) == []
 
 

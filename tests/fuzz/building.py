@@ -36,7 +36,6 @@ class Builds:
 
     def __init__(self, folder: Path, model: IndexModel) -> None:
         self._corpus = CorpusPaths(folder / "builds" / "corpora" / "fuzzed")
-        self._locks = folder / "builds" / "locks"
         self._model = model
         self._documents: list[Document] = []
         self._skipped: Counter[str] = Counter()
@@ -78,7 +77,6 @@ class Builds:
         try:
             manifest = build_index(
                 self._corpus,
-                locks=self._locks,
                 model_fingerprint=self._model.fingerprint,
                 load_model=lambda: self._model,
                 params=PARAMS,
@@ -90,9 +88,7 @@ class Builds:
                 raise
             return
         self._check_counts(manifest, num_read=num_read, num_documents=len(documents))
-        with open_index(
-            self._corpus, locks=self._locks, model_fingerprint=self._model.fingerprint
-        ) as index:
+        with open_index(self._corpus, model_fingerprint=self._model.fingerprint) as index:
             verify_index(index, progress=SilentProgress())
             self._check_words(index, documents, wanted)
         self.num_documents += manifest.documents.num_indexed

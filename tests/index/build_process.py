@@ -20,7 +20,6 @@ def say(line: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("corpus", type=Path)
-    parser.add_argument("locks", type=Path)
     parser.add_argument("--force", action="store_true")
     parser.add_argument("--fingerprint", default="a" * 64)
     parser.add_argument("--kill-at", type=int, default=0)
@@ -31,7 +30,6 @@ def main() -> None:
     touches = watch_files(str(words.corpus), words.kill_at)
     report = build(
         CorpusPaths(words.corpus),
-        locks=words.locks,
         model=HashModel(fingerprint=words.fingerprint),
         force=words.force,
     )

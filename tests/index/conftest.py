@@ -11,11 +11,6 @@ from tests.index.hash_model import build, make_documents, write_corpus
 
 
 @pytest.fixture
-def locks(tmp_path: Path) -> Path:
-    return tmp_path / ".cog" / "locks"
-
-
-@pytest.fixture
 def corpus(tmp_path: Path) -> CorpusPaths:
     corpus_paths = CorpusPaths(tmp_path / "corpora" / "tiny")
     write_corpus(corpus_paths, make_documents(40), num_skipped=2)
@@ -23,7 +18,7 @@ def corpus(tmp_path: Path) -> CorpusPaths:
 
 
 @pytest.fixture
-def index(corpus: CorpusPaths, locks: Path) -> Iterator[PhraseIndex]:
-    build(corpus, locks=locks)
-    with open_index(corpus, locks=locks) as opened:
+def index(corpus: CorpusPaths) -> Iterator[PhraseIndex]:
+    build(corpus)
+    with open_index(corpus) as opened:
         yield opened

@@ -5,7 +5,6 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -204,7 +203,6 @@ def write_corpus(
 def build(
     corpus_paths: CorpusPaths,
     *,
-    locks: Path,
     model: HashModel | None = None,
     params: IndexParams = PARAMS,
     force: bool = False,
@@ -216,7 +214,6 @@ def build(
     model = model or HashModel()
     return build_index(
         corpus_paths,
-        locks=locks,
         model_fingerprint=model.fingerprint,
         load_model=lambda: model,
         params=params,
@@ -232,7 +229,6 @@ def build_in(project: ProjectPaths, corpus_id: str) -> str:
     """Build the index of a corpus of a project with the tiny model; gives its digest."""
     report = build(
         project.corpus(corpus_id),
-        locks=project.locks,
         model=HashModel(fingerprint=fingerprint_model(project.root / "models" / "tiny")),
         get_kept=lambda: get_kept(project, corpus_id),
     )

@@ -69,7 +69,6 @@ class Driver:
         touches = watch_files(str(self.project.root), kill_at)
         build_index(
             self.project.corpus(CORPUS),
-            locks=self.project.locks,
             model_fingerprint=self.model.fingerprint,
             load_model=lambda: self.model,
             params=load_params(self.project.params).index,
@@ -100,7 +99,6 @@ class Driver:
         for digest in digests:
             with open_index(
                 self.project.corpus(CORPUS),
-                locks=self.project.locks,
                 model_fingerprint=self.model.fingerprint,
                 digests={CORPUS: digest},
             ) as index:

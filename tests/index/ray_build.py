@@ -55,7 +55,6 @@ def describe_worker(model: IndexModel, folder: Path) -> WorkerModel:
 def build_on(
     corpus: CorpusPaths,
     *,
-    locks: Path,
     model_folder: Path,
     address: str | None,
     progress: Progress | None = None,
@@ -73,7 +72,6 @@ def build_on(
 
     return build_index(
         corpus,
-        locks=locks,
         model_fingerprint=model.fingerprint,
         load_model=lambda: model,
         params=replace(PARAMS, commit_chunks=64),
@@ -85,13 +83,12 @@ def build_on(
 
 def main() -> None:
     """Build as the command line says."""
-    corpus, locks, model_folder = (Path(each) for each in sys.argv[1:4])
+    corpus, model_folder = (Path(each) for each in sys.argv[1:3])
     manifest = build_on(
         CorpusPaths(corpus),
-        locks=locks,
         model_folder=model_folder,
-        address=sys.argv[4],
-        progress=Doing(int(sys.argv[5]), lambda: os.kill(os.getpid(), signal.SIGKILL)),
+        address=sys.argv[3],
+        progress=Doing(int(sys.argv[4]), lambda: os.kill(os.getpid(), signal.SIGKILL)),
     ).manifest
     sys.stdout.write(f"{manifest.digest} {manifest.num_encoded}\n")
 

@@ -61,7 +61,7 @@ class Killer:
                 kills = self.counts["workers"] + self.counts["drivers"]
                 found = self._build_on_cluster(corpus, num_kills - kills)
             assert found == wanted, f"corpus {number} is another one"
-            with open_index(corpus, locks=self.root / "locks") as index:
+            with open_index(corpus) as index:
                 report = verify_index(index, progress=SILENT)
             assert (report.digest, report.num_documents) == (wanted, NUM_DOCUMENTS + number)
             self.counts["verified"] += 1
@@ -72,12 +72,11 @@ class Killer:
         local.root.mkdir(parents=True)
         local.documents.write_bytes(corpus.documents.read_bytes())
         local.prompts.write_bytes(corpus.prompts.read_bytes())
-        locks = self.root / "local-locks"
-        return build_on(local, locks=locks, model_folder=self.model, address=None).manifest.digest
+        return build_on(local, model_folder=self.model, address=None).manifest.digest
 
     def _build_on_cluster(self, corpus: CorpusPaths, num_kills: int) -> str:
         # its digest, or nothing if it was killed
-        words = [str(each) for each in (corpus.root, self.root / "locks", self.model)]
+        words = [str(each) for each in (corpus.root, self.model)]
         driver = subprocess.Popen(
             [sys.executable, "-m", "tests.index.ray_build", *words, self.cluster.address, "0"],
             cwd=Path(__file__).parents[2],

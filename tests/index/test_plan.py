@@ -1,7 +1,6 @@
 """Plans: in proportion to an index that was built, with vectors as the settings store them."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,8 +13,8 @@ from tests.index.hash_model import PARAMS, build
 
 
 @pytest.fixture
-def manifest(corpus: CorpusPaths, locks: Path) -> Manifest:
-    return build(corpus, locks=locks).manifest
+def manifest(corpus: CorpusPaths) -> Manifest:
+    return build(corpus).manifest
 
 
 def plan(manifest: Manifest, *, num_words: int = 24_000, **settings: object) -> IndexPlan:

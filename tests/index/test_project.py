@@ -39,7 +39,6 @@ def test_real_model_builds_what_it_encodes(village: ProjectPaths) -> None:
     model = load_index_model(model_folder)
     with open_index(
         village.corpus("village"),
-        locks=village.locks,
         model_fingerprint=report.manifest.model,
         documents_digest_of=find_documents_digest,
     ) as index:

@@ -148,7 +148,6 @@ def open_retro_index(paths: ProjectPaths, params: Params, corpus_id: str) -> Ite
     """Open the index that neighbours come from, held against the model and the documents."""
     with open_index(
         *map(paths.corpus, split_union(corpus_id)),
-        locks=paths.locks,
         model_fingerprint=fingerprint_model(paths.model(params.model)),
         documents_digest_of=find_documents_digest,
     ) as index:

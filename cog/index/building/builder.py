@@ -19,19 +19,18 @@ from cog.index.versions.folders import (
     TABLES,
     Keep,
     find_parts,
+    hold_build_lock,
     hold_versions_lock,
-    hold_writer_lock,
     iter_kept,
-    keep_version,
     place_version,
     prune_versions,
     remove_leftovers,
+    serve_version,
 )
-from cog.index.versions.manifest import check_index, find_manifest, load_manifest, save_manifest
-from cog.locks import make_lock
+from cog.index.versions.manifest import check_index, find_manifest, load_manifest
 from cog.model.vector_code import VectorCodes
 from cog.params import IndexParams
-from cog.paths import CorpusPaths, reader_lock
+from cog.paths import CorpusPaths
 from cog.progress import Progress
 
 if TYPE_CHECKING:
@@ -51,7 +50,6 @@ class BuildReport:
 def build_index(
     corpus_paths: CorpusPaths,
     *,
-    locks: Path,
     model_fingerprint: str,
     load_model: Callable[[], "IndexModel"],
     params: IndexParams,
@@ -72,15 +70,14 @@ def build_index(
 
     Raises ``IndexingError`` if nothing can be indexed, or search misses its recall.
     """
-    corpus_id = corpus_paths.root.name
-    with hold_writer_lock(locks, corpus_id, say=progress.say):
+    with hold_build_lock(corpus_paths, say=progress.say):
         store = DocumentStore(corpus_paths.documents)
         build_input = BuildInput(corpus_paths, store.load_report(), model_fingerprint, params)
         current = None if force else find_current(build_input)
         if current is not None:
-            remove_leftovers(corpus_paths, keep=[current.folder], locks=locks)
-            with hold_versions_lock(locks, corpus_id, say=progress.say):
-                prune_versions(corpus_paths, get_kept(), locks=locks)
+            remove_leftovers(corpus_paths, keep=[current.folder])
+            with hold_versions_lock(corpus_paths, say=progress.say):
+                prune_versions(corpus_paths, get_kept())
             progress.say(f"the index of {current.corpus} is up to date: {current.digest[:16]}")
             return BuildReport(current, is_new=False)
         if build_input.report.num_words > MIN_CHUNK_WORDS * params.ivf_threshold_rows:
@@ -90,20 +87,13 @@ def build_index(
         manifest = _build(
             build_input,
             store,
-            locks=locks,
             model=load_model(),
             progress=progress,
             force=force,
             measure_storage=measure_storage,
             open_pool=open_pool,
         )
-        with hold_versions_lock(locks, corpus_id, say=progress.say):
-            keep = get_kept()
-            keep_version(corpus_paths, keep, successor=manifest.digest)
-            make_lock(reader_lock(locks, corpus_id, manifest.folder))
-            save_manifest(corpus_paths.manifest, manifest)
-            prune_versions(corpus_paths, keep, locks=locks)
-        remove_leftovers(corpus_paths, keep=[manifest.folder], locks=locks)
+        serve_version(corpus_paths, manifest, get_kept, say=progress.say)
         return BuildReport(manifest, is_new=True)
 
 
@@ -111,7 +101,6 @@ def _build(
     build_input: BuildInput,
     documents: DocumentStore,
     *,
-    locks: Path,
     model: "IndexModel",
     progress: Progress,
     force: bool,
@@ -131,15 +120,14 @@ def _build(
     if before is not None:
         # what an unreadable manifest served is unknown: nothing goes before a new one is in place
         kept = [before.folder, *([parts.parent.name] if parts else [])]
-        remove_leftovers(corpus_paths, keep=kept, locks=locks)
+        remove_leftovers(corpus_paths, keep=kept)
     folders = [] if force else _find_stored(corpus_paths, before, key, parts)
     with open_staging(corpus_paths.index / key, is_kept=True) as staging:
         assembly = Assembly(staging / TABLES, build_input, model, progress)
         try:
             with StoredChunks(
                 folders,
-                locks=locks,
-                corpus_id=corpus_paths.root.name,
+                corpus_paths=corpus_paths,
                 layout=make_layout(dtype, model.phrase_encoder.dim, codes=codes),
                 progress=progress,
             ) as stored:

@@ -23,7 +23,7 @@ from cog.index.tables.store import CHUNKS, WORDS, StoreReader
 from cog.index.versions.folders import TABLES
 from cog.locks import SharedLock
 from cog.model.words import BARRED
-from cog.paths import reader_lock
+from cog.paths import CorpusPaths
 from cog.progress import Progress
 
 VECTOR_COLUMNS = ("start_vectors", "start_scales", "end_vectors", "end_scales", "word_flags")
@@ -54,8 +54,7 @@ class StoredChunks(Closing):
         self,
         folders: Iterable[Path],
         *,
-        locks: Path,
-        corpus_id: str,
+        corpus_paths: CorpusPaths,
         layout: Layout,
         progress: Progress,
     ) -> None:
@@ -65,10 +64,10 @@ class StoredChunks(Closing):
         self._progress = progress
         for folder in folders:
             if folder.name != TABLES:  # of a build that is not finished: its lock is held already
-                lock = SharedLock(reader_lock(locks, corpus_id, folder.name))
+                lock = SharedLock(corpus_paths.lock(folder.name))
                 self._stack.callback(lock.release)
             try:
-                self._sources.append(_open_source(folder, corpus_id))
+                self._sources.append(_open_source(folder, corpus_paths.root.name))
             except IndexingError as error:
                 progress.say(f"what {folder.name} holds cannot be reused: {error.found}")
 

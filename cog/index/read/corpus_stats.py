@@ -50,7 +50,7 @@ def _load_piece_counter(paths: ProjectPaths, notes: list[str]) -> CountPieces | 
 
 def _measure_index(paths: ProjectPaths, corpus_id: str, notes: list[str]) -> Information | None:
     try:
-        with open_index(paths.corpus(corpus_id), locks=paths.locks) as index:
+        with open_index(paths.corpus(corpus_id)) as index:
             return measure_information(index)
     except IndexNotBuiltError:
         return None

@@ -95,9 +95,8 @@ def compare_versions(
             store = DocumentStore(paths.corpus(corpus_id).documents)
             digest = store.load_report().digest
             new = _tally_documents(paths, params, store, old, is_all=bool(reason))
-    with hold_versions_lock(paths.locks, corpus_id, say=say):
-        kept = get_kept(paths, corpus_id)
-        prune_versions(paths.corpus(corpus_id), kept, locks=paths.locks)
+    with hold_versions_lock(paths.corpus(corpus_id), say=say):
+        prune_versions(paths.corpus(corpus_id), get_kept(paths, corpus_id))
     name = first.digest if first else None
     return _compare(
         old, new, names=(corpus_id, name, digest), reason=reason, is_prepared=is_prepared
@@ -145,7 +144,7 @@ def _open(
 ) -> PhraseIndex:
     with hold_versions(paths, {corpus_id: name}, say=say) as (place,):
         digests = {corpus_id: load_manifest(place).digest}
-        index = open_index(paths.corpus(corpus_id), locks=paths.locks, digests=digests)
+        index = open_index(paths.corpus(corpus_id), digests=digests)
         return stack.enter_context(index)
 
 

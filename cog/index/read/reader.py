@@ -31,7 +31,7 @@ from cog.index.versions.manifest import check_index, get_index_uri, load_manifes
 from cog.index.versions.unions import JOIN, DigestOf, check_fit
 from cog.locks import SharedLock
 from cog.model.vector_code import VectorCodes
-from cog.paths import CorpusPaths, reader_lock
+from cog.paths import CorpusPaths
 from cog.records import Document
 
 _logger = logging.getLogger(__name__)
@@ -41,7 +41,6 @@ MIN_SPLIT_CHUNKS = 64  # below this a second take costs more than it saves
 
 def open_index(
     *places: CorpusPaths,
-    locks: Path,
     model_fingerprint: str | None = None,
     documents_digest_of: DigestOf | None = None,
     digests: Mapping[str, str] | None = None,
@@ -57,7 +56,6 @@ def open_index(
         for place in places:
             part = _open_part(
                 place,
-                locks=locks,
                 model_fingerprint=model_fingerprint,
                 documents_digest=documents_digest_of(place) if documents_digest_of else None,
                 digest=digests[place.root.name] if digests else None,
@@ -72,7 +70,6 @@ def open_index(
 def _open_part(
     corpus_paths: CorpusPaths,
     *,
-    locks: Path,
     model_fingerprint: str | None,
     documents_digest: str | None,
     digest: str | None,
@@ -81,7 +78,7 @@ def _open_part(
         place = corpus_paths if digest is None else _find_place(corpus_paths, digest)
         folder = load_manifest(place).folder
         with ExitStack() as stack:  # else a build put another version in place meanwhile
-            lock = _lock(reader_lock(locks, corpus_paths.root.name, folder))
+            lock = _lock(corpus_paths.lock(folder))
             if lock is not None:
                 stack.callback(lock.release)
             stated = load_manifest(place)

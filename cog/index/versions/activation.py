@@ -188,7 +188,7 @@ def _name_versions(parts: Sequence[str], index: str | None) -> dict[str, str | N
 
 def _prune(paths: ProjectPaths, parts: Sequence[str]) -> None:
     for part in parts:
-        prune_versions(paths.corpus(part), get_kept(paths, part), locks=paths.locks)
+        prune_versions(paths.corpus(part), get_kept(paths, part))
 
 
 def _check_active(paths: ProjectPaths, active: Active) -> list[Manifest]:

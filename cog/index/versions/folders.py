@@ -8,7 +8,7 @@ corpus lies. Neither torch nor a store is loaded here.
 import contextlib
 import os
 import shutil
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from operator import itemgetter
@@ -34,8 +34,8 @@ from cog.index.versions.manifest import (
     load_manifest,
     save_manifest,
 )
-from cog.locks import Say, hold_lock, try_locks
-from cog.paths import CorpusPaths, reader_lock, versions_lock, writer_lock
+from cog.locks import Say, hold_lock, make_lock, try_locks
+from cog.paths import BUILD, VERSIONS, CorpusPaths
 
 TABLES = "tables"  # of a build that goes on, in its hidden folder
 DIGITS = 16  # of the digest, in a folder's name
@@ -49,25 +49,21 @@ class Keep:
     num_last: int  # how many of the others, those that were built last
 
 
-def hold_writer_lock(
-    locks: Path, corpus_id: str, *, say: Say | None
-) -> AbstractContextManager[None]:
+def hold_build_lock(corpus: CorpusPaths, *, say: Say | None) -> AbstractContextManager[None]:
     """Be the only process that builds the index of a corpus."""
-    return hold_lock(writer_lock(locks, corpus_id), work=f"builds {corpus_id}", say=say)
+    return hold_lock(corpus.lock(BUILD), work=f"builds {corpus.root.name}", say=say)
 
 
-def hold_versions_lock(
-    locks: Path, corpus_id: str, *, say: Say | None
-) -> AbstractContextManager[None]:
+def hold_versions_lock(corpus: CorpusPaths, *, say: Say | None) -> AbstractContextManager[None]:
     """Be the only process that puts versions in place or removes them; for moments only."""
-    work = f"changes the versions of {corpus_id}"
-    return hold_lock(versions_lock(locks, corpus_id), work=work, say=say)
+    work = f"changes the versions of {corpus.root.name}"
+    return hold_lock(corpus.lock(VERSIONS), work=work, say=say)
 
 
 @contextmanager
-def hold_writing(locks: Path, corpus_id: str, *, say: Say | None) -> Iterator[None]:
+def hold_writing(corpus: CorpusPaths, *, say: Say | None) -> Iterator[None]:
     """Be the only process that builds a corpus, switches to it, or removes versions of it."""
-    with hold_writer_lock(locks, corpus_id, say=say), hold_versions_lock(locks, corpus_id, say=say):
+    with hold_build_lock(corpus, say=say), hold_versions_lock(corpus, say=say):
         yield
 
 
@@ -93,10 +89,10 @@ def place_version(building: Path, digest: str, *, into: Path) -> Path:
     return target
 
 
-def remove_leftovers(corpus_paths: CorpusPaths, *, keep: Collection[str], locks: Path) -> None:
+def remove_leftovers(corpus_paths: CorpusPaths, *, keep: Collection[str]) -> None:
     """Remove killed builds and versions no longer served, but for those that a reader holds.
 
-    Only the holder of the writer lock may call this; the folder that the manifest names is among
+    Only the holder of the build lock may call this; the folder that the manifest names is among
     those to keep.
     """
     clear_leftovers(corpus_paths.root)
@@ -111,13 +107,13 @@ def remove_leftovers(corpus_paths: CorpusPaths, *, keep: Collection[str], locks:
         elif path.name.startswith("."):  # of a build; no reader ever opens it
             shutil.rmtree(path)
         else:
-            remove_version(path, locks=locks, corpus_id=corpus_paths.root.name)
+            remove_version(corpus_paths, path)
 
 
-def remove_version(folder: Path, *, locks: Path, corpus_id: str) -> None:
+def remove_version(corpus_paths: CorpusPaths, folder: Path) -> None:
     """Remove a version folder, if there is one and no reader holds it."""
     if folder.is_dir():
-        with try_locks(reader_lock(locks, corpus_id, folder.name)) as is_free:
+        with try_locks(corpus_paths.lock(folder.name)) as is_free:
             if is_free:
                 discard(folder)
 
@@ -167,6 +163,26 @@ def keep_version(corpus_paths: CorpusPaths, keep: Keep | None, *, successor: str
         add_version(corpus_paths, manifest, source)
 
 
+def serve_version(
+    corpus_paths: CorpusPaths,
+    manifest: Manifest,
+    get_kept: Callable[[], Keep | None],
+    *,
+    say: Say | None,
+) -> None:
+    """Put a version, whose folder is there, in the place of the one before.
+
+    Only the holder of the build lock may call this.
+    """
+    with hold_versions_lock(corpus_paths, say=say):
+        keep = get_kept()
+        keep_version(corpus_paths, keep, successor=manifest.digest)
+        make_lock(corpus_paths.lock(manifest.folder))
+        save_manifest(corpus_paths.manifest, manifest)
+        prune_versions(corpus_paths, keep)
+    remove_leftovers(corpus_paths, keep=[manifest.folder])
+
+
 def add_version(corpus_paths: CorpusPaths, manifest: Manifest, source: Path) -> None:
     """Put a version beside the corpus's own, unless a whole copy is there.
 
@@ -192,7 +208,7 @@ def find_unneeded(corpus_paths: CorpusPaths, keep: Keep) -> list[Path]:
     return sorted(p for p in corpus_paths.versions.glob("[!.]*") if p.name not in names)
 
 
-def prune_versions(corpus_paths: CorpusPaths, keep: Keep | None, *, locks: Path) -> None:
+def prune_versions(corpus_paths: CorpusPaths, keep: Keep | None) -> None:
     """Remove kept versions that nothing needs any more, and no reader holds (None: all stay).
 
     The caller holds the versions lock.
@@ -201,15 +217,15 @@ def prune_versions(corpus_paths: CorpusPaths, keep: Keep | None, *, locks: Path)
         return
     clear_leftovers(corpus_paths.versions)
     for path in find_unneeded(corpus_paths, keep):
-        with try_locks(*list_reader_locks(corpus_paths, path, locks=locks)) as is_free:
+        with try_locks(*list_reader_locks(corpus_paths, path)) as is_free:
             if is_free:
                 discard(path)
 
 
-def list_reader_locks(corpus_paths: CorpusPaths, kept: Path, *, locks: Path) -> list[Path]:
+def list_reader_locks(corpus_paths: CorpusPaths, kept: Path) -> list[Path]:
     """List the locks that readers of a kept version hold."""
     folders = corpus_paths.version(kept.name).index.glob("*")
-    return [reader_lock(locks, corpus_paths.root.name, each.name) for each in folders]
+    return [corpus_paths.lock(each.name) for each in folders]
 
 
 def get_folder_bytes(folder: Path) -> int:

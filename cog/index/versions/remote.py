@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable, Collection
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,23 +22,18 @@ from cog.index.records import Manifest
 from cog.index.versions.activation import get_kept
 from cog.index.versions.folders import (
     find_whole,
-    hold_versions_lock,
-    hold_writer_lock,
-    keep_version,
+    hold_build_lock,
     place_version,
-    prune_versions,
-    remove_leftovers,
     remove_version,
+    serve_version,
 )
 from cog.index.versions.manifest import (
     check_index,
     find_manifest,
     get_index_uri,
     load_manifest,
-    save_manifest,
 )
-from cog.locks import make_lock
-from cog.paths import CorpusPaths, ProjectPaths, get_cache_folder, reader_lock
+from cog.paths import CorpusPaths, ProjectPaths, get_cache_folder
 from cog.progress import Progress
 
 NUM_TRIES = 4
@@ -148,32 +144,17 @@ def pull_index(
         for name, entry in manifest.files.items() if has_tables else ():
             store.get(f"{manifest.folder}/{name}", folder / name, sha256=entry.sha256)
             progress.advance(entry.size_bytes)
-        with hold_writer_lock(paths.locks, corpus_id, say=progress.say):
-            # another process may have built or pulled the same meanwhile
-            return find_whole(corpus, manifest.digest) or _place(
-                paths, manifest, folder if has_tables else None, progress=progress
-            )
-
-
-def _place(
-    paths: ProjectPaths, manifest: Manifest, tables: Path | None, *, progress: Progress
-) -> Manifest:
-    corpus_id = manifest.corpus
-    corpus = paths.corpus(corpus_id)
-    if tables is not None:
-        target = place_version(tables, manifest.digest, into=corpus.index)
-        manifest = replace(manifest, folder=target.name)
-    with hold_versions_lock(paths.locks, corpus_id, say=progress.say):
-        keep = get_kept(paths, corpus_id)
-        keep_version(corpus, keep, successor=manifest.digest)
-        if tables is None:  # what is not whole here would be read before the store
-            folder = corpus.index / manifest.folder
-            remove_version(folder, locks=paths.locks, corpus_id=corpus_id)
-        make_lock(reader_lock(paths.locks, corpus_id, manifest.folder))
-        save_manifest(corpus.manifest, manifest)
-        prune_versions(corpus, keep, locks=paths.locks)
-    remove_leftovers(corpus, keep=[manifest.folder], locks=paths.locks)
-    return manifest
+        with hold_build_lock(corpus, say=progress.say):
+            own = find_whole(corpus, manifest.digest)
+            if own is not None:  # another process built or pulled the same meanwhile
+                return own
+            if has_tables:
+                target = place_version(folder, manifest.digest, into=corpus.index)
+                manifest = replace(manifest, folder=target.name)
+            else:  # what is not whole here would be read before the store
+                remove_version(corpus, corpus.index / manifest.folder)
+            serve_version(corpus, manifest, partial(get_kept, paths, corpus_id), say=progress.say)
+            return manifest
 
 
 def fetch_files(manifest: Manifest, uri: str, start: str) -> Path:

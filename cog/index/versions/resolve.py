@@ -34,7 +34,7 @@ from cog.index.versions.recorded import (
 )
 from cog.index.versions.unions import split_active
 from cog.locks import Say, make_lock
-from cog.paths import CorpusPaths, ProjectPaths, reader_lock
+from cog.paths import CorpusPaths, ProjectPaths
 from cog.registry import load_active
 
 IN_PLACE = "in place"
@@ -108,7 +108,7 @@ def hold_versions(
         }
         with ExitStack() as stack:
             for part in sorted(names):  # always in one order, so that two never wait for each other
-                stack.enter_context(hold_versions_lock(paths.locks, part, say=say))
+                stack.enter_context(hold_versions_lock(paths.corpus(part), say=say))
             places = [
                 paths.corpus(part) if digest is None else find_version(paths.corpus(part), digest)
                 for part, digest in digests.items()
@@ -157,9 +157,9 @@ def _bring_back(paths: ProjectPaths, corpus_id: str, version: Recorded, *, say: 
                 found="other files than its manifest states",
                 run=f"cog corpus versions {corpus_id}",
             )
-        with hold_versions_lock(paths.locks, corpus_id, say=say):
+        with hold_versions_lock(corpus, say=say):
             add_version(corpus, manifest, source)
-            make_lock(reader_lock(paths.locks, corpus_id, manifest.folder))
+            make_lock(corpus.lock(manifest.folder))
     return manifest.digest
 
 

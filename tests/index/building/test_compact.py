@@ -35,18 +35,16 @@ def fit(seed: int = 0) -> VectorCodes:
     return VectorCodes(start, end)
 
 
-def test_compact_build_reads_back_the_integers_of_its_code(
-    corpus: CorpusPaths, locks: Path
-) -> None:
+def test_compact_build_reads_back_the_integers_of_its_code(corpus: CorpusPaths) -> None:
     codes = fit()
-    exact = build(corpus, locks=locks, params=replace(PARAMS, vector_dtype="float16"))
-    with open_index(corpus, locks=locks) as index:
+    exact = build(corpus, params=replace(PARAMS, vector_dtype="float16"))
+    with open_index(corpus) as index:
         wanted = index.gather_chunks(np.arange(index.num_chunks))
-    manifest = build(corpus, locks=locks, params=COMPACT, get_codes=lambda: codes).manifest
+    manifest = build(corpus, params=COMPACT, get_codes=lambda: codes).manifest
     assert manifest.vectors.bytes_per_word == 8
     assert manifest.vectors.codes == codes.digest()
     assert manifest.digest != exact.manifest.digest
-    with open_index(corpus, locks=locks) as index:
+    with open_index(corpus) as index:
         verify_index(index, progress=SilentProgress())
         order = np.random.default_rng(0).permutation(index.num_chunks)
         found = index.gather_chunks(order)
@@ -68,48 +66,44 @@ def test_compact_build_reads_back_the_integers_of_its_code(
         assert nearest[:, 0].tolist() == list(range(index.num_chunks))
 
 
-def test_compact_vectors_are_reused_where_the_code_is_the_same(
-    corpus: CorpusPaths, locks: Path
-) -> None:
-    first = build(corpus, locks=locks, params=COMPACT, get_codes=fit).manifest
+def test_compact_vectors_are_reused_where_the_code_is_the_same(corpus: CorpusPaths) -> None:
+    first = build(corpus, params=COMPACT, get_codes=fit).manifest
     write_corpus(corpus, make_documents(40)[1:])
-    second = build(corpus, locks=locks, params=COMPACT, get_codes=fit).manifest
+    second = build(corpus, params=COMPACT, get_codes=fit).manifest
     assert second.num_encoded == 0 < first.num_encoded
-    third = build(
-        corpus, locks=locks, params=COMPACT, get_codes=lambda: fit(seed=1), force=False
-    ).manifest
+    third = build(corpus, params=COMPACT, get_codes=lambda: fit(seed=1), force=False).manifest
     assert third.digest == second.digest  # in place already
     write_corpus(corpus, make_documents(40)[2:])
-    other = build(corpus, locks=locks, params=COMPACT, get_codes=lambda: fit(seed=1)).manifest
+    other = build(corpus, params=COMPACT, get_codes=lambda: fit(seed=1)).manifest
     assert other.num_encoded == other.num_chunks
     assert other.vectors.codes != first.vectors.codes
 
 
-def refuse(corpus: CorpusPaths, locks: Path, *, match: str) -> None:
+def refuse(corpus: CorpusPaths, *, match: str) -> None:
     with (
-        open_index(corpus, locks=locks) as index,
+        open_index(corpus) as index,
         pytest.raises(IndexMismatchError, match=match),
     ):
         index.gather_chunks(np.arange(2))
 
 
-def test_damaged_and_foreign_codes_are_refused(corpus: CorpusPaths, locks: Path) -> None:
-    manifest = build(corpus, locks=locks, params=COMPACT, get_codes=fit).manifest
+def test_damaged_and_foreign_codes_are_refused(corpus: CorpusPaths) -> None:
+    manifest = build(corpus, params=COMPACT, get_codes=fit).manifest
     folder = corpus.index / manifest.folder
     assert load_codes(folder).digest() == manifest.vectors.codes
     fit(seed=1).save(folder)
-    refuse(corpus, locks, match="codes of vectors")
+    refuse(corpus, match="codes of vectors")
     (folder / VECTOR_CODES).write_bytes(bytes((folder / VECTOR_CODES).stat().st_size))
-    refuse(corpus, locks, match="readable codes")
+    refuse(corpus, match="readable codes")
 
 
-def test_indexes_of_other_codes_are_not_joined(tmp_path: Path, locks: Path) -> None:
+def test_indexes_of_other_codes_are_not_joined(tmp_path: Path) -> None:
     places = []
     for name, seed in (("one", 0), ("two", 1)):
         place = CorpusPaths(tmp_path / "corpora" / name)
         write_corpus(place, make_documents(10))
         model = HashModel()
-        build(place, locks=locks, model=model, params=COMPACT, get_codes=lambda s=seed: fit(s))
+        build(place, model=model, params=COMPACT, get_codes=lambda s=seed: fit(s))
         places.append(place)
     with pytest.raises(IndexMismatchError, match="the same codes of vectors"):
-        open_index(*places, locks=locks)
+        open_index(*places)

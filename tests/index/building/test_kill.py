@@ -21,22 +21,22 @@ NUM_TOUCHES = 16
 DELAYS = tuple(0.06 * i for i in range(1, 5))  # seconds; Lance writes without Python
 
 
-def start_build(corpus: CorpusPaths, locks: Path, *words: str) -> "subprocess.Popen[bytes]":
+def start_build(corpus: CorpusPaths, *words: str) -> "subprocess.Popen[bytes]":
     return subprocess.Popen(
-        [sys.executable, "-m", "tests.index.build_process", str(corpus.root), str(locks), *words],
+        [sys.executable, "-m", "tests.index.build_process", str(corpus.root), *words],
         cwd=Path(__file__).parents[3],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
 
 
-def kill_build(corpus: CorpusPaths, locks: Path, moment: int | float, fingerprint: str) -> bool:
+def kill_build(corpus: CorpusPaths, moment: int | float, fingerprint: str) -> bool:
     """Start a build, have it killed, and say whether it was."""
     words = ["--force", "--fingerprint", fingerprint]
     if isinstance(moment, int):
-        process = start_build(corpus, locks, *words, "--kill-at", str(moment))
+        process = start_build(corpus, *words, "--kill-at", str(moment))
     else:
-        process = start_build(corpus, locks, *words)
+        process = start_build(corpus, *words)
         assert process.stdout is not None
         assert process.stdout.readline() == b"ready\n"
         time.sleep(moment)
@@ -46,9 +46,9 @@ def kill_build(corpus: CorpusPaths, locks: Path, moment: int | float, fingerprin
     return process.returncode == -9
 
 
-def check_serving(corpus: CorpusPaths, locks: Path) -> str:
+def check_serving(corpus: CorpusPaths) -> str:
     """Open and verify what is in place; its digest comes out."""
-    with open_index(corpus, locks=locks) as index:
+    with open_index(corpus) as index:
         return verify_index(index, progress=SilentProgress()).digest
 
 
@@ -56,8 +56,8 @@ def count_touches(root: Path) -> tuple[int, int]:
     """Which touch of a whole build replaces the manifest, and how many there are."""
     corpus = CorpusPaths(root / "corpora" / "tiny")
     write_corpus(corpus, make_documents(12))
-    build(corpus, locks=root / "locks")
-    output, errors = start_build(corpus, root / "locks", "--force").communicate(timeout=120)
+    build(corpus)
+    output, errors = start_build(corpus, "--force").communicate(timeout=120)
     words = output.decode().split()
     assert words[1] == "commit", errors.decode()
     return int(words[2]), int(words[4])
@@ -65,22 +65,22 @@ def count_touches(root: Path) -> tuple[int, int]:
 
 def run_chain(root: Path, moments: Sequence[int | float], *, commit: int) -> dict[str, int]:
     """Kill builds of one corpus one after the other, so that what they leave adds up."""
-    corpus, locks = CorpusPaths(root / "corpora" / "tiny"), root / "locks"
+    corpus = CorpusPaths(root / "corpora" / "tiny")
     write_corpus(corpus, make_documents(12))
-    serving = build(corpus, locks=locks).manifest
+    serving = build(corpus).manifest
     counts = {"killed": 0, "old": 0, "new": 0}
     for i, moment in enumerate(moments):
-        is_killed = kill_build(corpus, locks, moment, f"{i:064x}")
-        digest = check_serving(corpus, locks)
+        is_killed = kill_build(corpus, moment, f"{i:064x}")
+        digest = check_serving(corpus)
         if not is_killed:
             assert digest != serving.digest  # a whole build is in place
         elif isinstance(moment, int):
             assert (digest == serving.digest) == (moment <= commit), moment
         counts["killed"] += is_killed
         counts["old" if digest == serving.digest else "new"] += 1
-        serving = build(corpus, locks=locks, force=i % 8 == 7).manifest
+        serving = build(corpus, force=i % 8 == 7).manifest
         assert [path.name for path in corpus.index.iterdir()] == [serving.folder]
-        assert check_serving(corpus, locks) == serving.digest
+        assert check_serving(corpus) == serving.digest
     names = {path.name for path in corpus.root.iterdir()}
     assert names == {"documents.parquet", "index", "manifest.json", "prompts.parquet"}
     return counts
@@ -107,10 +107,7 @@ def test_build_after_a_kill_has_the_digest_of_an_untouched_build(tmp_path: Path)
     killed, untouched = (CorpusPaths(tmp_path / name / "tiny") for name in ("a", "b"))
     for corpus in (killed, untouched):
         write_corpus(corpus, make_documents(12))
-    assert kill_build(killed, tmp_path / "locks", 30, HashModel().fingerprint)
+    assert kill_build(killed, 30, HashModel().fingerprint)
     assert not killed.manifest.exists()
-    digests = {
-        build(corpus, locks=tmp_path / corpus.root.parent.name).manifest.digest
-        for corpus in (killed, untouched)
-    }
+    digests = {build(corpus).manifest.digest for corpus in (killed, untouched)}
     assert len(digests) == 1

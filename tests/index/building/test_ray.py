@@ -53,12 +53,12 @@ def local_digest(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> 
     root = tmp_path_factory.mktemp("local")
     corpus = CorpusPaths(root / "corpora" / "tiny")
     write_corpus(corpus, make_documents(NUM_WORDS // 60))
-    report = build_on(corpus, locks=root / "locks", model_folder=tiny_model, address=None)
+    report = build_on(corpus, model_folder=tiny_model, address=None)
     return report.manifest.digest
 
 
-def check(corpus: CorpusPaths, locks: Path) -> str:
-    with open_index(corpus, locks=locks) as index:
+def check(corpus: CorpusPaths) -> str:
+    with open_index(corpus) as index:
         return verify_index(index, progress=SILENT).digest
 
 
@@ -66,7 +66,6 @@ def check(corpus: CorpusPaths, locks: Path) -> str:
 @pytest.mark.slow
 def test_index_is_that_of_one_machine_though_a_worker_is_killed(
     corpus: CorpusPaths,
-    locks: Path,
     tiny_model: Path,
     cluster: TestCluster,
     local_digest: str,
@@ -75,12 +74,11 @@ def test_index_is_that_of_one_machine_though_a_worker_is_killed(
     progress = Doing(3000, lambda: os.kill(cluster.find_workers()[0], signal.SIGKILL))
     report = build_on(
         corpus,
-        locks=locks,
         model_folder=tiny_model,
         address=cluster.address,
         progress=progress,
     )
-    assert report.manifest.digest == check(corpus, locks) == local_digest
+    assert report.manifest.digest == check(corpus) == local_digest
     assert capsys.readouterr().out == ""  # results alone go there
     (line,) = [each for each in progress.lines if "is lost" in each]
     assert re.fullmatch(r"\S+ \(pid \d+\) is lost; another one takes over what it had", line)
@@ -92,9 +90,9 @@ def test_index_is_that_of_one_machine_though_a_worker_is_killed(
 @needs_ray
 @pytest.mark.slow
 def test_build_whose_driver_is_killed_goes_on(
-    corpus: CorpusPaths, locks: Path, tiny_model: Path, cluster: TestCluster, local_digest: str
+    corpus: CorpusPaths, tiny_model: Path, cluster: TestCluster, local_digest: str
 ) -> None:
-    words = [str(each) for each in (corpus.root, locks, tiny_model)]
+    words = [str(each) for each in (corpus.root, tiny_model)]
     command = [sys.executable, "-m", "tests.index.ray_build", *words, cluster.address]
     killed = subprocess.run(
         [*command, str(NUM_WORDS // 2)],
@@ -105,8 +103,8 @@ def test_build_whose_driver_is_killed_goes_on(
     )
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     assert not corpus.manifest.exists()
-    report = build_on(corpus, locks=locks, model_folder=tiny_model, address=cluster.address)
-    assert report.manifest.digest == check(corpus, locks) == local_digest
+    report = build_on(corpus, model_folder=tiny_model, address=cluster.address)
+    assert report.manifest.digest == check(corpus) == local_digest
     assert report.manifest.num_encoded < 0.7 * report.manifest.num_chunks
 
 
@@ -147,14 +145,13 @@ def test_nothing_is_lost_or_twice_after_kills_at_any_moment(tmp_path: Path, num_
 )
 def test_workers_that_would_build_something_else_are_refused(
     corpus: CorpusPaths,
-    locks: Path,
     tiny_model: Path,
     cluster: TestCluster,
     changes: dict[str, object],
     pattern: str,
 ) -> None:
     with pytest.raises(IndexingError) as caught:
-        build_on(corpus, locks=locks, model_folder=tiny_model, address=cluster.address, **changes)
+        build_on(corpus, model_folder=tiny_model, address=cluster.address, **changes)
     assert re.fullmatch(pattern, str(caught.value)), str(caught.value)
     assert not list(corpus.index.iterdir())
 

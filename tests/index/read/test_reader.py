@@ -117,9 +117,9 @@ def test_gather_has_the_stated_types(index: PhraseIndex) -> None:
     }
 
 
-def test_gather_of_float16(corpus: CorpusPaths, locks: Path) -> None:
-    build(corpus, locks=locks, params=replace(PARAMS, vector_dtype="float16"))
-    with open_tiny(corpus, locks) as index:
+def test_gather_of_float16(corpus: CorpusPaths) -> None:
+    build(corpus, params=replace(PARAMS, vector_dtype="float16"))
+    with open_tiny(corpus) as index:
         chunk_ids = np.array([4, 2, 9])
         gathered = index.gather_chunks(chunk_ids)
         assert gathered.start_vectors.dtype == np.float16
@@ -207,57 +207,55 @@ def test_search_with_another_width_is_refused(index: PhraseIndex) -> None:
 
 
 def open_tiny(
-    corpus: CorpusPaths, locks: Path, model: str | None = None, documents: str | None = None
+    corpus: CorpusPaths, model: str | None = None, documents: str | None = None
 ) -> PhraseIndex:
-    return open_index(
-        corpus, locks=locks, model_fingerprint=model, documents_digest_of=lambda _: documents
-    )
+    return open_index(corpus, model_fingerprint=model, documents_digest_of=lambda _: documents)
 
 
-def test_missing_index_is_refused_with_the_command(corpus: CorpusPaths, locks: Path) -> None:
+def test_missing_index_is_refused_with_the_command(corpus: CorpusPaths) -> None:
     with pytest.raises(IndexNotBuiltError) as caught:
-        open_tiny(corpus, locks)
+        open_tiny(corpus)
     assert caught.value.run == "cog index build tiny"
 
 
-def test_other_model_is_refused_naming_both(corpus: CorpusPaths, locks: Path) -> None:
-    build(corpus, locks=locks)
+def test_other_model_is_refused_naming_both(corpus: CorpusPaths) -> None:
+    build(corpus)
     with pytest.raises(IndexMismatchError) as caught:
-        open_tiny(corpus, locks, model="c" * 64)
+        open_tiny(corpus, model="c" * 64)
     assert "cccccccccccccccc" in caught.value.wanted
     assert "aaaaaaaaaaaaaaaa" in caught.value.found
     assert caught.value.run == "cog index build tiny"
 
 
-def test_other_documents_are_refused_naming_both(corpus: CorpusPaths, locks: Path) -> None:
-    digest = build(corpus, locks=locks).manifest.documents_digest
+def test_other_documents_are_refused_naming_both(corpus: CorpusPaths) -> None:
+    digest = build(corpus).manifest.documents_digest
     with pytest.raises(IndexMismatchError) as caught:
-        open_tiny(corpus, locks, documents="d" * 64)
+        open_tiny(corpus, documents="d" * 64)
     assert "dddddddddddddddd" in caught.value.wanted
     assert digest[:16] in caught.value.found
 
 
-def test_index_of_another_corpus_is_refused(corpus: CorpusPaths, locks: Path) -> None:
-    build(corpus, locks=locks)
+def test_index_of_another_corpus_is_refused(corpus: CorpusPaths) -> None:
+    build(corpus)
     other = CorpusPaths(corpus.root.with_name("other"))
     shutil.copytree(corpus.root, other.root)
     with pytest.raises(IndexMismatchError, match="index of corpus other"):
-        open_index(other, locks=locks)
+        open_index(other)
 
 
-def test_tables_of_another_build_are_refused(corpus: CorpusPaths, locks: Path) -> None:
-    manifest = build(corpus, locks=locks).manifest
+def test_tables_of_another_build_are_refused(corpus: CorpusPaths) -> None:
+    manifest = build(corpus).manifest
     content = json.loads(corpus.manifest.read_text())
     content["num_chunks"] += 1
     corpus.manifest.write_text(json.dumps(content))
     with pytest.raises(IndexMismatchError, match=f"{manifest.num_chunks + 1} rows of chunks"):
-        open_tiny(corpus, locks)
+        open_tiny(corpus)
 
 
-def test_width_comes_from_the_model(corpus: CorpusPaths, locks: Path) -> None:
+def test_width_comes_from_the_model(corpus: CorpusPaths) -> None:
     model = HashModel(phrase_encoder=HashPhraseEncoder(dim=5), retriever=HashRetriever(dim=7))
-    build(corpus, locks=locks, model=model)
-    with open_tiny(corpus, locks) as index:
+    build(corpus, model=model)
+    with open_tiny(corpus) as index:
         assert (index.vectors.dim, index.parts[0].manifest.search.dim) == (5, 7)
         chunks = next(index.parts[0].iter_rows(CHUNKS))
         assert chunks.schema.field("vector").type.list_size == 7
@@ -266,12 +264,12 @@ def test_width_comes_from_the_model(corpus: CorpusPaths, locks: Path) -> None:
 def test_a_project_without_room_for_locks_can_be_read_and_that_is_told(
     corpus: CorpusPaths, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    build(corpus, locks=tmp_path / "locks")
-    with open_tiny(corpus, tmp_path / "locks"):
+    build(corpus)
+    with open_tiny(corpus):
         assert caplog.messages == []
     blocked = tmp_path / "file"
     blocked.write_text("")
-    with open_tiny(corpus, blocked / "locks") as index:  # no lock file can be made there
+    with open_tiny(replace(corpus, project=blocked)) as index:  # no lock file can be made there
         assert index.gather_chunks(np.array([0])).chunk_ids.tolist() == [0]
     (message,) = caplog.messages
     assert "without a lock" in message
@@ -283,12 +281,12 @@ import os, sys
 from pathlib import Path
 from cog.index.read.reader import open_index
 from cog.paths import CorpusPaths
-with open_index(CorpusPaths(Path(sys.argv[1])), locks=Path(sys.argv[2])):
+with open_index(CorpusPaths(Path(sys.argv[1]))):
     pass  # so that all is imported
 if os.geteuid() == 0:
     os.setgroups([])
     os.setuid(65534)
-with open_index(CorpusPaths(Path(sys.argv[1])), locks=Path(sys.argv[2])) as index:
+with open_index(CorpusPaths(Path(sys.argv[1]))) as index:
     print("open", flush=True)
     sys.stdin.read()
     print(len(index.get_documents(range(index.num_documents))))
@@ -300,14 +298,15 @@ def test_a_build_leaves_the_version_that_another_user_reads(corpus: CorpusPaths)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o755)
-        shared, locks = CorpusPaths(folder / "corpora" / "tiny"), folder / "locks"
+        shared = CorpusPaths(folder / "corpora" / "tiny")
+        locks = shared.home.locks
         shutil.copytree(corpus.root, shared.root)
-        old = build(shared, locks=locks).manifest
+        old = build(shared).manifest
         for path in locks.iterdir():
             path.chmod(0o444)
         locks.chmod(0o555)
         reader = subprocess.Popen(
-            [sys.executable, "-c", READING, str(shared.root), str(locks)],
+            [sys.executable, "-c", READING, str(shared.root)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -317,18 +316,18 @@ def test_a_build_leaves_the_version_that_another_user_reads(corpus: CorpusPaths)
         assert reader.stdout.readline() == "open\n"
         locks.chmod(0o755)
         write_corpus(shared, make_documents(12))
-        new = build(shared, locks=locks).manifest
+        new = build(shared).manifest
         assert {path.name for path in shared.index.iterdir()} == {old.folder, new.folder}
         output, errors = reader.communicate("")
         assert (output, errors) == ("40\n", "")
-        assert not build(shared, locks=locks).is_new
+        assert not build(shared).is_new
         assert [path.name for path in shared.index.iterdir()] == [new.folder]
 
 
 def test_the_version_that_is_asked_for_is_opened_though_another_is_put_in_place_meanwhile(
-    corpus: CorpusPaths, locks: Path, monkeypatch: pytest.MonkeyPatch
+    corpus: CorpusPaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    digest = build(corpus, locks=locks).manifest.digest
+    digest = build(corpus).manifest.digest
     find_version, built = reader.find_version, []
 
     def find_and_build(corpus_paths: CorpusPaths, wanted: str) -> CorpusPaths | None:
@@ -336,30 +335,28 @@ def test_the_version_that_is_asked_for_is_opened_though_another_is_put_in_place_
         if not built:  # between finding and opening
             write_corpus(corpus, make_documents(12))
             keep = Keep(frozenset([digest]), 0)
-            built.append(build(corpus, locks=locks, get_kept=lambda: keep).manifest.digest)
+            built.append(build(corpus, get_kept=lambda: keep).manifest.digest)
         return place
 
     monkeypatch.setattr(reader, "find_version", find_and_build)
-    with open_index(corpus, locks=locks, digests={"tiny": digest}) as index:
+    with open_index(corpus, digests={"tiny": digest}) as index:
         assert (index.digest, index.num_documents) == (digest, 40)
     assert built not in ([], [digest])
 
 
-def test_a_local_index_opens_without_object_store_dvc_or_switching(
-    corpus: CorpusPaths, locks: Path
-) -> None:
-    build(corpus, locks=locks)
+def test_a_local_index_opens_without_object_store_dvc_or_switching(corpus: CorpusPaths) -> None:
+    build(corpus)
     program = """
 import sys
 from pathlib import Path
 from cog.index.read.reader import open_index
 from cog.paths import CorpusPaths
 
-with open_index(CorpusPaths(Path(sys.argv[1])), locks=Path(sys.argv[2])) as index:
+with open_index(CorpusPaths(Path(sys.argv[1]))) as index:
     print(len(index.gather_chunks(index.chunk_documents()[:1]).word_flags) > 0)
 print(*sys.modules)
 """
-    arguments = [sys.executable, "-c", program, str(corpus.root), str(locks)]
+    arguments = [sys.executable, "-c", program, str(corpus.root)]
     done = subprocess.run(arguments, capture_output=True, text=True, check=True)
     found, modules = done.stdout.splitlines()
     assert found == "True"

@@ -21,23 +21,23 @@ from tests.index.hash_model import build
 
 
 @pytest.fixture
-def built(corpus: CorpusPaths, locks: Path) -> Manifest:
-    return build(corpus, locks=locks).manifest
+def built(corpus: CorpusPaths) -> Manifest:
+    return build(corpus).manifest
 
 
-def verify(corpus: CorpusPaths, locks: Path) -> VerifyReport:
-    with open_index(corpus, locks=locks) as index:
+def verify(corpus: CorpusPaths) -> VerifyReport:
+    with open_index(corpus) as index:
         return verify_index(index, progress=SilentProgress())
 
 
-def test_intact_index_is_counted(corpus: CorpusPaths, locks: Path, built: Manifest) -> None:
-    report = verify(corpus, locks)
+def test_intact_index_is_counted(corpus: CorpusPaths, built: Manifest) -> None:
+    report = verify(corpus)
     assert report.digest == built.digest
     assert (report.num_chunks, report.num_words) == (built.num_chunks, built.num_words)
     assert report.num_documents == 40
 
 
-def test_any_changed_byte_is_found(corpus: CorpusPaths, locks: Path, built: Manifest) -> None:
+def test_any_changed_byte_is_found(corpus: CorpusPaths, built: Manifest) -> None:
     generator = np.random.default_rng(0)
     for name in built.files:
         path = corpus.index / built.folder / name
@@ -46,16 +46,16 @@ def test_any_changed_byte_is_found(corpus: CorpusPaths, locks: Path, built: Mani
         content[position] ^= 0x10
         path.write_bytes(content)
         with pytest.raises(IndexMismatchError, match="cog index build tiny --force"):
-            verify(corpus, locks)
+            verify(corpus)
         content[position] ^= 0x10
         path.write_bytes(content)
-    verify(corpus, locks)
+    verify(corpus)
 
 
-def test_added_file_is_found(corpus: CorpusPaths, locks: Path, built: Manifest) -> None:
+def test_added_file_is_found(corpus: CorpusPaths, built: Manifest) -> None:
     (corpus.index / built.folder / "notes.txt").write_text("mine")
     with pytest.raises(IndexMismatchError, match=r"notes\.txt"):
-        verify(corpus, locks)
+        verify(corpus)
 
 
 def rewrite(corpus: CorpusPaths, built: Manifest, table: str, column: str, value: object) -> None:
@@ -93,7 +93,7 @@ def restate(corpus: CorpusPaths, folder: Path) -> None:
     ],
 )
 def test_derived_files_that_do_not_fit_their_rows_are_found(
-    corpus: CorpusPaths, locks: Path, built: Manifest, name: str, message: str
+    corpus: CorpusPaths, built: Manifest, name: str, message: str
 ) -> None:
     folder = corpus.index / built.folder
     values = np.load(folder / name)
@@ -101,7 +101,7 @@ def test_derived_files_that_do_not_fit_their_rows_are_found(
     np.save(folder / name, values)
     restate(corpus, folder)
     with pytest.raises(IndexMismatchError, match=message):
-        verify(corpus, locks)
+        verify(corpus)
 
 
 def shift(blob: bytes) -> bytes:
@@ -145,7 +145,6 @@ def spoil_scale(blob: bytes) -> bytes:
 )
 def test_rows_that_do_not_fit_are_found(
     corpus: CorpusPaths,
-    locks: Path,
     built: Manifest,
     table: str,
     column: str,
@@ -154,4 +153,4 @@ def test_rows_that_do_not_fit_are_found(
 ) -> None:
     rewrite(corpus, built, table, column, value)
     with pytest.raises(IndexMismatchError, match=message):
-        verify(corpus, locks)
+        verify(corpus)

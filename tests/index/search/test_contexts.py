@@ -225,7 +225,7 @@ def read_rows(index: PhraseIndex) -> list[Row]:
     return found
 
 
-def test_an_index_and_its_parts_as_a_union_find_the_same(corpus: CorpusPaths, locks: Path) -> None:
+def test_an_index_and_its_parts_as_a_union_find_the_same(corpus: CorpusPaths) -> None:
     texts = [  # with words that are longer than a chunk
         f"the river house {i % 5} and the stone " * 9 + "x" * 200 + " and the river house. " * 4
         for i in range(12)
@@ -235,10 +235,10 @@ def test_an_index_and_its_parts_as_a_union_find_the_same(corpus: CorpusPaths, lo
     places = {name: CorpusPaths(corpus.root.parent / name) for name in parts}
     for name, each in parts.items():
         write_corpus(places[name], each)
-        build(places[name], locks=locks)
+        build(places[name])
     with (
-        open_index(places["whole"], locks=locks) as whole,
-        open_index(places["first"], places["second"], locks=locks) as union,
+        open_index(places["whole"]) as whole,
+        open_index(places["first"], places["second"]) as union,
     ):
         rows = read_rows(whole)
         generator = np.random.default_rng(1)

@@ -52,8 +52,8 @@ def listed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PhraseIndex]:
         for number, each in enumerate(make_documents(NUM_DOCUMENTS))
     ]
     write_corpus(corpus, documents)
-    build(corpus, locks=root / "locks", params=PARAMS_OF_LISTS)
-    with open_index(corpus, locks=root / "locks") as index:
+    build(corpus, params=PARAMS_OF_LISTS)
+    with open_index(corpus) as index:
         yield index
 
 
@@ -127,68 +127,62 @@ def test_documents_are_found_by_id_and_licence(listed: PhraseIndex) -> None:
     assert document.title == "Títle 8"
 
 
-def test_lists_are_the_same_each_time(corpus: CorpusPaths, locks: Path) -> None:
+def test_lists_are_the_same_each_time(corpus: CorpusPaths) -> None:
     found = []
     for _ in range(2):
-        build(corpus, locks=locks, params=PARAMS_OF_LISTS, force=True)
-        with open_index(corpus, locks=locks) as index:
+        build(corpus, params=PARAMS_OF_LISTS, force=True)
+        with open_index(corpus) as index:
             vectors = next(index.parts[0].iter_vectors())[:20]
             found.append(index.search_chunks(vectors, top_k=10))
     np.testing.assert_array_equal(found[0].rows, found[1].rows)
     np.testing.assert_array_equal(found[0].scores, found[1].scores)
 
 
-def test_a_build_after_a_change_reuses_vectors_and_lists_all(
-    corpus: CorpusPaths, locks: Path
-) -> None:
-    first = build(corpus, locks=locks, params=PARAMS_OF_LISTS).manifest
+def test_a_build_after_a_change_reuses_vectors_and_lists_all(corpus: CorpusPaths) -> None:
+    first = build(corpus, params=PARAMS_OF_LISTS).manifest
     write_corpus(corpus, make_documents(42)[1:])
-    second = build(corpus, locks=locks, params=PARAMS_OF_LISTS).manifest
+    second = build(corpus, params=PARAMS_OF_LISTS).manifest
     assert 0 < second.num_encoded < first.num_chunks / 4
     assert second.search.num_rows == second.num_chunks
-    assert not build(corpus, locks=locks, params=PARAMS_OF_LISTS).is_new
-    with open_index(corpus, locks=locks) as index:
+    assert not build(corpus, params=PARAMS_OF_LISTS).is_new
+    with open_index(corpus) as index:
         verify_index(index, progress=SilentProgress())
 
 
 def test_recall_below_the_threshold_is_refused_and_the_next_build_goes_on(
-    corpus: CorpusPaths, locks: Path
+    corpus: CorpusPaths,
 ) -> None:
     params = replace(PARAMS_OF_LISTS, min_recall=0.999)
     model = HashModel(retriever=VectorsOf(dim=64))
     with pytest.raises(IndexingError) as caught:
-        build(corpus, locks=locks, params=params, model=model)
+        build(corpus, params=params, model=model)
     assert "recall@10 of 0.999" in caught.value.wanted
     assert "ivf_threshold_rows" in caught.value.run
     assert not corpus.manifest.exists()
-    report = build(corpus, locks=locks, params=replace(params, min_recall=0.0), model=model)
+    report = build(corpus, params=replace(params, min_recall=0.0), model=model)
     assert (report.is_new, report.manifest.num_encoded) == (True, 0)
     assert [path.name for path in corpus.index.iterdir()] == [report.manifest.folder]
 
 
 @pytest.fixture
-def chunks(corpus: CorpusPaths, locks: Path) -> Path:
+def chunks(corpus: CorpusPaths) -> Path:
     """The chunks table of an index with lists."""
-    manifest = build(corpus, locks=locks, params=PARAMS_OF_LISTS).manifest
+    manifest = build(corpus, params=PARAMS_OF_LISTS).manifest
     return corpus.index / manifest.folder / "chunks.lance"
 
 
-def test_missing_lists_are_refused_in_one_line(
-    corpus: CorpusPaths, locks: Path, chunks: Path
-) -> None:
+def test_missing_lists_are_refused_in_one_line(corpus: CorpusPaths, chunks: Path) -> None:
     shutil.rmtree(chunks / "_indices")
     with pytest.raises(IndexMismatchError, match=r"_indices.*no such file.*build tiny --force"):
-        open_index(corpus, locks=locks)
-    assert build(corpus, locks=locks, params=PARAMS_OF_LISTS).is_new
+        open_index(corpus)
+    assert build(corpus, params=PARAMS_OF_LISTS).is_new
 
 
-def test_damaged_lists_are_refused_in_one_line(
-    corpus: CorpusPaths, locks: Path, chunks: Path
-) -> None:
+def test_damaged_lists_are_refused_in_one_line(corpus: CorpusPaths, chunks: Path) -> None:
     for path in chunks.glob("_indices/*/auxiliary.idx"):
         content = path.read_bytes()
         path.write_bytes(content[:50] + bytes(len(content) - 50))
-    with open_index(corpus, locks=locks) as index:
+    with open_index(corpus) as index:
         with pytest.raises(IndexMismatchError, match="auxiliary.idx as built.*--force"):
             verify_index(index, progress=SilentProgress())
         with pytest.raises(IndexMismatchError, match="needs readable chunks.*--force"):
@@ -196,24 +190,24 @@ def test_damaged_lists_are_refused_in_one_line(
 
 
 def test_a_table_without_its_lists_is_not_searched_row_by_row(
-    corpus: CorpusPaths, locks: Path, chunks: Path
+    corpus: CorpusPaths, chunks: Path
 ) -> None:
-    with open_index(corpus, locks=locks):
+    with open_index(corpus):
         lance.dataset(chunks).drop_index("lists")
     wanted = r"lists of \d+ chunks.* 0 in lists.*--force"
-    with open_index(corpus, locks=locks) as index, pytest.raises(IndexMismatchError, match=wanted):
+    with open_index(corpus) as index, pytest.raises(IndexMismatchError, match=wanted):
         index.search_chunks(np.ones((1, 12), np.float32), top_k=1)
 
 
 def test_an_index_with_lists_of_another_kind_is_built_anew(
-    corpus: CorpusPaths, locks: Path, chunks: Path
+    corpus: CorpusPaths, chunks: Path
 ) -> None:
     manifest = load_manifest(corpus)
     older = corpus.manifest.read_text().replace('"kind": "lists"', '"kind": "ivf"')
     corpus.manifest.write_text(older)
     with pytest.raises(IndexMismatchError, match="search by flat or lists.*ivf.*index build tiny"):
-        open_index(corpus, locks=locks)
-    report = build(corpus, locks=locks, params=PARAMS_OF_LISTS)
+        open_index(corpus)
+    report = build(corpus, params=PARAMS_OF_LISTS)
     assert (report.is_new, report.manifest.num_encoded) == (True, 0)
     assert report.manifest.digest == manifest.digest
 

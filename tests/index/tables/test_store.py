@@ -33,8 +33,8 @@ class Backwards:
         return self._table.take(rows[::-1], columns=columns)  # type: ignore[attr-defined]
 
 
-def open_tables(corpus: CorpusPaths, locks: Path) -> tuple[Path, StoreReader]:
-    folder = corpus.index / build(corpus, locks=locks).manifest.folder
+def open_tables(corpus: CorpusPaths) -> tuple[Path, StoreReader]:
+    folder = corpus.index / build(corpus).manifest.folder
     return folder, StoreReader(folder, "tiny")
 
 
@@ -52,10 +52,8 @@ def copy_tables(source: StoreReader, folder: Path, *, swapped: str) -> StoreRead
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_rows_that_come_in_another_order_are_put_in_order(
-    corpus: CorpusPaths, locks: Path, table: str
-) -> None:
-    _, store = open_tables(corpus, locks)
+def test_rows_that_come_in_another_order_are_put_in_order(corpus: CorpusPaths, table: str) -> None:
+    _, store = open_tables(corpus)
     positions = np.array([0, 3, 7, 30])
     wanted = store.take(table, positions)
     backwards = store._tables[table] = Backwards(store._tables[table])
@@ -67,9 +65,9 @@ def test_rows_that_come_in_another_order_are_put_in_order(
 
 @pytest.mark.parametrize("table", TABLES)
 def test_other_rows_than_those_asked_for_are_refused(
-    corpus: CorpusPaths, locks: Path, tmp_path: Path, table: str
+    corpus: CorpusPaths, tmp_path: Path, table: str
 ) -> None:
-    _, whole = open_tables(corpus, locks)
+    _, whole = open_tables(corpus)
     store = copy_tables(whole, tmp_path / "swapped", swapped=table)
     assert store.take(table, np.array([0, 3])).num_rows == 2
     with pytest.raises(IndexMismatchError, match=f"needs 2 rows of {table}; found: other rows"):
@@ -79,9 +77,9 @@ def test_other_rows_than_those_asked_for_are_refused(
 
 
 def test_a_whole_table_is_read_in_order_however_many_files_it_has(
-    corpus: CorpusPaths, locks: Path, tmp_path: Path
+    corpus: CorpusPaths, tmp_path: Path
 ) -> None:
-    _, whole = open_tables(corpus, locks)
+    _, whole = open_tables(corpus)
     writer = StoreWriter(tmp_path / "many", schemas=get_schemas(12))
     documents = whole.take(DOCUMENTS, np.arange(whole.count_rows(DOCUMENTS))).to_batches()[0]
     for start in range(0, documents.num_rows, 3):
@@ -92,17 +90,17 @@ def test_a_whole_table_is_read_in_order_however_many_files_it_has(
 
 
 def test_an_index_whose_chunks_are_in_another_order_is_refused_as_it_is_opened(
-    corpus: CorpusPaths, locks: Path, tmp_path: Path
+    corpus: CorpusPaths, tmp_path: Path
 ) -> None:
     # a chunk's row is its id for the search, for licences and for its words
-    folder, whole = open_tables(corpus, locks)
+    folder, whole = open_tables(corpus)
     copy_tables(whole, tmp_path / "swapped", swapped=CHUNKS)
     (folder / "chunks.lance").rename(tmp_path / "old")
     (tmp_path / "swapped" / "chunks.lance").rename(folder / "chunks.lance")
     text = corpus.manifest.read_text().replace('"files": {', '"files": {}, "unused": {')
     corpus.manifest.write_text(text)
     with pytest.raises(IndexMismatchError):
-        open_index(corpus, locks=locks)
+        open_index(corpus)
 
 
 def test_every_table_has_its_column_of_positions() -> None:

@@ -31,8 +31,8 @@ def count_slowly(words: list[str]) -> tuple[Counter[str], Counter[str]]:
 def open_counted(folder: Path, corpus_id: str, texts: tuple[str, ...]) -> PhraseIndex:
     corpus = CorpusPaths(folder / "corpora" / corpus_id)
     write_corpus(corpus, [Document(f"d{i}", "", t, "", "MIT", "f") for i, t in enumerate(texts)])
-    build(corpus, locks=folder / "locks")
-    return open_index(corpus, locks=folder / "locks")
+    build(corpus)
+    return open_index(corpus)
 
 
 def list_counts(counts: WordCounts) -> dict[int, tuple[int, int]]:

@@ -2,7 +2,6 @@
 
 import shutil
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -15,9 +14,9 @@ from tests.index.hash_model import build
 
 
 def test_a_whole_kept_copy_is_not_replaced_by_a_manifest(
-    corpus: CorpusPaths, locks: Path, monkeypatch: pytest.MonkeyPatch
+    corpus: CorpusPaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    manifest = build(corpus, locks=locks).manifest
+    manifest = build(corpus).manifest
     keep = Keep(frozenset([manifest.digest]), 0)
     keep_version(corpus, keep, successor="f" * 64)
     shutil.rmtree(corpus.index / manifest.folder)  # as after a pull without tables
@@ -26,13 +25,13 @@ def test_a_whole_kept_copy_is_not_replaced_by_a_manifest(
     place = corpus.version(manifest.digest[:16])
     assert (place.index / manifest.folder).is_dir()
     corpus.manifest.unlink()
-    with open_index(corpus, locks=locks, digests={"tiny": manifest.digest}) as index:
+    with open_index(corpus, digests={"tiny": manifest.digest}) as index:
         assert not index.parts[0].is_remote
         assert index.num_documents == 40
 
 
-def test_a_damaged_kept_copy_is_replaced_by_a_whole_one(corpus: CorpusPaths, locks: Path) -> None:
-    manifest = build(corpus, locks=locks).manifest
+def test_a_damaged_kept_copy_is_replaced_by_a_whole_one(corpus: CorpusPaths) -> None:
+    manifest = build(corpus).manifest
     place = corpus.version(manifest.digest[:16])
     for _ in range(2):
         add_version(corpus, manifest, corpus.index / manifest.folder)
@@ -44,23 +43,21 @@ def test_a_damaged_kept_copy_is_replaced_by_a_whole_one(corpus: CorpusPaths, loc
     assert [path.name for path in corpus.versions.iterdir()] == [manifest.digest[:16]]
 
 
-def test_what_another_process_brings_back_is_not_pruned(corpus: CorpusPaths, locks: Path) -> None:
-    manifest = build(corpus, locks=locks).manifest
+def test_what_another_process_brings_back_is_not_pruned(corpus: CorpusPaths) -> None:
+    manifest = build(corpus).manifest
     add_version(corpus, manifest, corpus.index / manifest.folder)
     with open_staging(corpus.versions / "cached") as staging:
         (staging / "tiny" / "index" / "0").mkdir(parents=True)
-        prune_versions(corpus, Keep(frozenset(), 0), locks=locks)
+        prune_versions(corpus, Keep(frozenset(), 0))
         assert [path.name for path in corpus.versions.iterdir()] == [staging.name]
         assert (staging / "tiny" / "index" / "0").is_dir()
 
 
-def test_what_two_killed_processes_left_is_pruned_together(
-    corpus: CorpusPaths, locks: Path
-) -> None:
-    manifest = build(corpus, locks=locks).manifest
+def test_what_two_killed_processes_left_is_pruned_together(corpus: CorpusPaths) -> None:
+    manifest = build(corpus).manifest
     for digest in ("a" * 64, "b" * 64):
         add_version(corpus, replace(manifest, digest=digest), corpus.index / manifest.folder)
         left = corpus.versions / f".{digest[:16]}~{'0' * 12}"
         (left / "gone").mkdir(parents=True)
-    prune_versions(corpus, Keep(frozenset({"b" * 64}), 0), locks=locks)
+    prune_versions(corpus, Keep(frozenset({"b" * 64}), 0))
     assert [path.name for path in corpus.versions.iterdir()] == ["b" * 16]

@@ -3,7 +3,6 @@
 import json
 import shutil
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,8 +19,8 @@ def check(corpus: CorpusPaths, model: str | None = None) -> Manifest:
 
 
 @pytest.fixture
-def built(corpus: CorpusPaths, locks: Path) -> Manifest:
-    return build(corpus, locks=locks).manifest
+def built(corpus: CorpusPaths) -> Manifest:
+    return build(corpus).manifest
 
 
 def test_manifest_comes_back_as_it_was(corpus: CorpusPaths, built: Manifest) -> None:

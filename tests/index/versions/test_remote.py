@@ -25,7 +25,7 @@ from cog.index.versions.folders import remove_leftovers
 from cog.index.versions.manifest import load_manifest
 from cog.locks import is_locked
 from cog.params import load_params
-from cog.paths import ProjectPaths, versions_lock, writer_lock
+from cog.paths import BUILD, VERSIONS, ProjectPaths
 from cog.progress import SilentProgress
 from tests.calling import call_json, refusal
 from tests.index.breaking import Breaking
@@ -91,9 +91,9 @@ def test_nothing_is_held_while_tables_are_pulled(
 
     def get_unheld(self: remote._ObjectStore, name: str, target: Path, **words: str) -> None:
         names.append(name)
-        for lock in (writer_lock, versions_lock):
-            assert not is_locked(lock(there.locks, "village")), "others wait for a download"
-        remove_leftovers(there.corpus("village"), keep=[], locks=there.locks)  # as a build does
+        for holder in (BUILD, VERSIONS):
+            assert not is_locked(there.corpus("village").lock(holder)), "others wait for a download"
+        remove_leftovers(there.corpus("village"), keep=[])  # as a build does
         get(self, name, target, **words)
 
     monkeypatch.setattr(remote._ObjectStore, "get", get_unheld)
@@ -156,7 +156,7 @@ def test_contexts_and_word_counts_are_fetched_once(
     call_json(there, "index", "pull", "village")
     found = []
     for paths in (here, there, there):
-        with open_index(paths.corpus("village"), locks=paths.locks) as index:
+        with open_index(paths.corpus("village")) as index:
             chunks = index.gather_chunks(np.arange(index.num_chunks))
             places = index.find_places(chunks.token_ids[1:5], min_tokens=2, max_places=9)
             bits = index.get_word_bits(chunks.word_hashes)

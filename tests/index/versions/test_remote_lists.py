@@ -38,7 +38,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> ProjectPaths:
     ]
     write_corpus(paths.corpus("hamlet"), documents)
     params = replace(PARAMS, ivf_threshold_rows=100, min_recall=0.3)
-    build(paths.corpus("hamlet"), locks=paths.locks, params=params)
+    build(paths.corpus("hamlet"), params=params)
     return paths
 
 
@@ -54,7 +54,7 @@ def stored(
     there = ProjectPaths(tmp_path / "there").corpus("hamlet")
     there.root.mkdir(parents=True)
     there.manifest.write_bytes(built.corpus("hamlet").manifest.read_bytes())
-    with open_index(there, locks=tmp_path / "locks") as index:
+    with open_index(there) as index:
         yield index
 
 
@@ -62,7 +62,7 @@ def test_lists_are_read_where_they_lie(
     stored: PhraseIndex, built: ProjectPaths, tmp_path: Path
 ) -> None:
     vectors = HashRetriever().encode_texts(["river house", "glass"])
-    with open_index(built.corpus("hamlet"), locks=built.locks) as here:
+    with open_index(built.corpus("hamlet")) as here:
         assert not here.parts[0].is_remote
         for index in (here, stored):
             allowed = index.allow(["MIT"], excluded=[4])
@@ -134,4 +134,4 @@ def test_a_bucket_that_is_not_there_is_one_line(
     there.root.mkdir(parents=True)
     there.manifest.write_bytes(built.corpus("hamlet").manifest.read_bytes())
     with pytest.raises(IndexingError, match=r"s3://elsewhere/x must hold .*404 Not Found"):
-        open_index(there, locks=tmp_path / "locks")
+        open_index(there)

@@ -22,7 +22,7 @@ def build_part(
     corpus = CorpusPaths(folder / "corpora" / corpus_id)
     documents = make_documents(40)
     write_corpus(corpus, [documents[i] for i in numbers])
-    build(corpus, locks=folder / "locks", **changes)
+    build(corpus, **changes)
     return corpus
 
 
@@ -40,9 +40,8 @@ def indexes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[PhraseIn
         whole,
         [replace(documents[i], document_id=name) for i, name in zip(joined, ids, strict=True)],
     )
-    build(whole, locks=folder / "locks")
-    locks = folder / "locks"
-    with open_index(whole, locks=locks) as one, open_index(*parts, locks=locks) as union:
+    build(whole)
+    with open_index(whole) as one, open_index(*parts) as union:
         yield one, union
 
 
@@ -127,8 +126,8 @@ def test_indexes_that_do_not_fit_are_refused(
         build_part(tmp_path, "second", range(3, 6), changes),
     ]
     with pytest.raises(IndexMismatchError, match=f"{what}.*cog index build second --force"):
-        open_index(*places, locks=tmp_path / "locks")
-    build(places[0], locks=tmp_path / "locks", force=True)  # nothing was left locked
+        open_index(*places)
+    build(places[0], force=True)  # nothing was left locked
 
 
 def test_ids_of_unions() -> None:
