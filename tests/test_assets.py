@@ -13,9 +13,11 @@ import pytest
 from cog import assets
 from cog.archives import unpack_members
 from cog.errors import AssetError, CogError
+from cog.params import FetchParams
 from cog.progress import SILENT, Progress
 from tests.told import Told
 
+NO_RETRY = FetchParams(retries=0)
 SPDX = {
     "package": "spdx",
     "version": "2.5.1",
@@ -60,7 +62,7 @@ def digest(path: Path) -> str:
 
 def fetch(wheel: Path, progress: Progress = SILENT) -> Path:
     return assets.fetch_wheel(
-        package="tinytexts", version="1.0", sha256=digest(wheel), retries=0, progress=progress
+        package="tinytexts", version="1.0", sha256=digest(wheel), params=NO_RETRY, progress=progress
     )
 
 
@@ -100,7 +102,7 @@ def test_fetch_wheel_offline_with_a_cold_cache_states_it_in_one_line(
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", "")
     with pytest.raises(AssetError, match=r"no-such-thing==1\.0 must be fetched.*next:") as caught:
-        assets.fetch_wheel(package="no-such-thing", version="1.0", sha256="0" * 64, retries=0)
+        assets.fetch_wheel(package="no-such-thing", version="1.0", sha256="0" * 64, params=NO_RETRY)
     assert "\n" not in str(caught.value)
     assert unfinished(cache) == []
 
@@ -141,7 +143,10 @@ def test_fetch_wheel_refuses_what_pins_none(
 def test_fetch_wheel_gives_up_after_its_timeout(cache: Path, tiny_wheel: Path) -> None:
     with pytest.raises(AssetError, match="no end after 0 s"):
         assets.fetch_wheel(
-            package="tinytexts", version="1.0", sha256=digest(tiny_wheel), timeout_seconds=0
+            package="tinytexts",
+            version="1.0",
+            sha256=digest(tiny_wheel),
+            params=FetchParams(timeout_seconds=0),
         )
     assert unfinished(cache) == []
 

