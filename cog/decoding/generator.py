@@ -22,6 +22,7 @@ from cog.decoding.row import Row
 from cog.decoding.workers import Job
 from cog.errors import CogError
 from cog.index.read.reader import PhraseIndex
+from cog.index.search.contexts import sample_followers
 from cog.index.search.filters import AllowedChunks
 from cog.model.load import CogModel
 from cog.records import Generation, Segment
@@ -169,7 +170,7 @@ class CopyGenerator:
         if max_depth < 1:
             return NO_GUESSES
         return guess_tokens(
-            partial(self.index.sample_followers, max_sampled=MAX_SAMPLED),
+            partial(sample_followers, self.index.contexts, max_sampled=MAX_SAMPLED),
             [*row.token_ids, *draft.token_ids],
             max_tokens=max_tokens,
             max_depth=max_depth,

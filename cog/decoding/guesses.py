@@ -49,8 +49,8 @@ def guess_tokens(
     """Guess how a text goes on: the paths that are likeliest, the best first.
 
     ``sample`` gives tokens that follow some last tokens in the index, as
-    :meth:`~cog.index.read.reader.PhraseIndex.sample_followers` does; no path is longer than
-    ``max_depth``. What follows a token stands behind it.
+    :func:`~cog.index.search.contexts.sample_followers` does; no path is longer than ``max_depth``.
+    What follows a token stands behind it.
     """
     own = np.array(token_ids[-MAX_OWN_TOKENS:])
     guesses = Guesses([], [])

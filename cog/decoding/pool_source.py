@@ -16,7 +16,7 @@ from cog.decoding.scoring import make_scorer
 from cog.errors import GenerationError
 from cog.index.read.reader import PhraseIndex
 from cog.index.records import GatheredChunks
-from cog.index.search.contexts import MAX_CONTEXT
+from cog.index.search.contexts import MAX_CONTEXT, find_places
 from cog.index.search.filters import AllowedChunks
 from cog.index.tables.gather import join_chunks, reorder_chunks
 from cog.model.load import CogModel
@@ -88,11 +88,12 @@ class PoolSource:
         if num_added >= MAX_FOUND_CHUNKS:
             return pool, num_added
         tail = token_ids[-MAX_CONTEXT:]
-        places = self.index.find_places(
+        places = find_places(
+            self.index.contexts,
             np.array(tail, dtype=np.int32),
             min_tokens=MIN_PLACE_TOKENS,
             max_places=MAX_PLACES,
-            allowed=self._allowed_chunks,
+            admits=None if self._allowed_chunks is None else self._allowed_chunks.admits,
         )
         if places.num_tokens <= pool.find_agreement(tail).num_tokens.max(initial=0):
             return pool, num_added  # the pool has as good a place

@@ -9,8 +9,8 @@ from cog.errors import IndexingError
 from cog.index.read.part import IndexPart
 from cog.index.records import LISTS, SearchQuality
 from cog.index.search.searcher import (
+    FlatSearcher,
     ListSearcher,
-    make_flat_searcher,
     measure_recall,
     search_exactly,
     tune_probes,
@@ -29,8 +29,8 @@ PROBES_PER_PASS = 16
 def build_search(part: IndexPart, *, retriever: Retriever, params: IndexParams) -> SearchQuality:
     """Build the searcher of an index whose rows are all written, and measure it.
 
-    Up to ``ivf_threshold_rows`` chunks search is exact and nothing is stored; above, lists are.
-    Raises ``IndexingError`` if the recall is below ``min_recall``.
+    Up to ``ivf_threshold_rows`` chunks search is exact and nothing is stored; above, lists are. A
+    recall below ``min_recall`` is refused.
     """
     is_flat = part.manifest.num_chunks <= params.ivf_threshold_rows
     num_probes = NUM_FLAT_PROBES if is_flat else NUM_LIST_PROBES
@@ -39,7 +39,7 @@ def build_search(part: IndexPart, *, retriever: Retriever, params: IndexParams) 
     exact = search_exactly(part.iter_vectors(), probes, top_k=top_k)
     quality = replace(part.manifest.search, recall_at=top_k)
     if is_flat:
-        found = make_flat_searcher(part.iter_vectors(), quality).search(probes, top_k=top_k)
+        found = FlatSearcher(part.iter_vectors(), quality.dim).search(probes, top_k=top_k)
         quality = replace(quality, recall=measure_recall(found, exact))
     else:
         licences = index_documents(part.folder)

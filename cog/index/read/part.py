@@ -13,7 +13,7 @@ from cog.errors import CheckpointError
 from cog.index.records import FLAT, Manifest
 from cog.index.search.contexts import CONTEXTS, ContextBlock, load_blocks
 from cog.index.search.filters import PartFilter, make_condition
-from cog.index.search.searcher import ListSearcher, Searcher, make_flat_searcher
+from cog.index.search.searcher import FlatSearcher, ListSearcher, Searcher
 from cog.index.tables.store import CHUNKS, DOCUMENT, DOCUMENTS, LICENCE, WORDS, StoreReader
 from cog.index.tables.word_counts import WORD_COUNTS, WordCounts, load_counts
 from cog.locks import SharedLock
@@ -55,7 +55,7 @@ class IndexPart(StoreReader):
         """What chunks are searched with."""
         quality = self.manifest.search
         if quality.kind == FLAT:
-            return make_flat_searcher(self.iter_vectors(), quality)
+            return FlatSearcher(self.iter_vectors(), quality.dim)
         num_rows = self.count_listed()
         if num_rows != quality.num_rows:  # what is in no list would be looked at row by row
             raise self.refuse(f"lists of {quality.num_rows} chunks", f"{num_rows} in lists")

@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from cog.closing import Closing
 from cog.errors import IndexMismatchError
 from cog.index.read.part import IndexPart
-from cog.index.records import GatheredChunks, Places
-from cog.index.search.contexts import ContextBlock, find_places, sample_followers
+from cog.index.records import GatheredChunks
+from cog.index.search.contexts import ContextBlock
 from cog.index.search.filters import AllowedChunks, match_any
-from cog.index.search.searcher import Neighbours
+from cog.index.search.searcher import Neighbours, take_best
 from cog.index.tables.gather import WordArrays, unpack_chunks
 from cog.index.tables.store import CHUNKS, DOCUMENTS, WORDS
 from cog.index.tables.word_counts import WordBits, WordCounts, join_counts
@@ -168,11 +168,7 @@ class PhraseIndex(Closing):
             found = part.searcher.search(vectors, top_k=top_k, allowed=own)
             rows.append(found.rows + self._first_chunks[number])
             scores.append(found.scores)
-        joined, values = np.concatenate(rows, axis=1), np.concatenate(scores, axis=1)
-        best = np.argsort(-values, axis=1, kind="stable")[:, :top_k]
-        return Neighbours(
-            np.take_along_axis(joined, best, axis=1), np.take_along_axis(values, best, axis=1)
-        )
+        return take_best(np.concatenate(rows, axis=1), np.concatenate(scores, axis=1), top_k)
 
     def gather_chunks(self, chunk_ids: NDArray[np.int64]) -> GatheredChunks:
         """Read the words of some chunks, in the order asked for; all parts fill one set of arrays.
@@ -198,29 +194,6 @@ class PhraseIndex(Closing):
         codes = self._codes
         return arrays.gathered if codes is None else unpack_chunks(arrays.gathered, codes)
 
-    def find_places(
-        self,
-        tail: NDArray[np.int32],
-        *,
-        min_tokens: int,
-        max_places: int,
-        allowed: AllowedChunks | None = None,
-    ) -> Places:
-        """Find where the most of the last tokens of a text stand, with a token behind them.
-
-        At most ``MAX_CONTEXT`` tokens are looked at. What stands there is of one document, without
-        a gap. Where nothing of the longest is allowed, the next shorter counts. At least
-        ``min_tokens`` of them, 1 or more, must stand before a place; of the places, the first
-        ``max_places`` of the index are taken.
-        """
-        return find_places(
-            self._contexts,
-            tail,
-            min_tokens=min_tokens,
-            max_places=max_places,
-            admits=None if allowed is None else allowed.admits,
-        )
-
     def count_licences(self) -> Counter[str]:
         """Number of documents by licence."""
         counts: Counter[str] = Counter()
@@ -229,10 +202,7 @@ class PhraseIndex(Closing):
         return counts
 
     def allow(self, licences: Collection[str], *, excluded: Iterable[int] = ()) -> AllowedChunks:
-        """Let only chunks be found of documents with one of the licences, for searches to take.
-
-        But for those that are excluded, by position in the index.
-        """
+        """Let only chunks be found of documents with one of the licences that are not excluded."""
         documents = np.unique(np.array(list(excluded), dtype=np.int64))
         numbers = self._locate(documents, self._first_documents, "document ordinals")
         filters = [
@@ -240,15 +210,6 @@ class PhraseIndex(Closing):
             for number, part in enumerate(self.parts)
         ]
         return AllowedChunks(self._first_chunks, tuple(filters))
-
-    def sample_followers(self, tail: Sequence[int], *, max_sampled: int) -> list[list[int]]:
-        """Sample the tokens that follow the last one of a text, the last two, and so on.
-
-        What it gives says what is likely, whether it may be copied from there or not. For each
-        number of last tokens, ``max_sampled`` places are looked at. Gives token ids by number of
-        last tokens, one less; as many lists as are not empty.
-        """
-        return sample_followers(self._contexts, tail, max_sampled=max_sampled)
 
     def get_word_bits(self, word_hashes: NDArray[np.uint64]) -> NDArray[np.float32]:
         """The information of words: -log2 of the share of a word's form in the index.
@@ -309,7 +270,8 @@ class PhraseIndex(Closing):
         return self.parts[0].load_codes() if self.vectors.codes else None
 
     @cached_property
-    def _contexts(self) -> list[ContextBlock]:
+    def contexts(self) -> list[ContextBlock]:
+        """What the last tokens of a text are looked up in."""
         return [block for part in self.parts for block in part.load_contexts()]
 
     @cached_property

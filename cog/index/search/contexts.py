@@ -147,11 +147,14 @@ def find_places(
     *,
     min_tokens: int,
     max_places: int,
-    admits: Admits | None,
+    admits: Admits | None = None,
 ) -> Places:
-    """Find where the most of the last tokens of a text stand in blocks that follow each other.
+    """Find where the most of the last tokens of a text stand in an index, with a token behind them.
 
-    ``PhraseIndex.find_places`` says what is asked for; ``admits`` says which chunks may be found.
+    At most ``MAX_CONTEXT`` tokens are looked at. What stands there is of one document, without a
+    gap. Where nothing of the longest is admitted, the next shorter counts. At least ``min_tokens``
+    of them, 1 or more, must stand before a place; of the places, the first ``max_places`` of the
+    index are taken. ``admits`` says which chunks may be found.
     """
     wanted = tail[-MAX_CONTEXT:].tolist()
     longest, found = 0, np.zeros(0, dtype=np.int64)
@@ -183,10 +186,12 @@ def _shift(admits: Admits | None, first_chunk: int) -> Admits | None:
 def sample_followers(
     blocks: Sequence[ContextBlock], tail: Sequence[int], *, max_sampled: int
 ) -> list[list[int]]:
-    """Sample tokens that follow, as ``PhraseIndex.sample_followers`` says.
+    """Sample the tokens that follow the last one of a text, the last two, and so on.
 
-    Only the first ``SAMPLED_BLOCKS`` blocks are looked at, so that it takes as long in an index of
-    any size; ``max_sampled`` is of each.
+    What it gives says what is likely, whether it may be copied from there or not. For each number
+    of last tokens, ``max_sampled`` places of each block are looked at; only the first
+    ``SAMPLED_BLOCKS`` blocks are, so that it takes as long in an index of any size. Gives token ids
+    by number of last tokens, one less; as many lists as are not empty.
     """
     found: list[list[int]] = []
     for block in blocks[:SAMPLED_BLOCKS]:
@@ -228,10 +233,7 @@ def save_blocks(folder: Path, blocks: Iterable[ContextBlock]) -> None:
 
 
 def load_blocks(folder: Path) -> list[ContextBlock]:
-    """Open the blocks of an index; they are mapped into memory, not read.
-
-    Raises ``ValueError`` if a file is damaged, ``OSError`` if one is missing.
-    """
+    """Map the blocks of an index into memory; a bad file is a ``ValueError`` or an ``OSError``."""
     blocks: list[ContextBlock] = []
     while (paths := _list_paths(folder, len(blocks)))["tokens"].exists():
         arrays = {name: np.load(path, mmap_mode="r") for name, path in paths.items()}

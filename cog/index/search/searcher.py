@@ -31,10 +31,10 @@ class Neighbours:
 
 
 class FlatSearcher:
-    """Looks at every vector. *Shape:* ``(num_rows, dim)``."""
+    """Looks at every vector of blocks of *Shape:* ``(num_rows, dim)``."""
 
-    def __init__(self, vectors: NDArray[np.float32]) -> None:
-        self._vectors = vectors
+    def __init__(self, blocks: Iterable[NDArray[np.float32]], dim: int) -> None:
+        self._vectors = np.concatenate([np.zeros((0, dim), np.float32), *blocks])
 
     def search(
         self, vectors: NDArray[np.float32], *, top_k: int, allowed: PartFilter | None = None
@@ -88,30 +88,26 @@ class ListSearcher:
 Searcher = FlatSearcher | ListSearcher
 
 
-def make_flat_searcher(blocks: Iterable[NDArray[np.float32]], quality: SearchQuality) -> Searcher:
-    """Build an exact searcher."""
-    return FlatSearcher(np.concatenate([np.zeros((0, quality.dim), np.float32), *blocks]))
-
-
 def search_exactly(
     blocks: Iterable[NDArray[np.float32]], vectors: NDArray[np.float32], *, top_k: int
 ) -> Neighbours:
-    """Search every vector of blocks in row order, in memory bounded by one of them.
-
-    *Shape:* ``(batch, dim)``
-    """
-    rows = np.zeros((len(vectors), 0), dtype=np.int64)
-    scores = np.zeros((len(vectors), 0), dtype=np.float32)
-    first = 0
+    """Search ``(batch, dim)`` vectors in blocks in row order, in memory bounded by one of them."""
+    shape, first = (len(vectors), 0), 0
+    best = Neighbours(np.zeros(shape, np.int64), np.zeros(shape, np.float32))
     for block in blocks:
         ids = np.broadcast_to(np.arange(first, first + len(block)), (len(vectors), len(block)))
-        scores = np.concatenate([scores, vectors @ block.T], axis=1)  # (batch, kept + block)
-        rows = np.concatenate([rows, ids], axis=1)
-        best = np.argsort(-scores, axis=1, kind="stable")[:, :top_k]
-        scores = np.take_along_axis(scores, best, axis=1)
-        rows = np.take_along_axis(rows, best, axis=1)
+        scores = np.concatenate([best.scores, vectors @ block.T], axis=1)  # (batch, kept + block)
+        best = take_best(np.concatenate([best.rows, ids], axis=1), scores, top_k)
         first += len(block)
-    return Neighbours(rows, scores)
+    return best
+
+
+def take_best(rows: NDArray[np.int64], scores: NDArray[np.float32], top_k: int) -> Neighbours:
+    """Take the best of rows, and of equal ones the first. *Shape:* ``(batch, num_rows)``."""
+    best = np.argsort(-scores, axis=1, kind="stable")[:, :top_k]
+    return Neighbours(
+        np.take_along_axis(rows, best, axis=1), np.take_along_axis(scores, best, axis=1)
+    )
 
 
 def measure_recall(found: Neighbours, exact: Neighbours) -> float:

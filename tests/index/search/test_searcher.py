@@ -8,8 +8,8 @@ import pytest
 from cog.index.records import SearchQuality
 from cog.index.search.filters import PartFilter
 from cog.index.search.searcher import (
+    FlatSearcher,
     Neighbours,
-    make_flat_searcher,
     measure_recall,
     search_exactly,
 )
@@ -45,7 +45,7 @@ def test_exact_search_equals_a_sort() -> None:
 def test_flat_search_finds_the_best_of_what_is_allowed(top_k: int) -> None:
     vectors = make_vectors(num_groups=20, noise=0.3)
     vectors[[7, 1400, 2999]] = vectors[3]  # equal ones come by row
-    searcher = make_flat_searcher(blocks_of(vectors), FLAT)
+    searcher = FlatSearcher(blocks_of(vectors), FLAT.dim)
     allowed = np.random.default_rng(1).random(NUM_ROWS) < 0.7
     allowed[[3, 7, 1400]] = True, True, False
     for mask in (None, allowed, np.zeros(NUM_ROWS, dtype=bool)):
@@ -60,7 +60,7 @@ def test_flat_search_finds_the_best_of_what_is_allowed(top_k: int) -> None:
 
 def test_flat_search_is_exact() -> None:
     vectors = make_vectors(num_groups=20, noise=0.3)
-    searcher = make_flat_searcher(blocks_of(vectors), FLAT)
+    searcher = FlatSearcher(blocks_of(vectors), FLAT.dim)
     found = searcher.search(vectors[:9], top_k=10)
     assert measure_recall(found, search_exactly(blocks_of(vectors), vectors[:9], top_k=10)) == 1
 

@@ -18,7 +18,7 @@ import yaml
 from cog.corpus.documents import DocumentStore
 from cog.index.project import build_corpus_index
 from cog.index.read.reader import open_index
-from cog.index.search.contexts import CONTEXTS
+from cog.index.search.contexts import CONTEXTS, find_places
 from cog.index.tables.word_counts import WORD_COUNTS
 from cog.index.versions import remote
 from cog.index.versions.folders import remove_leftovers
@@ -158,7 +158,7 @@ def test_contexts_and_word_counts_are_fetched_once(
     for paths in (here, there, there):
         with open_index(paths.corpus("village")) as index:
             chunks = index.gather_chunks(np.arange(index.num_chunks))
-            places = index.find_places(chunks.token_ids[1:5], min_tokens=2, max_places=9)
+            places = find_places(index.contexts, chunks.token_ids[1:5], min_tokens=2, max_places=9)
             bits = index.get_word_bits(chunks.word_hashes)
             found.append(
                 (index.parts[0].is_remote, places.num_tokens, places.chunk_ids.tolist(), bits.sum())
