@@ -4,7 +4,6 @@ A name never changes what it does: another behaviour is another version. Names j
 applied in that order.
 """
 
-import difflib
 import html
 import re
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from typing import TypeAlias
 
 from cog.corpus.wikitext import undo_wikitext
 from cog.errors import InvalidCardError
+from cog.reading import find_nearest
 
 Normaliser: TypeAlias = Callable[[str], str]
 
@@ -88,10 +88,9 @@ def get_normaliser(name: str) -> Normaliser:
 
 def _get_step(name: str) -> Normaliser:
     if name not in NORMALISERS:
-        nearest = difflib.get_close_matches(name, NORMALISERS, n=1, cutoff=0.0)[0]
         raise InvalidCardError(
             f"normaliser must be one of {', '.join(NORMALISERS)}, or several joined by +",
             found=repr(name[:80]),
-            run=f"did you mean {nearest}?",
+            run=f"did you mean {find_nearest(name, list(NORMALISERS))}?",
         )
     return NORMALISERS[name]

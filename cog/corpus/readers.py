@@ -12,7 +12,7 @@ from cog.corpus.pages import read_page
 from cog.corpus.parts import iter_parts, name_part
 from cog.corpus.reassembly import iter_units
 from cog.corpus.rows import Row, iter_rows
-from cog.corpus.schema import get_value, list_nullable
+from cog.corpus.schema import find_value, list_nullable
 from cog.corpus.sources import is_html
 from cog.corpus.tally import Tally
 from cog.records import Document
@@ -20,17 +20,14 @@ from cog.records import Document
 MAX_ID_CHARACTERS = 512
 CUT = "documents that are too long for one are cut into parts"
 
+_MISSING = object()
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def iter_found(
     card: Card, files: Sequence[RawFile], *, layout: LocalFormat, tally: Tally
 ) -> Iterator[Document]:
-    """Read documents out of raw files, as they are there: not normalised and not filtered.
-
-    Their texts hold neither NUL nor a lone surrogate. Raises ``CorpusError`` if a file, or a record
-    with ``on_error: fail``, cannot be used.
-    """
+    """Read the documents of raw files as they are; NUL and lone surrogates are refused."""
     assert card.format is not None
     for file in files:
         if layout.documents == "row":
@@ -147,7 +144,7 @@ class _FieldReader:
         """Join the fields of the text; empty if all of them may be missing and are."""
         pieces: list[str] = []
         for name in self._fields.text:
-            value = _find_value(values, name)
+            value = find_value(values, name)
             if isinstance(value, str):
                 pieces.append(value)
             elif isinstance(value, list) and all(isinstance(each, str) for each in value):
@@ -162,9 +159,9 @@ class _FieldReader:
     def _join_ids(self, values: dict[str, Any]) -> str:
         parts = []
         for name in self._fields.id:
-            value = _find_value(values, name)
+            value = find_value(values, name)
             if isinstance(value, bool) or not isinstance(value, (str, int)):
-                kind = "null" if _has_value(values, name) else "missing"
+                kind = "missing" if find_value(values, name, _MISSING) is _MISSING else "null"
                 kind = kind if value is None else repr(value)[:80]
                 raise _FieldError(f"field {name!r} must be an id, not {kind}")
             parts.append(str(value))
@@ -172,7 +169,7 @@ class _FieldReader:
 
 
 def _word_problem(values: dict[str, Any], name: str, value: object) -> str:
-    if not _has_value(values, name):
+    if find_value(values, name, _MISSING) is _MISSING:
         there = ", ".join(map(str, values))[:200] or "nothing"
         return (
             f"field {name!r} is missing among {there} (say which holds the text: --text-field, or "
@@ -181,23 +178,8 @@ def _word_problem(values: dict[str, Any], name: str, value: object) -> str:
     return f"field {name!r} must be a text, not {'null' if value is None else type(value).__name__}"
 
 
-def _has_value(values: dict[str, Any], name: str) -> bool:
-    try:
-        get_value(values, name)
-    except KeyError:
-        return False
-    return True
-
-
-def _find_value(values: dict[str, Any], name: str) -> Any:  # noqa: ANN401
-    try:
-        return get_value(values, name)
-    except KeyError:
-        return None
-
-
 def _join_optional(values: dict[str, Any], names: Sequence[str], *, glue: str) -> str:
-    found = (_find_value(values, name) for name in names)
+    found = (find_value(values, name) for name in names)
     return glue.join(str(value) for value in found if value is not None and value != "")
 
 

@@ -27,26 +27,26 @@ class Row:
     """One row, object or record."""
 
     number: int  # number of its first line (jsonl, csv), or of itself (json, parquet, sqlite)
-    # columns or keys and what they hold; None if there are none to be had
+    # columns or keys and what they hold; None if it is empty, or there are none to be had
     values: dict[str, Any] | None
     problem: str = ""  # what makes it unusable; empty if nothing does
+    reason: str = "malformed"  # which the problem counts as
 
 
 def iter_rows(file: RawFile, kind: str, *, card_format: Format, tally: Tally) -> Iterator[Row]:
-    """Stream the rows of a file that fit the card's schema.
-
-    Raises ``CorpusError`` if the file is not of its kind, or lacks a column.
-    """
+    """Stream the rows of a file that fit the card's schema."""
     is_typed = kind != "csv"
     num_rows = 0
     for row in _open_rows(file, kind, card_format=card_format, tally=tally):
         num_rows += 1
-        problem = row.problem
+        where, problem = f"{file.name}:{row.number}", row.problem
         if not problem and row.values is not None:
             problem = find_mismatch(row.values, card_format, is_typed=is_typed) or ""
         if problem:
-            tally.reject(f"{file.name}:{row.number}", problem)
-        elif row.values is not None:
+            tally.reject(where, problem, reason=row.reason)
+        elif row.values is None:
+            tally.skip("empty", where)
+        else:
             yield row
     if num_rows == 0:
         tally.notes.append(f"{file.name} holds no rows")
@@ -85,11 +85,9 @@ def _iter_jsonl(file: RawFile, encoding: str, _: Format, tally: Tally) -> Iterat
     decoder = json.JSONDecoder(object_pairs_hook=build_object)
     for number, text in iter_records(file, encoding, tally=tally):
         if text is None:
-            yield Row(number, None)
-            tally.reject(f"{file.name}:{number}", TOO_LONG, reason="too-long")
+            yield Row(number, None, TOO_LONG, reason="too-long")
         elif not text.strip():
             yield Row(number, None)
-            tally.skip("empty", f"{file.name}:{number}")
         else:
             try:
                 yield _make_row(number, decoder.decode(text))
@@ -137,7 +135,6 @@ def _iter_csv(file: RawFile, encoding: str, card_format: Format, tally: Tally) -
             check_columns(file, header, card_format)
         elif not cells:
             yield Row(number, None)
-            tally.skip("empty", f"{file.name}:{number}")
         elif len(cells) != len(header):
             yield Row(number, None, f"{len(cells)} cells under {len(header)} columns")
         else:

@@ -27,17 +27,14 @@ def build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return values if len(values) == len(pairs) else RepeatedKeys(pairs)
 
 
-def get_value(values: Mapping[str, Any], name: str) -> Any:  # noqa: ANN401
-    """Read a column, a key, or a path with dots into objects: ``article.body``.
-
-    Raises ``KeyError`` if there is no such field.
-    """
+def find_value(values: Mapping[str, Any], name: str, missing: Any = None) -> Any:  # noqa: ANN401
+    """Read a column, a key, or a path with dots into objects: ``article.body``."""
     if name in values or "." not in name:
-        return values[name]
+        return values.get(name, missing)
     found: Any = values
     for key in name.split("."):
-        if not isinstance(found, dict):
-            raise KeyError(name)
+        if not isinstance(found, dict) or key not in found:
+            return missing
         found = found[key]
     return found
 
@@ -75,10 +72,7 @@ def find_mismatch(values: Mapping[str, Any], card_format: Format, *, is_typed: b
                 return f"the key {name!r} stands twice"
     checks = _TYPED if is_typed else _SPELLED
     for name, kind in card_format.schema.items():
-        try:
-            value = get_value(values, name)
-        except KeyError:
-            value = None
+        value = find_value(values, name)
         is_null = value is None or (not is_typed and value == "" and kind != "text")
         if is_null and kind.endswith(NULLABLE):
             continue
