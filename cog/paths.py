@@ -116,6 +116,7 @@ class ProjectPaths:
     workflows = _Below(WORKFLOWS_FOLDER)  # pipelines beside the main one, each in its folder
     studies = _Below("studies")  # blind ones: sheets, keys and answers
     locks = _Below(".cog", "locks")  # never versioned; safe to delete when nothing runs
+    pipeline_lock = _Below(".cog", "locks", "pipeline.lock")  # of who writes `pipeline_file`
     runs_database = _Below("mlflow.db")
     run_artifacts = _Below("mlartifacts")
 
@@ -167,10 +168,7 @@ def find_project(start: Path) -> ProjectPaths:
 
 
 def get_cache_folder() -> Path:
-    """Where fetched and converted files are kept between projects: ``COG_CACHE``, if set.
-
-    Raises ``AssetError`` if it is not set and the user has no home.
-    """
+    """Where fetched and converted files are kept between projects: ``COG_CACHE``, if set."""
     configured = os.environ.get("COG_CACHE")
     try:
         return Path(configured) if configured else Path.home() / ".cache" / "cog"

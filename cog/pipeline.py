@@ -15,7 +15,7 @@ from cog.extras import is_installed
 from cog.locks import hold_lock
 from cog.params import Params
 from cog.paths import ProjectPaths
-from cog.pipeline_file import PIPELINE_LOCK, find_watched, load_pipeline, save_pipeline
+from cog.pipeline_file import find_watched, load_pipeline, save_pipeline
 from cog.progress import Progress
 from cog.registry import iter_cards, load_card, load_resolved_card
 
@@ -88,6 +88,7 @@ class Builder:
         from cog.index.project import build_corpus_index, count_corpus_words
 
         renew_watched(self.paths, self.params)
+        corpus, model = self.paths.corpus(corpus_id), self.paths.model(self.params.model)
         total = count_corpus_words(self.paths, corpus_id)
         with self.open_progress(f"index {corpus_id}", total=total, unit="words") as progress:
             return build_corpus_index(
@@ -99,23 +100,13 @@ class Builder:
                 address=self.address,
                 force=force,
                 measure_storage=make_storage_measure(
-                    self.paths.corpus(corpus_id),
-                    model_folder=self.paths.model(self.params.model),
-                    params=self.params.index,
-                    device=self.device,
+                    corpus, model_folder=model, params=self.params.index, device=self.device
                 ),
-                fit_codes=make_code_fit(
-                    self.paths.corpus(corpus_id),
-                    model_folder=self.paths.model(self.params.model),
-                    device=self.device,
-                ),
+                fit_codes=make_code_fit(corpus, model_folder=model, device=self.device),
             )
 
     def build_missing(self, corpus_ids: Sequence[str]) -> list[str]:
-        """Fetch, prepare and index the corpora that have no index yet, and name them.
-
-        Each step is put in place whole, so what was stopped goes on after its last one.
-        """
+        """Fetch, prepare and index corpora without an index, each from its last step; name them."""
         missing = [each for each in corpus_ids if not self.paths.corpus(each).manifest.is_file()]
         for corpus_id in missing:
             self.prepare_missing(corpus_id)
@@ -147,7 +138,7 @@ def renew_watched(paths: ProjectPaths, params: Params) -> None:
     """Let the pipeline watch the model that builds; params.yaml may name another one since."""
     watched = find_watched(paths, params.model)
     if load_pipeline(paths).watched != watched:
-        with hold_lock(paths.locks / PIPELINE_LOCK):
+        with hold_lock(paths.pipeline_lock):
             save_pipeline(paths, replace(load_pipeline(paths), watched=watched))
 
 

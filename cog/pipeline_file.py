@@ -16,7 +16,6 @@ from cog.yaml_file import open_yaml
 UNWATCHED = ".dvcignore"  # there in every project, and never changed
 LAYOUT = 1  # of the files of a project; a higher one is of a later cog
 UPGRADE = "cog upgrade"
-PIPELINE_LOCK = "pipeline.lock"  # below the folder of locks: who writes the file
 
 # The version of what each stage writes. It goes up when a stage writes something else for the same
 # input, so that stages depend on what is written and not on the source files that write it.

@@ -17,7 +17,6 @@ from cog.locks import hold_lock
 from cog.params import MOVED
 from cog.paths import PARAMS_FILE, REGISTRY_FOLDER, WORKFLOWS_FOLDER, ProjectPaths, get_shipped
 from cog.pipeline_file import (
-    PIPELINE_LOCK,
     UPGRADE,
     VERSIONS,
     PipelineFile,
@@ -61,11 +60,7 @@ class Plan:
 
 
 def init_project(folder: Path, *, workflows: Sequence[str] = (), is_trial: bool = False) -> Plan:
-    """Make a project of a folder; one that is made already stays as it is.
-
-    A trial only says what would be done. Raises ``ProjectError`` if the folder lies in another
-    project, is of another cog, or cannot be written; or if there is no such workflow.
-    """
+    """Make a project of a folder, unless it is one; a trial only says what would be done."""
     paths = ProjectPaths(folder.resolve())
     _refuse_nested(paths)
     shipped = sorted(path.parent.name for path in get_shipped(WORKFLOWS_FOLDER).glob("*/dvc.yaml"))
@@ -84,7 +79,7 @@ def upgrade_project(paths: ProjectPaths, *, is_trial: bool = False) -> Plan:
 
 def add_shipped(paths: ProjectPaths, corpus_id: str) -> bool:
     """Let the pipeline build a corpus whose card the package ships; whether anything changed."""
-    with hold_lock(paths.locks / PIPELINE_LOCK):
+    with hold_lock(paths.pipeline_lock):
         before = load_pipeline(paths)
         content, texts = before, {}
         for name in _list_cards(paths, [corpus_id]):
@@ -108,7 +103,7 @@ def _carry_out(
         return _plan(paths, added, is_upgrade=is_upgrade)
     try:
         paths.root.mkdir(parents=True, exist_ok=True)
-        with hold_lock(paths.locks / PIPELINE_LOCK):
+        with hold_lock(paths.pipeline_lock):
             plan = _plan(paths, added, is_upgrade=is_upgrade)
             for name, text in plan.texts.items():
                 write_text_atomically(paths.root / name, text)

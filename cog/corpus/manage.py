@@ -23,7 +23,6 @@ from cog.errors import CogError, CorpusError, RegistryError
 from cog.locks import hold_lock
 from cog.paths import CorpusPaths, ProjectPaths
 from cog.pipeline_file import (
-    PIPELINE_LOCK,
     CorpusEntry,
     add_corpus_entry,
     load_pipeline,
@@ -52,17 +51,13 @@ class Trial:
 
 
 def add_corpus(paths: ProjectPaths, card: Card) -> Trial | None:
-    """Write a card and let the pipeline build the corpus, after a trial of local files.
-
-    What is there already, breaks the schema or cannot be read is refused, and nothing is left
-    behind.
-    """
+    """Write a card and let the pipeline build it, after a trial of local files; or do nothing."""
     if card.normaliser is not None:
         get_normaliser(card.normaliser)
     trial = None
     if card.source is not None and card.source.path is not None:
         trial = try_source(card, paths.root / card.source.path)
-    with hold_lock(paths.locks / PIPELINE_LOCK):
+    with hold_lock(paths.pipeline_lock):
         _add_new(paths, card)
     return trial
 

@@ -15,7 +15,7 @@ from cog.dvc_lock import load_outs, remove_stages
 from cog.errors import CogError, CorpusNotFoundError, RegistryError
 from cog.locks import hold_lock
 from cog.paths import ProjectPaths
-from cog.pipeline_file import PIPELINE_LOCK, load_pipeline, remove_corpus_entry
+from cog.pipeline_file import load_pipeline, remove_corpus_entry
 from cog.registry import (
     check_childless,
     forget_fetched,
@@ -59,9 +59,6 @@ def remove_corpus(
     ``registry/history.jsonl`` keeps its lines, MLflow its runs, git its commits, and DVC's cache
     what they name. ``hold`` keeps others from building the corpus and from switching to it
     meanwhile. Gives what is gone, or would be after a trial.
-
-    Raises ``RegistryError`` if it is active, alone or in a union, or another corpus extends it,
-    ``CorpusNotFoundError`` if there is nothing of it.
     """
     check_corpus_id(corpus_id)
     _check_inactive(paths, corpus_id)
@@ -92,7 +89,7 @@ def _check_inactive(paths: ProjectPaths, corpus_id: str) -> None:
 
 def _remove(paths: ProjectPaths, corpus_id: str, plan: RemovalPlan) -> None:
     # Entries go first: the pipeline never names a corpus without a card.
-    with hold_lock(paths.locks / PIPELINE_LOCK):
+    with hold_lock(paths.pipeline_lock):
         for lock in paths.iter_dvc_locks():
             remove_stages(lock, corpus_id)
         remove_corpus_entry(paths, corpus_id)
