@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, TypeVarTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from cog.model.load import IndexModel  # torch, which an index is read without
     from cog.model.phrase_encoder import PhraseEncoder
 
-P = ParamSpec("P")
 T = TypeVar("T")
+Args = TypeVarTuple("Args")
 NO_VECTOR = np.zeros(0, dtype=np.float32)
 PROBES = ((64, 6), (15, 20), (2, 30), (1, 3))  # words of a text, texts of a batch
 PROBE_WORDS = ("river", "house", "stone", "apple", "cloud", "paper", "glass", "wheel", "tea")
@@ -123,9 +123,7 @@ class Pool(Protocol):
     def task_pieces(self) -> int:
         """Number of WordPieces that are handed over at once, at least; 0 for one batch."""
 
-    def submit(
-        self, method: Callable[Concatenate[Encoders, P], T], /, *args: P.args, **named: P.kwargs
-    ) -> "Future[T]":
+    def submit(self, method: Callable[[Encoders, *Args], T], *args: *Args) -> "Future[T]":
         """Have one of them call a method of its encoders; what comes first begins first."""
 
 
@@ -141,11 +139,9 @@ class LocalPool:
     num_windows: int = 1
     task_pieces: int = 0
 
-    def submit(
-        self, method: Callable[Concatenate[Encoders, P], T], /, *args: P.args, **named: P.kwargs
-    ) -> "Future[T]":
+    def submit(self, method: Callable[[Encoders, *Args], T], *args: *Args) -> "Future[T]":
         """Have a thread call a method of the encoders."""
-        return self.threads.submit(method, self.encoders, *args, **named)
+        return self.threads.submit(method, self.encoders, *args)
 
 
 @contextmanager

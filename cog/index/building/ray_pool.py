@@ -11,14 +11,13 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Lock, Thread
-from typing import TYPE_CHECKING, Any, Concatenate
+from typing import TYPE_CHECKING, Any
 
 from cog.errors import CogError, IndexingError, IndexMismatchError, advise_on_writing
-from cog.index.building.encoding import Encoders, P, Pool, T
+from cog.index.building.encoding import Args, Encoders, Pool, T
 from cog.index.building.ray_cluster import Cluster, connect
 from cog.model.fingerprint import fingerprint_model
 from cog.model.vector_code import VectorCodes
@@ -149,11 +148,9 @@ class RayPool:
         for _ in range(cluster.num_workers):
             Thread(target=self._start, daemon=True).start()
 
-    def submit(
-        self, method: Callable[Concatenate[Encoders, P], T], /, *args: P.args, **named: P.kwargs
-    ) -> "Future[T]":
+    def submit(self, method: Callable[[Encoders, *Args], T], *args: *Args) -> "Future[T]":
         """Have a worker call a method of its encoders."""
-        return self._threads.submit(self._run, partial(method, **named) if named else method, *args)
+        return self._threads.submit(self._run, method, *args)
 
     def close(self) -> None:
         """Let all workers go."""
