@@ -30,9 +30,8 @@ def unpack_members(
 ) -> list[str]:
     """Write the members of an archive that fit into a folder; gives their names, sorted.
 
-    Patterns are as ``cog.paths.is_member`` reads them; ``max_bytes`` is of all members together.
-    Raises ``AssetError`` if the archive is damaged or too large, a pattern matches nothing, or a
-    member points out of the archive or is no file.
+    Patterns are as ``cog.paths.is_member`` reads them, and each must match one; ``max_bytes`` is of
+    all members together.
     """
     names: set[str] = set()
     num_other, left = 0, max_bytes

@@ -89,10 +89,7 @@ def clear_leftovers(folder: Path) -> None:
 
 
 def share(path: Path) -> None:
-    """Give a file, or a folder and what lies in it, the permissions that the umask admits.
-
-    What ``tempfile`` and safetensors make is for nobody else, whatever the umask.
-    """
+    """Give a file or folder the rights that the umask admits: ``tempfile`` gives others none."""
     umask = os.umask(0o077)
     os.umask(umask)
     for each in (path, *path.rglob("*")):

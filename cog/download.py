@@ -44,8 +44,7 @@ def name_file(address: str) -> str:
 def download_file(address: str, path: Path, *, limits: Limits, say: Callable[[str], None]) -> None:
     """Fetch a file, or what is missing of one that was broken off by a kill.
 
-    A file that is refused is removed. Raises ``AssetError`` if it cannot be had, is too large, a
-    page instead of data, or elsewhere.
+    A file that is refused is removed: one that is too large, a page instead of data, or elsewhere.
     """
     best, left, pause = _get_size(path), limits.retries, PAUSE_SECONDS
     try:

@@ -14,10 +14,7 @@ _MD5 = re.compile(r"[0-9a-f]+(\.dir)?")  # it names a file of the cache, and may
 
 
 def read_outs(text: str) -> dict[str, str]:
-    """Read what the stages wrote: checksums by path; that of a folder ends in ``.dir``.
-
-    What is not DVC's is passed over.
-    """
+    """Read the checksums of what the stages wrote, by path; that of a folder ends in ``.dir``."""
     found: dict[str, str] = {}
     for stage in (_parse_stages(text) or {}).values():
         outs = stage.get("outs") if isinstance(stage, dict) else None

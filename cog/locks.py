@@ -2,7 +2,8 @@
 
 They are ``flock`` locks: they end with the process that holds them, however it ends, many may read
 while nobody writes, and who may only read the file can hold it too. (filelock's own exclusive lock
-knows no readers, and its lock for readers is a database that each of them has to write to.)
+knows no readers, and its lock for readers is a database that each of them has to write to.) A file
+that can neither be made nor read is an ``OSError``.
 """
 
 import contextlib
@@ -43,8 +44,7 @@ def hold_lock(path: Path, *, work: str = "", say: Say | None = None) -> Iterator
     """Be the only one that holds a lock while the block runs; it is waited for.
 
     The file may be removed by who holds it. ``say`` is told who holds it, and what for (``work``,
-    as in "builds village"), before it is waited for. Raises ``OSError`` if it can neither be made
-    nor read.
+    as in "builds village"), before it is waited for.
     """
 
     def tell(holder: Holder | None) -> None:
@@ -67,10 +67,7 @@ def hold_lock(path: Path, *, work: str = "", say: Say | None = None) -> Iterator
 
 @contextmanager
 def try_locks(*paths: Path) -> Iterator[bool]:
-    """Hold locks while the block runs if nobody holds one; nothing is waited for.
-
-    Yields whether all are held. Raises ``OSError`` if a file can neither be made nor read.
-    """
+    """Hold locks while the block runs if nobody holds one, at once; yields whether all are held."""
     with ExitStack() as stack:
         is_free = True
         for path in paths:
@@ -83,10 +80,7 @@ def try_locks(*paths: Path) -> Iterator[bool]:
 
 
 class SharedLock:
-    """Holds a lock together with others that share it, and keeps out who wants it alone.
-
-    A right to read the file is enough.
-    """
+    """Holds a lock together with others that share it; a right to read the file is enough."""
 
     def __init__(self, path: Path) -> None:
         self._descriptor = _acquire(path, fcntl.LOCK_SH, lambda _: None)

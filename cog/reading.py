@@ -154,9 +154,6 @@ def read_record(
     ``check`` raises ``FieldError`` where a record that stands in a file must be more than one that
     the program makes; ``find_line`` finds the line on which the value of some keys stands; ``run``
     mends a file that no person writes.
-
-    Raises ``error`` if a key is unknown or missing, or a value is of the wrong type or out of
-    range.
     """
     try:
         record: Record = _read(kind, content, ())

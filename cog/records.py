@@ -150,33 +150,22 @@ def check_threshold(decoding: Decoding) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """What one decoding step appended.
+    """What one decoding step appended."""
 
-    :param text: The appended text; for a corpus segment ``document.text[char_start:char_end]``.
-    :param origin: ``corpus`` or ``vocabulary`` (``from`` in JSON).
-    :param probability: Probability of the choice under the joint distribution, before truncation;
-        under the vocabulary alone where a copy was cut or refused. Of neighbours that are one copy,
-        the product; words that a draft went on by count as 1.
-    :param document_id: Source document; None, as are all that follow, unless it is of a corpus.
-    :param title: Title of the source document.
-    :param char_start: First character of the copy in the source document.
-    :param char_end: One past its last character.
-    :param licence: Licence of the source document.
-    :param url: Address of the source document.
-    :param corpus: Corpus id of the source document.
-    :param information: Bits of the copied words, by their share of the index; None where unknown.
-    """
-
-    text: str
-    origin: str
+    text: str  # for a corpus segment `document.text[char_start:char_end]`
+    origin: str  # `corpus` or `vocabulary` (`from` in JSON)
+    # of the choice under the joint distribution, before truncation; under the vocabulary alone
+    # where a copy was cut or refused. Of neighbours that are one copy, the product; words that a
+    # draft went on by count as 1
     probability: float
-    document_id: str | None = None
-    title: str | None = None
-    char_start: int | None = None
-    char_end: int | None = None
+    document_id: str | None = None  # None, as are all that follow, unless it is of a corpus
+    title: str | None = None  # of the source document, as what follows
+    char_start: int | None = None  # first character of the copy in it
+    char_end: int | None = None  # one past the last
     licence: str | None = None
     url: str | None = None
     corpus: str | None = None
+    # bits of the copied words, by their share of the index; None where unknown
     information: float | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -191,36 +180,22 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """One generated text with its citations.
+    """One generated text with its citations."""
 
-    :param prefix: The text that was continued.
-    :param text: The continuation; the join of the segments' texts.
-    :param corpus: Corpus id.
-    :param index: Digest of the index.
-    :param model: Fingerprint of the model.
-    :param decoding: The settings it was made with.
-    :param num_steps: Number of decoding steps: of drafts of which something was written.
-    :param num_tokens: Number of prefix-encoder tokens appended.
-    :param seconds: Seconds per part: ``retrieve``, ``gather``, ``decode``.
-    :param segments: What each step appended, in order.
-    :param precision: Of the prefix encoder: ``float32``, ``bfloat16`` or ``int8``.
-    :param num_passes: Number of forward passes that read what was drafted, fewer than steps where
-        guesses were right: it hangs on the machine and on what else is written, and no text on it.
-        0 where it is not counted.
-    """
-
-    prefix: str
-    text: str
+    prefix: str  # the text that was continued
+    text: str  # the continuation; the join of the segments' texts
     corpus: str
-    index: str
-    model: str
+    index: str  # its digest
+    model: str  # its fingerprint
     decoding: Decoding
-    num_steps: int
-    num_tokens: int
-    seconds: dict[str, float]
-    segments: tuple[Segment, ...]
-    precision: str = FLOAT32
-    num_passes: int = field(default=0, compare=False)  # company in a batch decides it
+    num_steps: int  # drafts of which something was written
+    num_tokens: int  # prefix-encoder tokens appended
+    seconds: dict[str, float]  # by part: `retrieve`, `gather`, `decode`
+    segments: tuple[Segment, ...]  # what each step appended, in order
+    precision: str = FLOAT32  # of the prefix encoder: `float32`, `bfloat16` or `int8`
+    # forward passes that read what was drafted, fewer than steps where guesses were right: it hangs
+    # on the machine and on company in a batch, and no text on it. 0 where it is not counted
+    num_passes: int = field(default=0, compare=False)
 
     def to_json(self) -> dict[str, Any]:
         """The generation as the command line writes it."""

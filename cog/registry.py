@@ -3,7 +3,6 @@
 import contextlib
 from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Annotated, Any
 
 import yaml
@@ -31,10 +30,7 @@ _Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
 def load_card(paths: ProjectPaths, corpus_id: str) -> Card:
-    """Read the card of a corpus as it is written; inherited fields are None.
-
-    Raises ``CorpusNotFoundError`` if there is none, ``InvalidCardError`` if it breaks the schema.
-    """
+    """Read the card of a corpus as it is written; inherited fields are None."""
     if "+" in corpus_id and all(map(is_corpus_id, corpus_id.split("+"))):
         raise RegistryError(
             "one corpus is wanted here",
@@ -90,13 +86,12 @@ def iter_cards(paths: ProjectPaths) -> Iterator[Card]:
         yield load_card(paths, corpus_id)
 
 
-def save_card(paths: ProjectPaths, card: Card) -> Path:
+def save_card(paths: ProjectPaths, card: Card) -> None:
     """Write a card, replacing one of the same id."""
     content = format_card(card)
     path = paths.card(check_corpus_id(card.id))
     parse_card(parse_yaml(_dump(content)), path.name)
     write_text_atomically(path, _dump(content))
-    return path
 
 
 def remove_card(paths: ProjectPaths, corpus_id: str) -> None:
@@ -132,10 +127,7 @@ def load_previous(paths: ProjectPaths) -> tuple[Active, ...]:
 
 
 def switch_active(paths: ProjectPaths, active: Active, *, command: str = "") -> Active | None:
-    """Make a corpus, an index and a model the active ones, atomically; gives what was before.
-
-    Switching to what is active already (whenever that was) changes nothing.
-    """
+    """Make others the active ones, atomically, unless they are; gives what was active before."""
     with hold_lock(paths.locks / "active.lock"):
         old, previous = _load_history(paths)
         if old is not None and old.identity == active.identity:
@@ -152,8 +144,7 @@ def rollback_active(
     """Go back to what was active before the last switch, atomically.
 
     That is ``target``, as :func:`load_previous` gave it and as it was checked. Gives what was
-    active, and what is now. Raises ``NothingActiveError`` if there is nothing to go back to, or
-    something else by now.
+    active, and what is now.
     """
     with hold_lock(paths.locks / "active.lock"):
         old, previous = _load_history(paths)

@@ -190,7 +190,7 @@ def verify(ctx: click.Context, corpus_id: str, as_json: bool) -> None:
 
 def _to_json(manifest: Manifest) -> dict[str, object]:
     # the list of files is for checks, not for people
-    content = manifest.to_json()
+    content = asdict(manifest)
     content["files"] = len(manifest.files)
     return content
 

@@ -35,10 +35,7 @@ class DuplicateReport:
 def drop_near_duplicates(
     documents: Iterable[Document], *, folder: Path, threshold: float, tally: Tally
 ) -> Iterator[Document]:
-    """Leave out documents that are like an earlier one that stays.
-
-    They are read once, and kept on disk meanwhile.
-    """
+    """Leave out documents that are like an earlier one that stays; they lie on disk meanwhile."""
     spool = folder / "spool.parquet"
     with SignatureWriter(folder / "signatures.u32") as signatures:
         with RecordWriter(spool, DOCUMENT_SCHEMA) as writer:

@@ -19,9 +19,6 @@ def save_hub_splits(
     The data set may be a local folder of data files. Gives the names of the files in the order of
     the splits, and the commit that they are of, which is empty for a folder and where the hub may
     not be asked.
-
-    Raises ``AssetError`` if the hub is out of reach or has no such data set, ``CorpusError`` if
-    that needs a loading script or lacks a column.
     """
     import datasets
 

@@ -85,10 +85,7 @@ class _Buffer:
 
 
 def iter_items(blocks: Iterator[str]) -> Iterator[object]:
-    """Stream what a JSON list or mapping holds; memory holds one item.
-
-    An object of a mapping has its key as ``@key``.
-    """
+    """Stream what a JSON list or mapping holds, item by item; objects of a mapping get ``@key``."""
     buffer = _Buffer(iter(blocks))
     decoder = json.JSONDecoder(object_pairs_hook=build_object)
     opening = buffer.peek()

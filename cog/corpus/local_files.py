@@ -42,8 +42,7 @@ def survey_files(path: Path, *, members: Sequence[str], kinds: Sequence[str]) ->
 
     Without glob patterns (``members``) the usual endings of a kind are taken, of text also files
     without an ending that look like text. The first of the kinds is wanted, the others will do
-    where there is none of it. Raises ``CorpusError`` if there is no such path or file, or one is
-    broken.
+    where there is none of it.
     """
     try:
         if path.is_file():

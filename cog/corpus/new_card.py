@@ -62,11 +62,7 @@ class NewCorpus:
 
 
 def build_card(corpus_id: str, place: str, new: NewCorpus, *, project: Path, folder: Path) -> Card:
-    """Build a card of a file, a folder, a hub data set or an address.
-
-    Relative paths begin at ``folder``; those inside the project are written relative to it. Raises
-    ``CorpusError`` if the place is neither a path nor a hub name, or its kind is unclear.
-    """
+    """Build a card of a file, a folder (relative to ``folder``), a hub data set or an address."""
     check_corpus_id(corpus_id)
     path = folder / place
     if path.exists():

@@ -45,8 +45,7 @@ def prepare_corpus(
     """Normalise, filter, de-duplicate and select the documents of a corpus, and cut its prompts.
 
     Old files are replaced at the end, and the report is kept in ``documents.parquet`` too. With
-    ``count_pieces`` the report warns of a model that does not suit the text. Raises ``CorpusError``
-    if a raw file or record cannot be used, or no document is left.
+    ``count_pieces`` the report warns of a model that does not suit the text.
     """
     assert card.format is not None
     tally = Tally(card.format.on_error)

@@ -53,10 +53,7 @@ class Unit:
 
 
 def iter_units(lines: Iterable[Line], *, documents: str, heading: str | None) -> Iterator[Unit]:
-    """Put lines together by a rule: ``file``, ``line``, ``blank-line`` or ``heading``.
-
-    A heading is ``wikitext``, or a regular expression for the whole line.
-    """
+    """Put lines together by a rule of ``cog.cards``, with its heading."""
     if documents == "file":
         return _assemble(chain([Unit(1)], lines))
     if documents == "line":

@@ -52,10 +52,7 @@ def iter_parquet(file: RawFile, card_format: Format) -> Iterator[Row]:
 
 
 def iter_sqlite(file: RawFile, card_format: Format) -> Iterator[Row]:
-    """Stream what the card's query finds in a SQLite file, numbered from 1.
-
-    Bytes that are not UTF-8 make a row unusable.
-    """
+    """Stream what the card's query finds in a SQLite file, numbered; texts must be UTF-8."""
     number = 0
     # Opened read-only and as immutable: nothing is written beside the raw file.
     address = f"{file.path.resolve().as_uri()}?mode=ro&immutable=1"

@@ -29,8 +29,7 @@ def save_addresses(
     """Fetch the files of a source of type ``url``; archives are unpacked.
 
     A file without a checksum in the card is kept in mind as it comes first, and refused when it
-    changes. Raises ``AssetError`` if a file cannot be fetched, or is not what its checksum says,
-    ``CorpusError`` if two have one name.
+    changes.
     """
     limits = Limits(source.max_bytes or DEFAULT_MAX_BYTES, params.retries, params.timeout_seconds)
     known = load_fetched(project)

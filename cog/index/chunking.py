@@ -31,10 +31,7 @@ class Chunk:
         return len(self.word_flags)
 
     def word_spans(self) -> NDArray[np.int32]:
-        """Characters of each word in the chunk's text, half-open, without its leading space.
-
-        *Shape:* ``(num_words, 2)``
-        """
+        """Characters of each word, without its leading space. *Shape:* ``(num_words, 2)``."""
         bounds = self.word_chars - self.word_chars[0]
         spans: NDArray[np.int32] = np.stack([bounds[:-1], bounds[1:]], axis=1)
         spans[:, 0] += [self.text.startswith(" ", start) for start in bounds[:-1].tolist()]
@@ -81,10 +78,7 @@ def chunk_document(
 
 
 def iter_blocks(text: str, *, max_chars: int) -> Iterator[tuple[int, int]]:
-    """Cut a long text after a line feed, else before a space, else anywhere.
-
-    Yields half-open character ranges that tile the text.
-    """
+    """Cut a long text after a line feed, else before a space, else anywhere, into ranges [a, b)."""
     start = 0
     while len(text) - start > max_chars:
         newline = text.rfind("\n", start, start + max_chars) + 1

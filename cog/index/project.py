@@ -138,8 +138,7 @@ def plan_corpus_index(
     """Say what the index of a corpus will cost, by the largest index that the project has.
 
     ``num_words`` is that of the whole source, of which a subset takes its share; None where
-    the corpus is prepared, and is counted. Raises ``IndexingError`` if neither is known, or the
-    project has no index.
+    the corpus is prepared, and is counted.
     """
     card = load_resolved_card(paths, corpus_id)
     if num_words is not None:

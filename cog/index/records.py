@@ -1,6 +1,6 @@
 """Records of the index: what a build states and what a gather returns; nothing is read here."""
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -102,10 +102,6 @@ class Manifest:
     sizes: dict[str, int]
     files: dict[str, FileEntry]  # every file of the version folder, by relative path
     seconds: dict[str, float]  # seconds per part of the build, and `words_per_second`
-
-    def to_json(self) -> dict[str, Any]:
-        """The manifest as manifest.json holds it."""
-        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,7 +55,7 @@ def tell_corpus(engine: Engine, request: Request) -> dict[str, Any]:
     card = load_resolved_card(engine.paths, corpus_id)
     index = None
     with suppress(CogError):
-        index = load_manifest(engine.paths.corpus(corpus_id)).to_json()
+        index = asdict(load_manifest(engine.paths.corpus(corpus_id)))
         index["files"] = len(index["files"])
     (listed,) = [each for each in list_corpora(engine.paths) if each.id == corpus_id]
     content = describe_corpus(engine.paths, card).to_json()

@@ -139,8 +139,7 @@ class Assembly:
         """Write the tables and measure them.
 
         Gives what the index states; its folder is not named yet. What storing vectors costs is
-        taken from ``before`` where little is encoded anew. Raises ``IndexingError`` if nothing can
-        be indexed, or search misses its recall.
+        taken from ``before`` where little is encoded anew.
         """
         started = time.perf_counter()
         with open_pool(self._model, self._encoders) as pool:

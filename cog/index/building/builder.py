@@ -67,8 +67,6 @@ def build_index(
     that did not finish, are not encoded again, unless ``force`` asks for it. The model is loaded
     only if something is built, and so are the codes of compact vectors; ``get_kept`` gives None
     where it cannot be told which versions stay, and then all do. ``open_pool`` gives what encodes.
-
-    Raises ``IndexingError`` if nothing can be indexed, or search misses its recall.
     """
     with hold_build_lock(corpus_paths, say=progress.say):
         store = DocumentStore(corpus_paths.documents)

@@ -141,10 +141,7 @@ class StoredChunks(Closing):
 
 
 def adopt(encoded: EncodedChunk, chunk: Chunk) -> EncodedChunk:
-    """Give a chunk the vectors of another with the same text and words.
-
-    In the other's own flags, words without a WordPiece are barred.
-    """
+    """Give a chunk the vectors, and the bars of words, of another with the same text and words."""
     flags = chunk.word_flags | (encoded.word_flags & np.uint8(BARRED))
     return replace(encoded, chunk=chunk, word_flags=flags)
 

@@ -17,10 +17,7 @@ from cog.records import Document
 def make_rows(
     window: Window, encoded: Sequence[EncodedChunk], schemas: Mapping[str, pa.Schema]
 ) -> dict[str, pa.RecordBatch]:
-    """Rows of every table for the documents and chunks of a window.
-
-    The words table has a row per chunk, every column the bytes of an array.
-    """
+    """Make the rows of a window; the words table has one a chunk, each column bytes of an array."""
     documents, chunks = window.documents, [item.chunk for item in encoded]
     vectors = np.stack([item.vector for item in encoded])  # (num_chunks, retriever_dim)
     vector_type = schemas[CHUNKS].field("vector").type

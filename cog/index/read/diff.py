@@ -74,8 +74,7 @@ def compare_versions(
 ) -> CorpusDiff:
     """Compare two versions of a corpus, each named by a digest or a git revision.
 
-    Without names: the active version, else the one in place, with the prepared documents. Raises
-    ``IndexMismatchError`` if there is no such version.
+    Without names: the active version, else the one in place, with the prepared documents.
     """
     if before == PREPARED:
         raise IndexMismatchError(

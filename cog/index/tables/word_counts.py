@@ -63,10 +63,7 @@ class WordCounter:
     def add(
         self, word_hashes: NDArray[np.uint64], text: str, word_chars: NDArray[np.int32]
     ) -> None:
-        """Count the words of a chunk, by the bounds of them in any text.
-
-        *Shape:* ``(num_words,)`` hashes and ``(num_words + 1,)`` bounds
-        """
+        """Count the ``(num_words,)`` words of a chunk, by the bounds of them in any text."""
         self._hashes.append(word_hashes)
         self._chunks.append((text, word_chars))
         self._num_words += len(word_hashes)
@@ -143,10 +140,7 @@ def save_counts(folder: Path, counts: WordCounts) -> None:
 
 
 def load_counts(folder: Path) -> WordCounts:
-    """Read the counts of an index.
-
-    Raises ``ValueError`` if the file is damaged, ``OSError`` if it is missing.
-    """
+    """Read the counts of an index; a bad file is a ``ValueError`` or an ``OSError``."""
     rows = np.load(folder / WORD_COUNTS)
     if rows.dtype != ROW or not len(rows):
         raise ValueError(f"{len(rows)} rows of {rows.dtype} in {WORD_COUNTS}")

@@ -72,8 +72,7 @@ def switch_corpus(
     The index is named by the digest of a version, the beginning of one, or a git revision; for a
     union one per part, joined with ``+``. A version that is not here is brought back from DVC's
     cache or remote, and one of another model is switched on with that. Unnamed, the one in place is
-    taken, which must be of the model of params.yaml. Raises ``IndexMismatchError`` if there is no
-    such index, or it is damaged, or of another model.
+    taken, which must be of the model of params.yaml.
     """
     parts = check_cards(paths, corpus_id)
     command = f"cog switch --corpus {corpus_id}" + ("" if index is None else f" --index {index}")
@@ -92,11 +91,7 @@ def switch_corpus(
 
 
 def rollback_corpus(paths: ProjectPaths, *, say: Say | None = None) -> Change:
-    """Go back to what was active before the last switch, after the checks of a switch.
-
-    An index that was replaced since is brought back. Raises ``NothingActiveError`` if there is
-    nothing to go back to.
-    """
+    """Switch back to what was active before, after the same checks; its index is brought back."""
     target = next(iter(load_previous(paths)), None)
     digests = split_active(target) if target is not None else {}
     with hold_versions(paths, digests, say=say):
@@ -138,10 +133,7 @@ def get_status(paths: ProjectPaths) -> Status:
 
 
 def choose_corpus(paths: ProjectPaths, corpus_id: str | None) -> tuple[str, Active | None]:
-    """Say which corpus is meant: the one named, or what is active, which is given too then.
-
-    Raises ``NothingActiveError`` if none is named and nothing is switched on.
-    """
+    """Say which corpus is meant: the one named, or what is active, which is given too then."""
     if corpus_id is not None:
         return JOIN.join(check_cards(paths, corpus_id)), None
     active = load_active(paths)

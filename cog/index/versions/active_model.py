@@ -17,11 +17,7 @@ MAX_NAMED = 3  # folders that a message names
 
 
 def get_active_model(paths: ProjectPaths, params: Params, active: Active) -> Path:
-    """Find the folder of the model that something was switched on with.
-
-    The model of params.yaml is looked at where the recorded folder has another one. Raises
-    ``IndexMismatchError`` if no folder holds that model any more.
-    """
+    """Find the folder that holds the model of what is active: the recorded, else any other."""
     names = [active.model_folder or params.model, params.model]
     return paths.model(find_model(paths, names, active.model, corpus_id=active.corpus))
 
@@ -29,10 +25,7 @@ def get_active_model(paths: ProjectPaths, params: Params, active: Active) -> Pat
 def find_model(
     paths: ProjectPaths, names: Iterable[str], fingerprint: str, *, corpus_id: str
 ) -> str:
-    """Find the folder whose model has a fingerprint; in ``models/`` if none of those named has it.
-
-    Raises ``IndexMismatchError`` if none has.
-    """
+    """Find the folder whose model has a fingerprint: one that is named, else one in ``models/``."""
     found = {}
     others = [path.relative_to(paths.root).as_posix() for path in sorted(paths.models.glob("*/"))]
     for name in dict.fromkeys([*names, *others]):

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+from dataclasses import asdict
 from pathlib import Path
 
 from cog.atomic import write_text_atomically
@@ -20,7 +21,7 @@ DIGEST = re.compile(r"[0-9a-f]{64}")
 
 def save_manifest(path: Path, manifest: Manifest) -> None:
     """Put a manifest in place atomically: from then on the index it states is served."""
-    text = json.dumps(manifest.to_json(), indent=2, ensure_ascii=False)
+    text = json.dumps(asdict(manifest), indent=2, ensure_ascii=False)
     write_text_atomically(path, text + "\n")
 
 
@@ -97,11 +98,7 @@ def check_index(
     model_fingerprint: str | None = None,
     documents_digest: str | None = None,
 ) -> Manifest:
-    """Check quickly that a corpus's index is there, whole by size, and of a model and documents.
-
-    Raises ``IndexNotBuiltError`` if there is none, ``IndexMismatchError`` if it is damaged or
-    belongs to something else.
-    """
+    """Check quickly that a corpus's index is there, whole by size, and of a model and documents."""
     manifest = load_manifest(corpus_paths)
     corpus_id = corpus_paths.root.name
     for stated, there, what in (

@@ -1,8 +1,7 @@
 """Names of versions: a digest or a git revision goes in, where that version lies comes out.
 
-Here is known both what lies on this machine (``folders``) and what DVC has (``recorded``).
-
-Neither torch nor a store is loaded here.
+Here is known both what lies on this machine (``folders``) and what DVC has (``recorded``). Neither
+torch nor a store is loaded.
 """
 
 import contextlib
@@ -62,10 +61,7 @@ class Version:
 
 
 def list_versions(paths: ProjectPaths, corpus_id: str) -> list[Version]:
-    """List the built versions of a corpus.
-
-    The one in place comes first, then those kept, then those that DVC knows, newest first.
-    """
+    """List the built versions of a corpus: in place, kept, then those of DVC, newest first."""
     found: dict[str, Version] = {}
     for where, manifest in _iter_local(paths.corpus(corpus_id)):
         content = asdict(manifest)
@@ -99,7 +95,6 @@ def hold_versions(
     A version is named by a digest, the beginning of one, or a git revision; None for the one in
     place, built or not. One that is not here is brought back from DVC's cache or its remote, before
     anything is held: nobody waits for a download. Yields where they lie, in the order of the names.
-    Raises ``IndexMismatchError`` if there is no such version, or more than one.
     """
     while True:
         digests = {
@@ -130,11 +125,8 @@ def _ensure_version(paths: ProjectPaths, corpus_id: str, name: str, *, say: Say 
     if recorded is None:
         shown = ", ".join(sorted(each[:16] for each in local))
         here = f"index {shown} here" if shown else "no index here"
-        raise IndexMismatchError(
-            f"corpus {corpus_id} needs an index {name!r}",
-            found=f"{here}, and none of that name in DVC's records",
-            run=f"cog corpus versions {corpus_id}",
-        )
+        found = f"{here}, and none of that name in DVC's records"
+        raise _refuse(corpus_id, f"corpus {corpus_id} needs an index {name!r}", found)
     digest = str((load_recorded_manifest(paths, recorded) or {}).get("digest"))
     return digest if digest in local else _bring_back(paths, corpus_id, recorded, say=say)
 
@@ -152,11 +144,10 @@ def _bring_back(paths: ProjectPaths, corpus_id: str, version: Recorded, *, say: 
         manifest = check_index(place)
         source = place.index / manifest.folder
         if list_files(source) != manifest.files:
-            raise IndexMismatchError(
-                f"DVC's cache needs index {manifest.digest[:16]} of {corpus_id} as it was built",
-                found="other files than its manifest states",
-                run=f"cog corpus versions {corpus_id}",
+            wanted = (
+                f"DVC's cache needs index {manifest.digest[:16]} of {corpus_id} as it was built"
             )
+            raise _refuse(corpus_id, wanted, "other files than its manifest states")
         with hold_versions_lock(corpus, say=say):
             add_version(corpus, manifest, source)
             make_lock(corpus.lock(manifest.folder))
@@ -173,12 +164,13 @@ def _iter_local(corpus: CorpusPaths) -> Iterator[tuple[str, Manifest]]:
 def _match(digests: set[str], name: str, corpus_id: str) -> str | None:
     found = sorted(each for each in digests if name and each.startswith(name.lower()))
     if len(found) > 1:
-        raise IndexMismatchError(
-            f"{name!r} must be the beginning of one digest",
-            found=", ".join(each[:16] for each in found),
-            run=f"cog corpus versions {corpus_id}",
-        )
+        shown = ", ".join(each[:16] for each in found)
+        raise _refuse(corpus_id, f"{name!r} must be the beginning of one digest", shown)
     return found[0] if found else None
+
+
+def _refuse(corpus_id: str, wanted: str, found: str) -> IndexMismatchError:
+    return IndexMismatchError(wanted, found=found, run=f"cog corpus versions {corpus_id}")
 
 
 def _find_recorded(paths: ProjectPaths, corpus_id: str, name: str) -> Recorded | None:
