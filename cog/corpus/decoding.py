@@ -190,7 +190,12 @@ def is_text(file: RawFile) -> bool:
     """Tell whether a file without an ending looks like text, by its beginning."""
     sample = _read_sample(file)
     is_readable = b"\0" not in sample or guess_encoding(sample).encoding.startswith(WIDE)
-    return is_readable and find_container(sample[:512]) is None
+    return is_readable and tell_container(file) is None
+
+
+def tell_container(file: RawFile) -> str | None:
+    """Tell what a packed or binary file is, whatever its name; None for text."""
+    return find_container(_read_sample(file)[:512])
 
 
 def _read_sample(file: RawFile, *, offset: int = 0) -> bytes:
@@ -228,7 +233,7 @@ def _detect_encoding(file: RawFile, *, tally: Tally) -> str:
 
 
 def _check_text(file: RawFile) -> None:
-    container = find_container(_read_sample(file)[:512])
+    container = tell_container(file)
     if container is not None:
         raise CorpusError(
             f"{file.name} must be text, plain or packed with gzip or zstd",

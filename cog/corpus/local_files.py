@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from cog.cards import Format
-from cog.corpus.decoding import RawFile, is_text
+from cog.corpus.decoding import RawFile, is_text, tell_container
 from cog.corpus.sources import SOURCE_FILE, SUFFIXES, describe_files, find_kind, strip_packing
 from cog.errors import CorpusError
 from cog.paths import is_member
 
+BINARY = ("parquet", "sqlite")  # kinds whose files are no text
 _UNUSABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 
 
@@ -90,8 +91,17 @@ def _find_reason(folder: Path, name: str, *, members: Sequence[str], kind: str) 
         return "" if is_member(name, members) else "not among the members"
     found = tell_kind(folder, name)
     if found == kind:
-        return ""
+        return "" if kind in BINARY else _find_disguise(RawFile(folder / name, name, name))
     return f"of kind {found}" if found in SUFFIXES else found
+
+
+def _find_disguise(file: RawFile) -> str:
+    # what lies under the name of a text; what cannot be read is told where it is needed
+    try:
+        container = tell_container(file) if file.path.is_file() else None
+    except (CorpusError, OSError):
+        return ""
+    return f"{container} by content" if container else ""
 
 
 def tell_kind(folder: Path, name: str) -> str:

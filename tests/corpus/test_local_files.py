@@ -24,6 +24,7 @@ def copy(path: Path, raw: Path, kind: str = "text") -> None:
     copy_files(survey(path, kind), raw)
 
 
+ZIP = "a zip archive, or a document that is one (docx, xlsx, epub)"
 MIXED = {
     "read.txt": b"one",
     "guide/read.md": b"two",
@@ -37,6 +38,8 @@ MIXED = {
     "plot.svg": b"<svg/>",
     "table.csv": b"a,b\n",
     "program": b"\x7fELF\0\0",
+    "report.txt": b"%PDF-1.7\n",
+    "old.md.gz": pack(b"PK\x03\x04"),
     "all": b"PK\x03\x04",
     "odd\udcff.png": b"",
 }
@@ -54,13 +57,17 @@ def test_a_mixed_folder_is_read_or_named_with_the_reason(tmp_path: Path) -> None
         "'odd\\udcff.png'": "with the ending .png",
         "picture.png": "with the ending .png",
         "plot.svg": "with the ending .svg",
+        "old.md.gz": f"{ZIP} by content",
         "program": "without an ending, not text",
+        "report.txt": "PDF by content",
         "table.csv": "of kind csv",
     }
     assert record.describe() == (
-        "8 of 14 files taken (not taken: 2 without an ending, not text: all, program;"
+        "8 of 16 files taken (not taken: 2 without an ending, not text: all, program;"
         " 2 with the ending .png: 'odd\\udcff.png', picture.png;"
-        " 1 with the ending .svg: plot.svg; 1 of kind csv: table.csv)"
+        f" 1 {ZIP} by content: old.md.gz;"
+        " 1 with the ending .svg: plot.svg; 1 PDF by content: report.txt;"
+        " 1 of kind csv: table.csv)"
     )
 
 
