@@ -79,7 +79,7 @@ def load_pipeline(paths: ProjectPaths) -> PipelineFile:
             run="pip install --upgrade copy-generator",
         )
     return read_record(
-        PipelineFile, file.content, error=ProjectError, file=name, find_line=file.find_line
+        PipelineFile, file.content, error=ProjectError, file=name, find_line=file.find_line, run=run
     )
 
 
