@@ -16,6 +16,7 @@ from cog.corpus.decoding import (
 )
 from cog.corpus.json_stream import JsonError, iter_items
 from cog.corpus.schema import build_object, find_mismatch, find_missing, list_read
+from cog.corpus.sources import strip_packing
 from cog.corpus.tally import Tally
 from cog.errors import CorpusError
 
@@ -112,8 +113,7 @@ def _make_row(number: int, values: object) -> Row:
 
 def _iter_csv(file: RawFile, encoding: str, card_format: Format, tally: Tally) -> Iterator[Row]:
     csv.field_size_limit(MAX_LINE_CHARACTERS)
-    is_tabbed = file.name.lower().removesuffix(".gz").endswith(".tsv")
-    delimiter = "\t" if is_tabbed else ","
+    delimiter = "\t" if strip_packing(file.name).lower().endswith(".tsv") else ","
     lines = _iter_csv_lines(file, encoding, tally=tally)
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
     header: list[str] | None = None

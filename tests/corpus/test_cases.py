@@ -299,11 +299,12 @@ def test_entities_are_decoded_once_and_only_whole_ones(tmp_path: Path) -> None:
     assert read_texts(tmp_path / "3", {"a.txt": b" AT&amp;T @-@ made , "}, card) == ["AT&T-made,"]
 
 
-@pytest.mark.parametrize("name", ["a.tsv", "A.TSV", "a.Tsv.GZ", "a.tsv.csv"])
+@pytest.mark.parametrize("name", ["a.tsv", "A.TSV", "a.Tsv.GZ", "a.tsv.zst", "a.tsv.csv"])
 def test_the_ending_of_a_file_says_what_parts_its_cells(tmp_path: Path, name: str) -> None:
     mark = "," if name.endswith("csv") else "\t"
     content = f"id{mark}body\n1{mark}one; two\n".encode()
     content = pack(content) if name.endswith("GZ") else content
+    content = pa.compress(content, codec="zstd", asbytes=True) if ".zst" in name else content
     assert read_texts(tmp_path, {name: content}, make_row_card("csv")) == ["one; two"]
 
 
