@@ -128,7 +128,8 @@ def iter_file_names(folder: Path) -> Iterator[str]:
 
     for place, folders, files in os.walk(folder, followlinks=True, onerror=refuse):
         status = Path(place).stat()
-        folders[:] = [name for name in folders if not name.startswith(".")]
+        # by name: which of two names of one folder comes first must not hang on the disk
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
         if (status.st_dev, status.st_ino) in seen:
             folders[:] = []
             continue

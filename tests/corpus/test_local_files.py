@@ -130,6 +130,14 @@ def test_linked_folders_are_followed_once(tmp_path: Path) -> None:
     ]
 
 
+def test_of_two_names_of_a_folder_the_first_counts_whatever_the_disk_says(tmp_path: Path) -> None:
+    for number in range(8):
+        (tmp_path / f"z{number}").mkdir()
+        (tmp_path / f"z{number}" / "a.txt").touch()
+        (tmp_path / f"a{number}").symlink_to(tmp_path / f"z{number}", target_is_directory=True)
+    assert survey(tmp_path).taken == [f"a{number}/a.txt" for number in range(8)]
+
+
 def test_what_may_not_be_read_is_named() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "given"
