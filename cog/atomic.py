@@ -31,6 +31,19 @@ def write_text_atomically(path: Path, text: str) -> None:
         new.write_text(text, encoding="utf-8", newline="")
 
 
+def append_text(path: Path, text: str) -> None:
+    """Add whole lines to a file; a line that a power cut left unfinished stays by itself."""
+    descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
+    try:
+        size = os.fstat(descriptor).st_size
+        if size and os.pread(descriptor, 1, size - 1) != b"\n":
+            text = "\n" + text
+        os.write(descriptor, text.encode())
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 @contextmanager
 def replacing(target: Path) -> Iterator[Path]:
     """Make a file or a folder beside its place, and put it there when the block is done.

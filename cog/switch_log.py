@@ -2,11 +2,11 @@
 
 import getpass
 import json
-import os
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from typing import Any
 
+from cog.atomic import append_text
 from cog.git import run_git
 from cog.paths import ProjectPaths
 from cog.records import Active
@@ -71,15 +71,7 @@ def log_change(paths: ProjectPaths, old: Active | None, new: Active, *, command:
     if not is_same(last, before):
         lines.insert(0, HistoryEntry(now, "unknown", OUTSIDE, last, before))
     text = "".join(json.dumps(asdict(line), ensure_ascii=False) + "\n" for line in lines)
-    descriptor = os.open(paths.history, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
-    try:
-        size = os.fstat(descriptor).st_size
-        if size and os.pread(descriptor, 1, size - 1) != b"\n":
-            text = "\n" + text  # a line that was cut by a power loss
-        os.write(descriptor, text.encode())
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    append_text(paths.history, text)
 
 
 def _get_user(paths: ProjectPaths) -> str:

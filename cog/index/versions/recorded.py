@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from cog.atomic import append_text
 from cog.corpus.dvc_cache import get_dvc_cache
 from cog.dvc_lock import load_outs, read_outs
 from cog.errors import IndexMismatchError
@@ -100,8 +101,7 @@ def record_version(paths: ProjectPaths, corpus_id: str) -> None:
         return
     if hashlib.md5(corpus.manifest.read_bytes()).hexdigest() != version.manifest_md5:
         return
-    with corpus.recorded.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(asdict(version)) + "\n")
+    append_text(corpus.recorded, json.dumps(asdict(version)) + "\n")
 
 
 def fetch_version(paths: ProjectPaths, corpus_id: str, version: Recorded) -> None:
