@@ -32,6 +32,7 @@ from cog.index.versions.manifest import (
     find_manifest,
     get_index_uri,
     load_manifest,
+    mismatch,
 )
 from cog.paths import CorpusPaths, ProjectPaths, get_cache_folder
 from cog.progress import Progress
@@ -137,6 +138,9 @@ def pull_index(
         place = CorpusPaths(staging / corpus_id)
         store.get(corpus.manifest.name, place.manifest)
         manifest = load_manifest(place)
+        if manifest.corpus != corpus_id:  # it would be in the place of the corpus's own, and no use
+            wanted, found = "its own index in the store", f"the index of {manifest.corpus!r}"
+            raise mismatch(corpus_id, wanted, found)
         own = find_whole(corpus, manifest.digest)
         if own is not None:  # an equal build has files of other names
             return own

@@ -196,6 +196,20 @@ def test_a_pull_stays_inside(here: ProjectPaths, there: ProjectPaths, endpoint: 
     assert list(there.root.parent.rglob("escaped")) == []
 
 
+def test_a_pull_of_another_corpus_is_refused(
+    here: ProjectPaths, there: ProjectPaths, endpoint: str
+) -> None:
+    call_json(here, "index", "push", "village")
+    content = json.loads(here.corpus("village").manifest.read_bytes())
+    for other in ("hamlet", "../../escaped"):
+        body = json.dumps(content | {"corpus": other})
+        key = f"{here.root.parent.name}/village/manifest.json"
+        boto3.client("s3", endpoint_url=endpoint).put_object(Bucket=BUCKET, Key=key, Body=body)
+        assert "needs its own index" in str(refusal(there, "index", "pull", "village"))
+    assert list(there.root.parent.rglob("there/**/manifest.json")) == []
+    assert list(there.root.parent.rglob("escaped")) == []
+
+
 def test_a_pull_keeps_what_is_switched_on(here: ProjectPaths, there: ProjectPaths) -> None:
     old = call_json(here, "index", "push", "village")["digest"]
     call_json(there, "index", "pull", "village")
