@@ -52,14 +52,11 @@ def remove_stages(path: Path, corpus_id: str) -> None:
             found="another content",
             run=f"git checkout HEAD {path.name}, or rm {path.name}",
         )
-    if not path.is_file():
-        return
-    content = load_yaml(path)
-    gone = [name for name in content["stages"] if str(name).endswith(f"@{corpus_id}")]
-    for name in gone:
-        del content["stages"][name]
-    if gone:
-        write_text_atomically(path, yaml.safe_dump(content, sort_keys=False))
+    content = load_yaml(path) if path.is_file() else {"stages": {}}
+    stages = content["stages"].items()
+    kept = {name: each for name, each in stages if not str(name).endswith(f"@{corpus_id}")}
+    if len(kept) < len(stages):
+        write_text_atomically(path, yaml.safe_dump(content | {"stages": kept}, sort_keys=False))
 
 
 def _parse_stages(text: str) -> dict[str, Any] | None:

@@ -189,18 +189,12 @@ def _open_parquet(path: Path, schema: pa.Schema) -> pq.ParquetFile:
             found="no such file",
             run=name_build(CorpusPaths(path.parent), until="prepare"),
         )
+    whose, run = f"{path.name} of {corpus_id} must", f"cog corpus prepare {corpus_id}"
     try:
         file = pq.ParquetFile(path)
     except (pa.ArrowException, OSError) as error:
-        raise CorpusError(
-            f"{path.name} of {corpus_id} must be a Parquet file",
-            found=str(error),
-            run=f"cog corpus prepare {corpus_id}",
-        ) from error
-    if file.schema_arrow.names != schema.names:
-        raise CorpusError(
-            f"{path.name} of {corpus_id} must have the columns {schema.names}",
-            found=str(file.schema_arrow.names),
-            run=f"cog corpus prepare {corpus_id}",
-        )
+        raise CorpusError(f"{whose} be a Parquet file", found=str(error), run=run) from error
+    found = file.schema_arrow.names
+    if found != schema.names:
+        raise CorpusError(f"{whose} have the columns {schema.names}", found=str(found), run=run)
     return file

@@ -11,9 +11,9 @@ import tempfile
 import time
 from collections.abc import Callable, Collection
 from dataclasses import replace
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from cog.atomic import open_staging, replacing
 from cog.errors import IndexingError
@@ -48,6 +48,7 @@ REFUSED = re.compile(
     r"\b40[13] [A-Z]\w+|ACCESS_DENIED|INVALID_ACCESS_KEY_ID|SIGNATURE_DOES_NOT_MATCH"
 )
 MISSING = re.compile(r"NoSuchBucket|NoSuchKey|404 Not Found|[Nn]ot found")
+P = ParamSpec("P")
 Result = TypeVar("Result")
 
 
@@ -99,10 +100,10 @@ def push_index(paths: ProjectPaths, corpus_id: str, *, progress: Progress) -> Ma
     for name, entry in manifest.files.items():
         # files of data have names of their own; the others may be there from an equal build
         is_named_alone = not {DATA_FOLDER, INDICES_FOLDER}.isdisjoint(Path(name).parts)
-        store.put(folder / name, f"{manifest.folder}/{name}", can_stay=is_named_alone)
+        store.put(f"{manifest.folder}/{name}", folder / name, can_stay=is_named_alone)
         progress.advance(entry.size_bytes)
     store.remove_others(manifest.folder, keep=manifest.files)
-    store.put(corpus.manifest, corpus.manifest.name, can_stay=False)
+    store.put(corpus.manifest.name, corpus.manifest, can_stay=False)
     return manifest
 
 
@@ -172,83 +173,82 @@ def fetch_files(manifest: Manifest, uri: str, start: str) -> Path:
     return folder
 
 
+def _trying(
+    call: "Callable[Concatenate[_ObjectStore, str, P], Result]",
+) -> "Callable[Concatenate[_ObjectStore, str, P], Result]":
+    # what is done with an object is tried again when the connection breaks
+    @wraps(call)
+    def tried(store: "_ObjectStore", name: str, /, *args: P.args, **settings: P.kwargs) -> Result:
+        for number in range(NUM_TRIES):
+            try:
+                return call(store, name, *args, **settings)
+            except FileNotFoundError:
+                raise IndexingError(
+                    f"{store.uri} must hold {store.corpus_id}/{name}",
+                    found="no such object",
+                    run=f"cog index push {store.corpus_id}",
+                ) from None
+            except OSError as error:
+                if number + 1 == NUM_TRIES or REFUSED.search(str(error)):
+                    raise unreachable(store.corpus_id, store.uri, error) from error
+                if store.progress is not None:
+                    store.progress.say(f"{store.uri}: {name} broke off, trying again")
+                time.sleep(FIRST_WAIT_SECONDS * 2**number)
+        raise AssertionError("unreachable")
+
+    return tried
+
+
 class _ObjectStore:
-    # one corpus below the address; every call is tried again when the connection breaks
+    # one corpus below the address
     def __init__(self, uri: str, corpus_id: str, progress: Progress | None) -> None:
-        self._uri = uri
-        self._corpus_id = corpus_id
-        self._progress = progress
-        self._prefix = f"{self._uri.removeprefix('s3://')}/{corpus_id}"
+        self.uri = uri
+        self.corpus_id = corpus_id
+        self.progress = progress
+        self._prefix = f"{uri.removeprefix('s3://')}/{corpus_id}"
         self._files = _connect()
 
-    def put(self, source: Path, name: str, *, can_stay: bool) -> None:
-        size = source.stat().st_size
-        target = f"{self._prefix}/{name}"
+    @_trying
+    def put(self, name: str, source: Path, *, can_stay: bool) -> None:
+        size, target = source.stat().st_size, f"{self._prefix}/{name}"
+        if can_stay and self._files.get_file_info(target).size == size:
+            return
+        with source.open("rb") as file, self._files.open_output_stream(target) as stream:
+            shutil.copyfileobj(file, stream, 1 << 20)
+        found = self._files.get_file_info(target).size
+        if found != size:
+            raise OSError(f"{found or 0} of {size} bytes arrived")
 
-        def work() -> None:
-            if can_stay and self._files.get_file_info(target).size == size:
-                return
-            with source.open("rb") as file, self._files.open_output_stream(target) as stream:
-                shutil.copyfileobj(file, stream, 1 << 20)
-            found = self._files.get_file_info(target).size
-            if found != size:
-                raise OSError(f"{found or 0} of {size} bytes arrived")
-
-        self._try(work, name)
-
+    @_trying
     def remove_others(self, folder: str, *, keep: Collection[str]) -> None:
         # what an equal build says of its tables; their data may still be read by others
         from pyarrow.fs import FileSelector, FileType
 
         base = f"{self._prefix}/{folder}/"
+        selector = FileSelector(base, recursive=True, allow_not_found=True)
+        for found in self._files.get_file_info(selector):
+            name = found.path.removeprefix(base)
+            is_stated = name in keep or VERSIONS_FOLDER not in Path(name).parts
+            if found.type == FileType.File and not is_stated:
+                self._files.delete_file(found.path)
 
-        def work() -> None:
-            selector = FileSelector(base, recursive=True, allow_not_found=True)
-            for found in self._files.get_file_info(selector):
-                name = found.path.removeprefix(base)
-                is_stated = name in keep or VERSIONS_FOLDER not in Path(name).parts
-                if found.type == FileType.File and not is_stated:
-                    self._files.delete_file(found.path)
-
-        self._try(work, folder)
-
+    @_trying
     def get_size(self, name: str) -> int | None:
-        found = self._try(lambda: self._files.get_file_info(f"{self._prefix}/{name}"), name)
-        return int(found.size) if found.size is not None else None
+        size = self._files.get_file_info(f"{self._prefix}/{name}").size
+        return int(size) if size is not None else None
 
+    @_trying
     def get(self, name: str, target: Path, *, sha256: str | None = None) -> None:
         source = f"{self._prefix}/{name}"
-
-        def work() -> None:
-            size = self._files.get_file_info(source).size
-            with replacing(target) as part:
-                with self._files.open_input_stream(source) as stream, part.open("wb") as file:
-                    shutil.copyfileobj(stream, file, 1 << 20)
-                found = part.stat().st_size  # an answer that breaks off just ends, and may be empty
-                if found != size or not found:
-                    raise OSError(f"{found} of {size or 'unknown'} bytes")
-                if sha256 is not None and hash_file(part) != sha256:
-                    raise OSError("other bytes than the manifest states")
-
-        self._try(work, name)
-
-    def _try(self, work: Callable[[], Result], name: str) -> Result:
-        for number in range(NUM_TRIES):
-            try:
-                return work()
-            except FileNotFoundError:
-                raise IndexingError(
-                    f"{self._uri} must hold {self._corpus_id}/{name}",
-                    found="no such object",
-                    run=f"cog index push {self._corpus_id}",
-                ) from None
-            except OSError as error:
-                if number + 1 == NUM_TRIES or REFUSED.search(str(error)):
-                    raise unreachable(self._corpus_id, self._uri, error) from error
-                if self._progress is not None:
-                    self._progress.say(f"{self._uri}: {name} broke off, trying again")
-                time.sleep(FIRST_WAIT_SECONDS * 2**number)
-        raise AssertionError("unreachable")
+        size = self._files.get_file_info(source).size
+        with replacing(target) as part:
+            with self._files.open_input_stream(source) as stream, part.open("wb") as file:
+                shutil.copyfileobj(stream, file, 1 << 20)
+            found = part.stat().st_size  # an answer that breaks off just ends, and may be empty
+            if found != size or not found:
+                raise OSError(f"{found} of {size or 'unknown'} bytes")
+            if sha256 is not None and hash_file(part) != sha256:
+                raise OSError("other bytes than the manifest states")
 
 
 def unreachable(corpus_id: str, uri: str, error: BaseException) -> IndexingError:
