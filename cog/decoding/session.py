@@ -12,8 +12,7 @@ from cog.decoding.generator import CopyGenerator
 from cog.decoding.licences import CopyRule, check_documents, check_left, check_rule
 from cog.index.read.reader import PhraseIndex, open_index
 from cog.index.search.filters import AllowedChunks
-from cog.index.versions.activation import choose_corpus
-from cog.index.versions.active_model import get_active_model
+from cog.index.versions.activation import choose_corpus, get_active_model
 from cog.index.versions.unions import split_active, split_union
 from cog.model.fingerprint import fingerprint_model
 from cog.model.load import load_model

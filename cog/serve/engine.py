@@ -16,7 +16,7 @@ from cog.decoding.licences import CopyRule
 from cog.decoding.queue import Event, TextQueue
 from cog.decoding.request import Request
 from cog.errors import CogError, NothingActiveError, ServeError
-from cog.index.versions.active_model import get_active_model
+from cog.index.versions.activation import get_active_model
 from cog.model.load import CogModel, load_model
 from cog.params import Params, load_params
 from cog.paths import ProjectPaths

@@ -1,28 +1,38 @@
 """What is switched on: a corpus id goes in, its index is checked quickly and made the active one.
 
+``params.yaml`` says which model builds; what is switched on keeps the one it was switched on with.
 Neither torch nor a store is loaded: a switch takes well under a second as a whole process.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from cog.corpus.next_step import name_build
-from cog.errors import CogError, IndexMismatchError, NothingActiveError, RegistryError
+from cog.dvc_lock import load_outs
+from cog.errors import (
+    CheckpointError,
+    CogError,
+    IndexMismatchError,
+    NothingActiveError,
+    RegistryError,
+)
 from cog.index.records import Manifest
-from cog.index.versions.active_model import find_model, get_active_model
 from cog.index.versions.folders import Keep, find_version, prune_versions
 from cog.index.versions.manifest import check_index, load_manifest
 from cog.index.versions.resolve import hold_versions
 from cog.index.versions.unions import JOIN, check_cards, check_indexes, split_active
 from cog.locks import Say
 from cog.model.fingerprint import fingerprint_model
-from cog.params import load_params
+from cog.params import Params, load_params
 from cog.paths import CorpusPaths, ProjectPaths
 from cog.pipeline_file import load_pipeline
 from cog.records import Active
 from cog.registry import iter_corpus_ids, load_active, load_previous, rollback_active, switch_active
+
+MAX_NAMED = 3  # folders that a message names
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +155,32 @@ def choose_corpus(paths: ProjectPaths, corpus_id: str | None) -> tuple[str, Acti
     return active.corpus, active
 
 
+def get_active_model(paths: ProjectPaths, params: Params, active: Active) -> Path:
+    """Find the folder that holds the model of what is active: the recorded, else any other."""
+    names = [active.model_folder or params.model, params.model]
+    return paths.model(find_model(paths, names, active.model, corpus_id=active.corpus))
+
+
+def find_model(
+    paths: ProjectPaths, names: Iterable[str], fingerprint: str, *, corpus_id: str
+) -> str:
+    """Find the folder whose model has a fingerprint: one that is named, else one in ``models/``."""
+    found = {}
+    others = [path.relative_to(paths.root).as_posix() for path in sorted(paths.models.glob("*/"))]
+    for name in dict.fromkeys([*names, *others]):
+        other = _describe(paths.model(name))
+        if other == fingerprint:
+            return name
+        found[name] = other if " " in other else f"model {other[:16]}"
+    first = next(iter(found))
+    known = [f"{name}: {each}" for name, each in found.items()][:MAX_NAMED]
+    raise IndexMismatchError(
+        f"corpus {corpus_id} needs model {fingerprint[:16]}, as it was switched on or built with",
+        found=", ".join(known),
+        run=f"{_restore(paths, first)}, or cog switch --corpus {corpus_id}",
+    )
+
+
 def _choose_model(paths: ProjectPaths, corpus_id: str, places: Sequence[CorpusPaths]) -> str:
     # the folder of the model: that of params.yaml, but for versions that were asked for by name
     params = load_params(paths.params)
@@ -219,3 +255,19 @@ def _name_first_switch(paths: ProjectPaths) -> str:
     if chosen is None:
         return "cog corpus add ID DIR_OR_FILE"
     return f"{name_build(paths.corpus(chosen))} && cog switch --corpus {chosen}"
+
+
+def _describe(folder: Path) -> str:
+    if not folder.is_dir():
+        return "no such folder"
+    try:
+        return fingerprint_model(folder)
+    except CheckpointError as error:
+        return f"no model ({error.wanted}; {error.found})"
+
+
+def _restore(paths: ProjectPaths, name: str) -> str:
+    is_in_dvc = (paths.root / f"{name}.dvc").is_file() or name in load_outs(paths.dvc_lock)
+    if is_in_dvc:
+        return f"dvc checkout {name} at the git revision that had it"
+    return f"git checkout REVISION -- {name} (git log -- {name} lists them)"
