@@ -22,7 +22,7 @@ from cog.cards import parse_card
 from cog.corpus.fetch import fetch_corpus
 from cog.corpus.prepare import prepare_corpus
 from cog.model.piece_counts import load_cutter
-from cog.params import FetchParams
+from cog.params import FetchParams, PrepareParams
 from cog.paths import CorpusPaths
 from cog.progress import SilentProgress
 
@@ -143,8 +143,7 @@ def prepare(folder: str, case: str, results: "multiprocessing.Queue[Any]") -> No
         corpus_paths=corpus_paths,
         tokenise=cutter.splitter.token_chars,
         progress=SilentProgress(),
-        prompt_tokens=32,
-        reference_tokens=128,
+        params=PrepareParams(32, 128),
         count_pieces=cutter.count,
     )
     results.put(

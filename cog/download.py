@@ -1,7 +1,4 @@
-"""One file over HTTP: an address goes in, the whole file comes out, resumed where it broke off.
-
-Only ``cog.assets`` fetches with it.
-"""
+"""One file over HTTP, for ``cog.assets``: an address goes in, the whole file comes out, resumed."""
 
 import http.client
 import time

@@ -1,7 +1,4 @@
-"""params.yaml: a file goes in, one frozen dataclass per stage comes out, every value checked.
-
-What the file does not name is as here.
-"""
+"""params.yaml: a file goes in, a checked record per stage comes out; what it lacks is as here."""
 
 from dataclasses import asdict, dataclass, field, fields, make_dataclass
 from pathlib import Path

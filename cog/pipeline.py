@@ -75,9 +75,8 @@ class Builder:
                 card,
                 corpus_paths=corpus_paths,
                 tokenise=cutter.splitter.token_chars,
+                params=self.params.prepare,
                 progress=progress,
-                prompt_tokens=self.params.prepare.prompt_tokens,
-                reference_tokens=self.params.prepare.reference_tokens,
                 count_pieces=cutter.count,
             )
 

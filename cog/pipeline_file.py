@@ -112,10 +112,7 @@ def remove_corpus_entry(paths: ProjectPaths, corpus_id: str) -> None:
 
 
 def find_watched(paths: ProjectPaths, model: str) -> str:
-    """Find what the pipeline is to watch of a model: its folder, relative where that lies here.
-
-    ``UNWATCHED`` for a model of the installed package.
-    """
+    """Find the model's folder to watch, relative if it is here; ``UNWATCHED`` if the package's."""
     folder = paths.model(model)
     if folder.is_relative_to(paths.root):
         return folder.relative_to(paths.root).as_posix()

@@ -116,14 +116,12 @@ def check_childless(paths: ProjectPaths, corpus_id: str) -> None:
 
 def load_active(paths: ProjectPaths) -> Active | None:
     """Read what is switched on; None if nothing has been yet."""
-    active, _ = _load_history(paths)
-    return active
+    return _load_history(paths)[0]
 
 
 def load_previous(paths: ProjectPaths) -> tuple[Active, ...]:
     """Read what was switched on before, newest first."""
-    _, previous = _load_history(paths)
-    return tuple(previous)
+    return tuple(_load_history(paths)[1])
 
 
 def switch_active(paths: ProjectPaths, active: Active, *, command: str = "") -> Active | None:

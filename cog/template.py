@@ -81,14 +81,12 @@ def add_shipped(paths: ProjectPaths, corpus_id: str) -> bool:
     """Let the pipeline build a corpus whose card the package ships; whether anything changed."""
     with hold_lock(paths.pipeline_lock):
         before = load_pipeline(paths)
-        content, texts = before, {}
-        for name in _list_cards(paths, [corpus_id]):
-            if not (paths.root / name).is_file():
-                texts[name] = _load_shipped(name)
-                files = {**content.files, name: _digest(texts[name])}
-                content = replace(content, files=files)
+        missing = (
+            each for each in _list_cards(paths, [corpus_id]) if not (paths.root / each).is_file()
+        )
+        texts, files, _ = _compare(paths, missing, before.files)
         entry = make_entry(load_resolved_card(paths, corpus_id))
-        content = replace(content, corpora={**content.corpora, corpus_id: entry})
+        content = replace(before, files=files, corpora={**before.corpora, corpus_id: entry})
         for name, text in texts.items():
             write_text_atomically(paths.root / name, text)
         if content != before:

@@ -41,8 +41,7 @@ def build_corpus(paths: ProjectPaths, corpus_id: str) -> None:
         corpus_paths=corpus_paths,
         tokenise=load_splitter(paths.root / params.model).token_chars,
         progress=SilentProgress(),
-        prompt_tokens=params.prepare.prompt_tokens,
-        reference_tokens=params.prepare.reference_tokens,
+        params=params.prepare,
     )
     build_corpus_index(paths, corpus_id, params=params, progress=SilentProgress())
 

@@ -71,7 +71,7 @@ class Corpus:
 
         Gives what ``cog corpus stats --json`` writes.
         """
-        from cog.index.read.corpus_stats import measure_stats
+        from cog.index.read.information import measure_stats
 
         return measure_stats(self._paths, self.id).to_json()
 

@@ -199,7 +199,7 @@ def prepare(ctx: click.Context, corpus_id: str, as_json: bool) -> None:
 @click.pass_context
 def show_stats(ctx: click.Context, corpus_id: str, as_json: bool) -> None:
     """Count a prepared corpus: documents, words, what was skipped; and words of its index."""
-    from cog.index.read.corpus_stats import measure_stats
+    from cog.index.read.information import measure_stats
 
     found = measure_stats(get_project(ctx), corpus_id)
     for note in found.notes:

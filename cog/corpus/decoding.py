@@ -190,7 +190,7 @@ def is_text(file: RawFile) -> bool:
     """Tell whether a file without an ending looks like text, by its beginning."""
     sample = _read_sample(file)
     is_readable = b"\0" not in sample or guess_encoding(sample).encoding.startswith(WIDE)
-    return is_readable and tell_container(file) is None
+    return is_readable and find_container(sample[:512]) is None
 
 
 def tell_container(file: RawFile) -> str | None:

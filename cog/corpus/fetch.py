@@ -47,11 +47,7 @@ def fetch_corpus(
             names, left = survey.taken, survey.left
         else:
             names, commit = _fetch_remote(
-                card,
-                raw,
-                project=corpus_paths.home,
-                params=params,
-                progress=progress,
+                card, raw, project=corpus_paths.home, params=params, progress=progress
             )
         entries = []
         for name in names:

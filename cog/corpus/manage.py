@@ -22,12 +22,7 @@ from cog.corpus.tally import Tally
 from cog.errors import CogError, CorpusError, RegistryError
 from cog.locks import hold_lock
 from cog.paths import CorpusPaths, ProjectPaths
-from cog.pipeline_file import (
-    CorpusEntry,
-    add_corpus_entry,
-    load_pipeline,
-    make_entry,
-)
+from cog.pipeline_file import CorpusEntry, add_corpus_entry, load_pipeline, make_entry
 from cog.records import Document
 from cog.registry import load_card, load_resolved_card, remove_card, save_card
 

@@ -7,7 +7,6 @@ distinct text; a document of more than 16,777,216 characters is cut into parts.
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 from cog.atomic import open_staging, sync_tree
@@ -24,6 +23,7 @@ from cog.corpus.sources import get_layout, list_raw_files, load_source_record
 from cog.corpus.suitability import CountPieces, TextSample, measure_suitability
 from cog.corpus.tally import Tally
 from cog.errors import CorpusError
+from cog.params import PrepareParams
 from cog.paths import CorpusPaths
 from cog.progress import Progress
 from cog.records import Document
@@ -37,9 +37,8 @@ def prepare_corpus(
     *,
     corpus_paths: CorpusPaths,
     tokenise: Tokenise,
+    params: PrepareParams,
     progress: Progress,
-    prompt_tokens: int,
-    reference_tokens: int,
     count_pieces: CountPieces | None = None,
 ) -> PrepareReport:
     """Normalise, filter, de-duplicate and select the documents of a corpus, and cut its prompts.
@@ -49,12 +48,6 @@ def prepare_corpus(
     """
     assert card.format is not None
     tally = Tally(card.format.on_error)
-    cut_prompts = partial(
-        iter_prompts,
-        tokenise=tokenise,
-        prompt_tokens=prompt_tokens,
-        reference_tokens=reference_tokens,
-    )
     with open_staging(corpus_paths.documents) as staging:
         with (
             RecordWriter(staging / corpus_paths.documents.name, DOCUMENT_SCHEMA) as documents,
@@ -66,7 +59,7 @@ def prepare_corpus(
             )
             for document, is_prompt in _iter_chosen(distinct, card, tally=tally):
                 if is_prompt:
-                    cut = list(cut_prompts(document))
+                    cut = list(iter_prompts(document, tokenise=tokenise, params=params))
                     counter.num_without_prompt += not cut
                     for prompt in cut:
                         prompts.write(prompt)

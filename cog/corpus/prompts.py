@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
 from cog.corpus.parts import iter_pieces
+from cog.params import PrepareParams
 from cog.records import Document, Prompt
 
 Tokenise: TypeAlias = Callable[[str], list[tuple[int, int]]]
@@ -12,14 +13,14 @@ MAX_BLOCK_CHARACTERS = 1 << 18  # longer texts are tokenised in blocks, so that 
 
 
 def iter_prompts(
-    document: Document, *, tokenise: Tokenise, prompt_tokens: int, reference_tokens: int
+    document: Document, *, tokenise: Tokenise, params: PrepareParams
 ) -> Iterator[Prompt]:
     """Cut a document into windows that do not overlap; a rest shorter than a window is left.
 
     ``tokenise`` gives the first and one past the last character of every token. No window reaches
     over two blocks of a long text.
     """
-    window = prompt_tokens + reference_tokens
+    window = params.prompt_tokens + params.reference_tokens
     number = 0
     for offset, block in iter_pieces(document.text, MAX_BLOCK_CHARACTERS):
         spans = tokenise(block)
@@ -28,7 +29,7 @@ def iter_prompts(
             # Tokens of one character of several bytes share its span: never begin before the last
             # end.
             char_start = max(char_start, spans[first][0])
-            char_cut = spans[first + prompt_tokens - 1][1]
+            char_cut = spans[first + params.prompt_tokens - 1][1]
             char_end = spans[first + window - 1][1]
             if char_start < char_cut < char_end:
                 yield Prompt(

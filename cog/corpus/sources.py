@@ -57,10 +57,7 @@ class SourceRecord:
 
 
 def describe_files(num_taken: int, left: Mapping[str, str]) -> str:
-    """Say how many files of a source are taken, and name those that are not.
-
-    Such as ``2 of 5 files taken (not taken: 3 with the ending .png: a.png, ...)``.
-    """
+    """Say what is taken: ``2 of 5 files taken (not taken: 3 with the ending .png: a.png, ...)``."""
     by_reason: dict[str, list[str]] = {}
     for name, reason in left.items():
         by_reason.setdefault(reason, []).append(name)

@@ -60,16 +60,11 @@ def build_corpus_index(
 
     def get_codes() -> VectorCodes:
         codes = _find_codes(paths, model_folder)
-        if codes is not None:
-            return codes
-        if fit_codes is None:
-            raise IndexingError(
-                "compact vectors need the codes of the model",
-                found=f"no {VECTOR_CODES} in {model_folder}, and no index that has them",
-                run=f"cog index build {corpus_id}",
-            )
-        progress.say("the bits of vectors are fitted to the model, on this corpus")
-        return fit_codes()
+        if codes is None:
+            assert fit_codes is not None  # given wherever vectors may be compact
+            progress.say("the bits of vectors are fitted to the model, on this corpus")
+            codes = fit_codes()
+        return codes
 
     open_pool: OpenPool = open_local_pool
     if params.index.engine != LOCAL:

@@ -11,7 +11,7 @@ from cog.corpus.documents import DocumentStore
 from cog.corpus.fetch import fetch_corpus
 from cog.corpus.prepare import prepare_corpus
 from cog.corpus.report import PrepareReport
-from cog.params import FetchParams
+from cog.params import FetchParams, PrepareParams
 from cog.paths import CorpusPaths
 from cog.progress import SilentProgress
 from cog.records import Document
@@ -72,8 +72,7 @@ def prepare(
         corpus_paths=corpus_paths,
         tokenise=tokenise,
         progress=SilentProgress(),
-        prompt_tokens=prompt_tokens,
-        reference_tokens=3,
+        params=PrepareParams(prompt_tokens, 3),
     )
     return report, list(DocumentStore(corpus_paths.documents).iter_documents()), corpus_paths
 

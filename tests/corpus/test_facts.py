@@ -9,7 +9,7 @@ from cog.corpus.documents import DocumentStore
 from cog.corpus.fetch import fetch_corpus
 from cog.corpus.prepare import prepare_corpus
 from cog.corpus.report import PrepareReport
-from cog.params import FetchParams
+from cog.params import FetchParams, PrepareParams
 from cog.paths import CorpusPaths, ProjectPaths
 from cog.progress import SilentProgress
 from cog.records import Document
@@ -36,8 +36,7 @@ def build(
         corpus_paths=corpus_paths,
         tokenise=tokenise,
         progress=SilentProgress(),
-        prompt_tokens=32,
-        reference_tokens=128,
+        params=PrepareParams(32, 128),
     )
     return card, report, list(DocumentStore(corpus_paths.documents).iter_documents())
 

@@ -14,6 +14,7 @@ import pytest
 from cog.corpus.documents import DocumentStore, digest_records, documents_digest, load_prompts
 from cog.corpus.prepare import prepare_corpus
 from cog.errors import CorpusError
+from cog.params import PrepareParams
 from cog.paths import CorpusPaths
 from cog.progress import SilentProgress
 from tests.corpus.building import (
@@ -315,8 +316,7 @@ def test_raw_files_that_are_gone_name_the_command(tmp_path: Path) -> None:
             corpus_paths=paths,
             tokenise=tokenise,
             progress=SilentProgress(),
-            prompt_tokens=2,
-            reference_tokens=3,
+            params=PrepareParams(2, 3),
         )
 
 
@@ -370,8 +370,7 @@ def test_progress_is_told_of_every_document_and_not_too_often(
         corpus_paths=corpus_paths,
         tokenise=tokenise,
         progress=told,
-        prompt_tokens=2,
-        reference_tokens=3,
+        params=PrepareParams(2, 3),
     )
     assert sum(told.amounts) == 3000
     assert 20 <= len(told.amounts) <= 40  # ten a second, of three seconds

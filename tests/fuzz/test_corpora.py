@@ -25,7 +25,7 @@ from cog.corpus.prepare import prepare_corpus
 from cog.corpus.report import PrepareReport
 from cog.errors import CogError
 from cog.model.load import IndexModel, load_index_model
-from cog.params import FetchParams
+from cog.params import FetchParams, PrepareParams
 from cog.paths import CorpusPaths
 from cog.progress import SilentProgress
 from cog.records import Document
@@ -260,8 +260,7 @@ def prepare(folder: Path, given_: Given) -> tuple[PrepareReport, list[Document]]
         corpus_paths=corpus_paths,
         tokenise=tokenise,
         progress=SilentProgress(),
-        prompt_tokens=2,
-        reference_tokens=3,
+        params=PrepareParams(2, 3),
     )
     return report, list(DocumentStore(corpus_paths.documents).iter_documents())
 

@@ -1,15 +1,23 @@
-"""Information: an index goes in; its most frequent words and its most and least telling phrases."""
+"""What a corpus holds much of: its index goes in; frequent words and telling phrases come out."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 
-from cog.index.read.reader import PhraseIndex
+from cog.corpus.stats import measure_corpus
+from cog.corpus.suitability import CountPieces
+from cog.errors import AssetError, CheckpointError, IndexingError, IndexNotBuiltError
+from cog.index.read.reader import PhraseIndex, open_index
 from cog.index.tables.store import WORDS
 from cog.index.tables.word_counts import get_form
+from cog.model.piece_counts import load_cutter
 from cog.model.words import BARRED, CAN_END, CAN_START
+from cog.params import load_params
+from cog.paths import ProjectPaths
+from cog.registry import load_resolved_card
 
 COLUMNS = ("document_ordinal", "word_chars", "word_flags", "word_hashes")
 MAX_PHRASE_WORDS = 4
@@ -107,3 +115,48 @@ def _choose(phrases: Iterable[str], places: dict[str, range], top_k: int) -> lis
             chosen.append(text)
             taken.update(places[text])
     return chosen
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusStats:
+    """What was counted."""
+
+    figures: dict[str, Any]  # of the documents, as plain values by name
+    # of the index in place, whatever documents it was built from; None if there is none, or it
+    # cannot be read
+    information: Information | None
+    notes: tuple[str, ...]  # what could not be counted, and why
+
+    def to_json(self) -> dict[str, Any]:
+        """The counts as the command line writes them."""
+        told = asdict(self.information) if self.information else None
+        return self.figures | {"information": told}
+
+
+def measure_stats(paths: ProjectPaths, corpus_id: str) -> CorpusStats:
+    """Count documents and words of a prepared corpus, and the words of its index."""
+    card = load_resolved_card(paths, corpus_id)
+    notes: list[str] = []
+    figures = measure_corpus(paths, card, count_pieces=_load_piece_counter(paths, notes))
+    information = _measure_index(paths, corpus_id, notes)
+    return CorpusStats(figures, information, tuple(notes))
+
+
+def _load_piece_counter(paths: ProjectPaths, notes: list[str]) -> CountPieces | None:
+    # counts are worth having without the model too
+    try:
+        return load_cutter(paths.model(load_params(paths.params).model)).count
+    except (AssetError, CheckpointError) as error:
+        notes.append(f"tokens are not counted: {error}")
+        return None
+
+
+def _measure_index(paths: ProjectPaths, corpus_id: str, notes: list[str]) -> Information | None:
+    try:
+        with open_index(paths.corpus(corpus_id)) as index:
+            return measure_information(index)
+    except IndexNotBuiltError:
+        return None
+    except IndexingError as error:
+        notes.append(f"words of the index are not counted: {error}")
+        return None

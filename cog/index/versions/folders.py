@@ -149,10 +149,7 @@ def find_whole(place: CorpusPaths, digest: str) -> Manifest | None:
 
 
 def keep_version(corpus_paths: CorpusPaths, keep: Keep | None, *, successor: str) -> None:
-    """Keep the index that is about to be replaced, if it is one of those to keep (None: all).
-
-    The caller holds the versions lock.
-    """
+    """Keep the index that is about to be replaced, if it is to stay; needs the versions lock."""
     manifest = find_manifest(corpus_paths)
     if manifest is None:
         return
@@ -170,10 +167,7 @@ def serve_version(
     *,
     say: Say | None,
 ) -> None:
-    """Put a version, whose folder is there, in the place of the one before.
-
-    Only the holder of the build lock may call this.
-    """
+    """Put a version in the place of the one before; only the holder of the build lock may."""
     with hold_versions_lock(corpus_paths, say=say):
         keep = get_kept()
         keep_version(corpus_paths, keep, successor=manifest.digest)
@@ -209,10 +203,7 @@ def find_unneeded(corpus_paths: CorpusPaths, keep: Keep) -> list[Path]:
 
 
 def prune_versions(corpus_paths: CorpusPaths, keep: Keep | None) -> None:
-    """Remove kept versions that nothing needs any more, and no reader holds (None: all stay).
-
-    The caller holds the versions lock.
-    """
+    """Remove kept versions that nobody needs or reads (None: all stay); needs the versions lock."""
     if keep is None:
         return
     clear_leftovers(corpus_paths.versions)

@@ -128,10 +128,7 @@ def _has_version(store: "_ObjectStore", corpus: CorpusPaths, digest: str) -> boo
 def pull_index(
     paths: ProjectPaths, corpus_id: str, *, has_tables: bool, progress: Progress
 ) -> Manifest:
-    """Take the manifest of a corpus from the object store, and its tables if asked.
-
-    Without tables they are read where they lie.
-    """
+    """Take the manifest of a corpus from the store, and its tables, or they are read there."""
     corpus = paths.corpus(corpus_id)
     store = _ObjectStore(require_uri(corpus), corpus_id, progress)
     # nothing is held while it is downloaded: its hidden folder is this process's own
