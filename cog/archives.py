@@ -30,8 +30,7 @@ def unpack_members(
 ) -> list[str]:
     """Write the members of an archive that fit into a folder; gives their names, sorted.
 
-    Patterns are as ``cog.paths.is_member`` reads them, and each must match one; ``max_bytes`` is of
-    all members together.
+    Each pattern (of ``is_member``) must fit one; ``max_bytes`` is of all members together.
     """
     names: set[str] = set()
     num_other, left = 0, max_bytes

@@ -26,8 +26,7 @@ def iter_prompts(
         spans = tokenise(block)
         char_start = 0
         for first in range(0, len(spans) - window + 1, window):
-            # Tokens of one character of several bytes share its span: never begin before the last
-            # end.
+            # tokens of one character of several bytes share its span: it must not come twice
             char_start = max(char_start, spans[first][0])
             char_cut = spans[first + params.prompt_tokens - 1][1]
             char_end = spans[first + window - 1][1]

@@ -28,8 +28,7 @@ def save_addresses(
 ) -> list[str]:
     """Fetch the files of a source of type ``url``; archives are unpacked.
 
-    A file without a checksum in the card is kept in mind as it comes first, and refused when it
-    changes.
+    What has no checksum in the card is kept in mind as it comes first; another is refused later.
     """
     limits = Limits(source.max_bytes or DEFAULT_MAX_BYTES, params.retries, params.timeout_seconds)
     known = load_fetched(project)

@@ -29,8 +29,7 @@ PROBES_PER_PASS = 16
 def build_search(part: IndexPart, *, retriever: Retriever, params: IndexParams) -> SearchQuality:
     """Build the searcher of an index whose rows are all written, and measure it.
 
-    Up to ``ivf_threshold_rows`` chunks search is exact and nothing is stored; above, lists are. A
-    recall below ``min_recall`` is refused.
+    Up to ``ivf_threshold_rows`` chunks search is exact and nothing is stored; above, lists are.
     """
     is_flat = part.manifest.num_chunks <= params.ivf_threshold_rows
     num_probes = NUM_FLAT_PROBES if is_flat else NUM_LIST_PROBES

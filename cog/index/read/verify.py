@@ -105,16 +105,12 @@ def _verify_files(part: IndexPart) -> None:
 
 def _verify_vectors(part: IndexPart, batch: pa.RecordBatch) -> None:
     vectors, layout = part.manifest.vectors, get_layout(part.manifest.vectors)
-    sizes = {
-        "start_vectors": layout.width * layout.kind.itemsize,
-        "end_vectors": layout.width * layout.kind.itemsize,
-        "start_scales": layout.scale_bytes,
-        "end_scales": layout.scale_bytes,
-        "word_hashes": 8,
-    }
-    floats = {"start_scales": "float32", "end_scales": "float32"}
+    of_vectors, of_scales = ("start_vectors", "end_vectors"), ("start_scales", "end_scales")
+    sizes = dict.fromkeys(of_vectors, layout.width * layout.kind.itemsize)
+    sizes |= dict.fromkeys(of_scales, layout.scale_bytes) | {"word_hashes": 8}
+    floats = dict.fromkeys(of_scales, "float32")
     if vectors.dtype == "float16":
-        floats |= {"start_vectors": "float16", "end_vectors": "float16"}
+        floats |= dict.fromkeys(of_vectors, "float16")
     for row in batch.select(["word_flags", *sizes]).to_pylist():
         num_words = len(row["word_flags"])
         for name, size in sizes.items():
