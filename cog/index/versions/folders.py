@@ -125,7 +125,9 @@ def iter_kept(corpus_paths: CorpusPaths) -> Iterator[tuple[CorpusPaths, Manifest
         place = corpus_paths.version(folder.name)
         with contextlib.suppress(IndexingError, OSError):
             manifest = load_manifest(place)
-            found.append((manifest.built_at, place.manifest.stat().st_mtime_ns, place, manifest))
+            time = place.manifest.stat().st_mtime_ns
+            if folder.name == manifest.digest[:DIGITS]:  # under another name none would be found
+                found.append((manifest.built_at, time, place, manifest))
     for _, _, place, manifest in sorted(found, key=itemgetter(0, 1), reverse=True):
         yield place, manifest
 

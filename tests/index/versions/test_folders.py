@@ -7,7 +7,14 @@ import pytest
 
 from cog.atomic import open_staging
 from cog.index.read.reader import open_index
-from cog.index.versions.folders import Keep, add_version, find_version, keep_version, prune_versions
+from cog.index.versions.folders import (
+    Keep,
+    add_version,
+    find_version,
+    iter_kept,
+    keep_version,
+    prune_versions,
+)
 from cog.index.versions.manifest import load_manifest
 from cog.paths import CorpusPaths
 from tests.index.hash_model import build
@@ -61,3 +68,12 @@ def test_what_two_killed_processes_left_is_pruned_together(corpus: CorpusPaths) 
         (left / "gone").mkdir(parents=True)
     prune_versions(corpus, Keep(frozenset({"b" * 64}), 0))
     assert [path.name for path in corpus.versions.iterdir()] == ["b" * 16]
+
+
+def test_a_version_under_another_name_is_none(corpus: CorpusPaths) -> None:
+    manifest = build(corpus).manifest
+    add_version(corpus, manifest, corpus.index / manifest.folder)
+    assert [kept.digest for _, kept in iter_kept(corpus)] == [manifest.digest]
+    kept = corpus.versions / manifest.digest[:16]
+    kept.rename(kept.with_name("backup"))  # it was offered, and looked for without end
+    assert list(iter_kept(corpus)) == []
