@@ -55,25 +55,27 @@ class Tally:
         characters that ``arrived``, each with when.
     :param errors: What went wrong.
     :param first_seconds: Seconds to the first segment.
+    :param begin: From when it counts: what arrives is told a copy late, then as at the end.
     :param end: When clients ceased to ask; what they had asked for was still written.
-    :param processor_seconds: What the server spent until then.
+    :param processor_seconds: What the server spent in between.
     """
 
     texts: list[dict[str, Any]] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     first_seconds: list[float] = field(default_factory=list)
+    begin: float = 0.0
     end: float = 0.0
     processor_seconds: float = 0.0
 
     def count_tokens(self) -> dict[str, float]:
-        """Number of tokens that arrived while clients asked, by corpus.
+        """Number of tokens that arrived in the time that counts, by corpus.
 
-        A text that went on then counts by its share of characters.
+        Of a text that began before, or went on then, its share of characters.
         """
         counts: dict[str, float] = {}
         for text in self.texts:
-            num_before = sum(count for when, count in text["arrived"] if when <= self.end)
-            share = num_before / max(1, len(text["text"]))
+            arrived = sum(n for when, n in text["arrived"] if self.begin < when <= self.end)
+            share = arrived / max(1, len(text["text"]))
             counts[text["corpus"]] = counts.get(text["corpus"], 0.0) + share * text["num_tokens"]
         return counts
 
@@ -180,13 +182,15 @@ def load(
     clients: int,
     seconds: float,
     tokens: int,
+    before: float = 0.0,
 ) -> tuple[Tally, float]:
     """Let clients ask one text after another; what they saw, and how long all of it took.
 
-    They stand for other machines, and give way to the server on this one.
+    They have asked for the seconds ``before`` when it begins to count. They stand for other
+    machines, and give way to the server on this one.
     """
-    began, before = time.perf_counter(), server.processor_seconds()
-    tally = Tally(end=began + seconds)
+    began = time.perf_counter()
+    tally = Tally(begin=began + before, end=began + before + seconds)
 
     def ask(number: int) -> None:
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), CLIENT_NICENESS)
@@ -202,8 +206,10 @@ def load(
     threads = [threading.Thread(target=ask, args=(number,)) for number in range(clients)]
     for thread in threads:
         thread.start()
+    time.sleep(max(0.0, tally.begin - time.perf_counter()))
+    spent = server.processor_seconds()
     time.sleep(max(0.0, tally.end - time.perf_counter()))
-    tally.processor_seconds = server.processor_seconds() - before
+    tally.processor_seconds = server.processor_seconds() - spent
     for thread in threads:
         thread.join()
     return tally, time.perf_counter() - began

@@ -6,7 +6,8 @@ starts a server of its own and ends with a line of JSON; by default all are run,
 minutes. ``--short`` tries them in two, and measures nothing.
 
 load
-    32 clients for two minutes, two corpora and a switch every second. Every citation of every text
+    32 clients for two minutes, once they have asked for half a minute, two corpora and a switch
+    every second. Every citation of every text
     is checked against the version that the text names. ``ratio`` is the seconds that
     ``cog generate --input`` needs for as many tokens of each corpus as arrived in the two minutes,
     with the same batch, while it is full, and in the same run, over two minutes.
@@ -173,6 +174,7 @@ def measure_load(paths: ProjectPaths, prefixes: list[str], options: Options) -> 
             clients=options.clients,
             seconds=options.seconds,
             tokens=options.tokens,
+            before=options.seconds / 4,
         )
         others = time.process_time() - others
     num_tokens = tally.count_tokens()

@@ -57,6 +57,7 @@ def test_tokens_count_by_what_arrived_of_their_text_in_time() -> None:
 
     texts = [text("a", (1.0, 8)), text("b", (1.5, 2), (2.0, 4), (2.5, 2)), text("a", (3.0, 8))]
     assert Tally(texts, end=2.0).count_tokens() == {"a": 4.0, "b": 3.0}
+    assert Tally(texts, begin=1.0, end=2.0).count_tokens() == {"a": 0.0, "b": 3.0}
 
 
 def test_a_quantile_is_one_of_the_values() -> None:
