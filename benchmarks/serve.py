@@ -7,10 +7,10 @@ minutes. ``--short`` tries them in two, and measures nothing.
 
 load
     32 clients for two minutes, once they have asked for half a minute, two corpora and a switch
-    every second. Every citation of every text
-    is checked against the version that the text names. ``ratio`` is the seconds that
-    ``cog generate --input`` needs for as many tokens of each corpus as arrived in the two minutes,
-    with the same batch, while it is full, and in the same run, over two minutes.
+    every second. Every citation of every text is checked against the version that the text names.
+    ``ratio`` is the seconds that ``cog generate --input`` needs for as many tokens of each corpus
+    as arrived in the two minutes, with the same batch, while it is full, and in the same run, over
+    two minutes.
 first
     The first segment at 8 clients.
 broken, malformed

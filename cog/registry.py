@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import yaml
 
-from cog.atomic import write_text_atomically
+from cog.atomic import clear_leftovers, write_text_atomically
 from cog.card_source import PIN_FORMS
 from cog.cards import Card, check_corpus_id, format_card, is_corpus_id, parse_card, resolve_card
 from cog.errors import CorpusNotFoundError, InvalidCardError, NothingActiveError, RegistryError
@@ -126,7 +126,7 @@ def load_previous(paths: ProjectPaths) -> tuple[Active, ...]:
 
 def switch_active(paths: ProjectPaths, active: Active, *, command: str = "") -> Active | None:
     """Make others the active ones, atomically, unless they are; gives what was active before."""
-    with hold_lock(paths.locks / "active.lock"):
+    with _hold_active(paths):
         old, previous = _load_history(paths)
         if old is not None and old.identity == active.identity:
             return old
@@ -144,7 +144,7 @@ def rollback_active(
     That is ``target``, as :func:`load_previous` gave it and as it was checked. Gives what was
     active, and what is now.
     """
-    with hold_lock(paths.locks / "active.lock"):
+    with _hold_active(paths):
         old, previous = _load_history(paths)
         if old is None or not previous:
             raise NothingActiveError(
@@ -165,7 +165,7 @@ def rollback_active(
 
 def forget_previous(paths: ProjectPaths, corpus_id: str) -> None:
     """Let no rollback go back to a corpus, alone or in a union."""
-    with hold_lock(paths.locks / "active.lock"):
+    with _hold_active(paths):
         active, previous = _load_history(paths)
         kept = [each for each in previous if corpus_id not in each.corpora]
         if active is not None and len(kept) < len(previous):
@@ -202,6 +202,14 @@ def forget_fetched(paths: ProjectPaths, addresses: Collection[str]) -> None:
             write_text_atomically(paths.fetched, FETCHED_HEADER + _dump(content))
         else:
             paths.fetched.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _hold_active(paths: ProjectPaths) -> Iterator[None]:
+    # a switch that was killed behind its last rename has nothing left to write, but to clear away
+    with hold_lock(paths.locks / "active.lock"):
+        clear_leftovers(paths.active.parent)
+        yield
 
 
 def _load_history(paths: ProjectPaths) -> tuple[Active | None, list[Active]]:
