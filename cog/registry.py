@@ -126,9 +126,10 @@ def load_previous(paths: ProjectPaths) -> tuple[Active, ...]:
 
 def switch_active(paths: ProjectPaths, active: Active, *, command: str = "") -> Active | None:
     """Make others the active ones, atomically, unless they are; gives what was active before."""
-    with _hold_active(paths):
+    with hold_lock(paths.locks / "active.lock"):
         old, previous = _load_history(paths)
         if old is not None and old.identity == active.identity:
+            clear_leftovers(paths.active.parent)  # what is written clears them; this writes nothing
             return old
         kept = previous if old is None else [old, *previous]
         _save_history(paths, active, kept[:MAX_PREVIOUS])
@@ -144,7 +145,7 @@ def rollback_active(
     That is ``target``, as :func:`load_previous` gave it and as it was checked. Gives what was
     active, and what is now.
     """
-    with _hold_active(paths):
+    with hold_lock(paths.locks / "active.lock"):
         old, previous = _load_history(paths)
         if old is None or not previous:
             raise NothingActiveError(
@@ -165,7 +166,7 @@ def rollback_active(
 
 def forget_previous(paths: ProjectPaths, corpus_id: str) -> None:
     """Let no rollback go back to a corpus, alone or in a union."""
-    with _hold_active(paths):
+    with hold_lock(paths.locks / "active.lock"):
         active, previous = _load_history(paths)
         kept = [each for each in previous if corpus_id not in each.corpora]
         if active is not None and len(kept) < len(previous):
@@ -202,14 +203,6 @@ def forget_fetched(paths: ProjectPaths, addresses: Collection[str]) -> None:
             write_text_atomically(paths.fetched, FETCHED_HEADER + _dump(content))
         else:
             paths.fetched.unlink(missing_ok=True)
-
-
-@contextlib.contextmanager
-def _hold_active(paths: ProjectPaths) -> Iterator[None]:
-    # a switch that was killed behind its last rename has nothing left to write, but to clear away
-    with hold_lock(paths.locks / "active.lock"):
-        clear_leftovers(paths.active.parent)
-        yield
 
 
 def _load_history(paths: ProjectPaths) -> tuple[Active | None, list[Active]]:

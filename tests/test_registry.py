@@ -190,3 +190,12 @@ def test_the_cards_of_the_project_are_those_of_its_table(repository: Path) -> No
         assert part.subset.proportion == pytest.approx(float(size) / 100)
         assert part.prompts == cards["en-wiki"].prompts
         assert part.subset.seed == 0
+
+
+def test_a_switch_that_changes_nothing_clears_what_a_killed_one_left(project: ProjectPaths) -> None:
+    switch_active(project, make_active(1))
+    left = project.active.with_name(f".{project.active.name}~{12 * '0'}")
+    left.mkdir()
+    (left / "lock").touch()
+    assert switch_active(project, make_active(1)) == make_active(1)
+    assert not left.exists()

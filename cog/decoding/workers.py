@@ -5,13 +5,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import torch
 
-from cog.closing import Closing
 from cog.model.threads import start_single_threads
 
 Job = Callable[[], None]
 
 
-class Workers(Closing):
+class Workers:
     """Runs jobs on as many threads as torch may use, one thread each.
 
     A job of a few milliseconds gains little from being cut up among threads, and on a busy machine
