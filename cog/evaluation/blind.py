@@ -182,8 +182,9 @@ def _write_csv(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def _read_csv(content: str, *, where: str) -> list[dict[str, str]]:
     source = io.StringIO(content.removeprefix("\ufeff"), newline="")
     try:
-        return list(csv.DictReader(source, restval=""))
-    except csv.Error as error:  # such as a quote that nothing closes
+        # Strict, as a quote that nothing closes would take in the rows that follow it.
+        return list(csv.DictReader(source, restval="", strict=True))
+    except csv.Error as error:
         raise EvaluationError(
             f"{where} must be a sheet in CSV",
             found=str(error),
