@@ -130,6 +130,7 @@ def switch_active(paths: ProjectPaths, active: Active, *, command: str = "") -> 
         old, previous = _load_history(paths)
         if old is not None and old.identity == active.identity:
             clear_leftovers(paths.active.parent)  # what is written clears them; this writes nothing
+            log_change(paths, old, old, command=command)
             return old
         kept = previous if old is None else [old, *previous]
         _save_history(paths, active, kept[:MAX_PREVIOUS])

@@ -59,17 +59,21 @@ def is_same(first: dict[str, str] | None, second: dict[str, str] | None) -> bool
 
 
 def log_change(paths: ProjectPaths, old: Active | None, new: Active, *, command: str) -> None:
-    """Add a line; what happened without one (a killed switch, an edit) gets one of its own.
+    """Add a line, unless the log says it; what happened without one gets a line of its own.
 
-    The caller holds the lock of what is active.
+    Without one happens an edit, or a switch that was killed; where that is said again, the line
+    is of what was said (``old`` is ``new`` then). The caller holds the lock of what is active.
     """
     entries, _ = load_history(paths)
     last = entries[-1].after if entries else None
-    before = asdict(old) if old else None
+    before, after = asdict(old) if old else None, asdict(new)
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    lines = [HistoryEntry(now, _get_user(paths), command, before, asdict(new))]
-    if not is_same(last, before):
-        lines.insert(0, HistoryEntry(now, "unknown", OUTSIDE, last, before))
+    lines = []
+    if not is_same(last, before) and not is_same(before, after):
+        lines.append(HistoryEntry(now, "unknown", OUTSIDE, last, before))
+        last = before
+    if not is_same(last, after):
+        lines.append(HistoryEntry(now, _get_user(paths), command, last, after))
     text = "".join(json.dumps(asdict(line), ensure_ascii=False) + "\n" for line in lines)
     append_text(paths.history, text)
 

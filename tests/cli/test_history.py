@@ -87,6 +87,19 @@ def test_change_without_a_line_is_found_and_noted(project: ProjectPaths) -> None
     assert load_history(project)[0][1].command == OUTSIDE
 
 
+def test_switch_that_was_killed_before_its_line_gets_it_when_it_is_said_again(
+    project: ProjectPaths,
+) -> None:
+    switch(project, "village")
+    switch(project, "hamlet")
+    content = project.history.read_bytes()
+    project.history.write_bytes(content.splitlines(keepends=True)[0])
+    for _ in range(2):
+        switch(project, "hamlet")
+        assert names(project) == [(None, "village"), ("village", "hamlet")]
+    assert OUTSIDE not in project.history.read_text()
+
+
 def test_line_that_was_cut_is_passed_over_and_said(project: ProjectPaths) -> None:
     switch(project, "village")
     with project.history.open("ab") as file:
