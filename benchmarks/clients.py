@@ -54,7 +54,7 @@ class Tally:
     :param texts: Texts as they were answered, with the corpus that was ``asked`` for and the
         characters that ``arrived``, each with when.
     :param errors: What went wrong.
-    :param first_seconds: Seconds to the first segment.
+    :param first_seconds: When each text was asked for, and seconds from then to its first segment.
     :param begin: From when it counts: what arrives is told a copy late, then as at the end.
     :param end: When clients ceased to ask; what they had asked for was still written.
     :param processor_seconds: What the server spent in between.
@@ -62,7 +62,7 @@ class Tally:
 
     texts: list[dict[str, Any]] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
-    first_seconds: list[float] = field(default_factory=list)
+    first_seconds: list[tuple[float, float]] = field(default_factory=list)
     begin: float = 0.0
     end: float = 0.0
     processor_seconds: float = 0.0
@@ -162,7 +162,7 @@ def read_stream(server: Server, body: dict[str, Any], tally: Tally) -> None:
                     segment = json.loads(line[6:])["segment"]
                     arrived.append((time.perf_counter(), len(segment["text"])))
                     if len(arrived) == 1:
-                        tally.first_seconds.append(arrived[0][0] - began)
+                        tally.first_seconds.append((began, arrived[0][0] - began))
                 elif line.startswith("data: ") and name == "generation":
                     text = json.loads(line[6:])["generation"]
                     tally.texts.append({**text, "asked": body["corpus"], "arrived": arrived})

@@ -114,20 +114,36 @@ def check_childless(paths: ProjectPaths, corpus_id: str) -> None:
         )
 
 
+def load_switches(paths: ProjectPaths) -> tuple[Active | None, list[Active]]:
+    """Read what is switched on, if anything is, and what was before, newest first."""
+    if not paths.active.is_file():
+        return None, []
+    name = str(paths.active.relative_to(paths.root))
+    run = f"git checkout HEAD {name}, or rm {name} and cog switch --corpus ID"
+    wanted = "must be as `cog switch` writes it"
+    file = open_yaml(paths.active, name=name, error=RegistryError, wanted=wanted, run=run)
+    if file.content is None:
+        return None, []
+    history = read_record(
+        _History, file.content, error=RegistryError, file=name, find_line=file.find_line, run=run
+    )
+    return history.active, list(history.previous)
+
+
 def load_active(paths: ProjectPaths) -> Active | None:
     """Read what is switched on; None if nothing has been yet."""
-    return _load_history(paths)[0]
+    return load_switches(paths)[0]
 
 
 def load_previous(paths: ProjectPaths) -> tuple[Active, ...]:
     """Read what was switched on before, newest first."""
-    return tuple(_load_history(paths)[1])
+    return tuple(load_switches(paths)[1])
 
 
 def switch_active(paths: ProjectPaths, active: Active, *, command: str = "") -> Active | None:
     """Make others the active ones, atomically, unless they are; gives what was active before."""
     with hold_lock(paths.locks / "active.lock"):
-        old, previous = _load_history(paths)
+        old, previous = load_switches(paths)
         if old is not None and old.identity == active.identity:
             clear_leftovers(paths.active.parent)  # what is written clears them; this writes nothing
             log_change(paths, old, old, command=command)
@@ -147,7 +163,7 @@ def rollback_active(
     active, and what is now.
     """
     with hold_lock(paths.locks / "active.lock"):
-        old, previous = _load_history(paths)
+        old, previous = load_switches(paths)
         if old is None or not previous:
             raise NothingActiveError(
                 "rollback needs an earlier switch",
@@ -168,7 +184,7 @@ def rollback_active(
 def forget_previous(paths: ProjectPaths, corpus_id: str) -> None:
     """Let no rollback go back to a corpus, alone or in a union."""
     with hold_lock(paths.locks / "active.lock"):
-        active, previous = _load_history(paths)
+        active, previous = load_switches(paths)
         kept = [each for each in previous if corpus_id not in each.corpora]
         if active is not None and len(kept) < len(previous):
             _save_history(paths, active, kept)
@@ -204,21 +220,6 @@ def forget_fetched(paths: ProjectPaths, addresses: Collection[str]) -> None:
             write_text_atomically(paths.fetched, FETCHED_HEADER + _dump(content))
         else:
             paths.fetched.unlink(missing_ok=True)
-
-
-def _load_history(paths: ProjectPaths) -> tuple[Active | None, list[Active]]:
-    if not paths.active.is_file():
-        return None, []
-    name = str(paths.active.relative_to(paths.root))
-    run = f"git checkout HEAD {name}, or rm {name} and cog switch --corpus ID"
-    wanted = "must be as `cog switch` writes it"
-    file = open_yaml(paths.active, name=name, error=RegistryError, wanted=wanted, run=run)
-    if file.content is None:
-        return None, []
-    history = read_record(
-        _History, file.content, error=RegistryError, file=name, find_line=file.find_line, run=run
-    )
-    return history.active, list(history.previous)
 
 
 @dataclass(frozen=True, slots=True)

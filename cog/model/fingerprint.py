@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from cog.errors import CheckpointError
-from cog.hashing import hash_file
+from cog.hashing import hash_settled_file
 from cog.model.base import pin_base
 from cog.model.config import advise_on_damage, load_config
 from cog.profiles import HubBase
@@ -35,7 +35,7 @@ def fingerprint_model(folder: Path) -> str:
 
 def _digest_file(path: Path) -> str:
     try:
-        return hash_file(path)
+        return hash_settled_file(path)
     except FileNotFoundError:
         raise CheckpointError(
             f"the model needs {path.name}",

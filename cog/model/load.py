@@ -1,5 +1,6 @@
 """Loading the fixed trained model: a model folder goes in, the encoders ready to run come out."""
 
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -112,26 +113,30 @@ def load_model(
     target = resolve_device(device)
     chosen = choose_precision(precision, target)  # refused before anything is read
     base = get_base_folder(config.prefix_base, model_folder=folder)
-    weights = load_weights(folder, config, parts=("lm.", "qproj."))
-    prefix_encoder = PrefixEncoder(
-        _load_causal_network(
+    # Python's work here, beside that of torch, which lets other threads run
+    with ThreadPoolExecutor(1, thread_name_prefix="load") as beside:
+        splitter = beside.submit(WordSplitter.from_folder, base)
+        fingerprint = beside.submit(fingerprint_model, folder)
+        weights = load_weights(folder, config, parts=("lm.", "qproj."))
+        network = _load_causal_network(
             base,
             select_weights(weights, "lm."),
             scale=config.lora_scale,
             precision=chosen,
             device=target,
             keeps_modules=keeps_modules,
-        ),
-        query_projection=weights.get("qproj.weight"),
-        begin_token_id=config.begin_token_id,
-    )
-    return CogModel(
-        fingerprint=fingerprint_model(folder),
-        config=config,
-        splitter=WordSplitter.from_folder(base),
-        retriever=_load_retriever(folder, config, device=target),
-        prefix_encoder=prefix_encoder,
-    )
+        )
+        return CogModel(
+            fingerprint=fingerprint.result(),
+            config=config,
+            splitter=splitter.result(),
+            retriever=_load_retriever(folder, config, device=target),
+            prefix_encoder=PrefixEncoder(
+                network,
+                query_projection=weights.get("qproj.weight"),
+                begin_token_id=config.begin_token_id,
+            ),
+        )
 
 
 def resolve_device(device: str) -> torch.device:

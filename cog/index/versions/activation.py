@@ -30,7 +30,14 @@ from cog.params import Params, load_params
 from cog.paths import CorpusPaths, ProjectPaths
 from cog.pipeline_file import load_pipeline
 from cog.records import Active
-from cog.registry import iter_corpus_ids, load_active, load_previous, rollback_active, switch_active
+from cog.registry import (
+    iter_corpus_ids,
+    load_active,
+    load_previous,
+    load_switches,
+    rollback_active,
+    switch_active,
+)
 
 MAX_NAMED = 3  # folders that a message names
 
@@ -120,8 +127,8 @@ def get_kept(paths: ProjectPaths, corpus_id: str) -> Keep | None:
     """
     num_last = load_params(paths.params).index.keep_versions
     try:
-        records = [load_active(paths), *load_previous(paths)[:1]]
-        named = [split_active(each) for each in records if each is not None]
+        active, previous = load_switches(paths)
+        named = [split_active(each) for each in (active, *previous[:1]) if each is not None]
     except RegistryError:
         return None
     digests = frozenset(parts[corpus_id] for parts in named if corpus_id in parts)
@@ -187,9 +194,9 @@ def _choose_model(paths: ProjectPaths, corpus_id: str, places: Sequence[CorpusPa
     if not places:
         return params.model
     wanted = load_manifest(places[0]).model
-    records = [load_active(paths), *load_previous(paths)]
-    folders = [each.model_folder for each in records if each is not None and each.model == wanted]
-    names = [params.model, *(folder for folder in folders if folder)]
+    active, previous = load_switches(paths)
+    records = [each for each in (active, *previous) if each is not None and each.model == wanted]
+    names = [params.model, *(each.model_folder for each in records if each.model_folder)]
     return find_model(paths, names, wanted, corpus_id=corpus_id)
 
 
