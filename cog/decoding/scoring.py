@@ -15,7 +15,7 @@ from cog.index.tables.quantise import StoredVectors
 from cog.model.integers import has_int8_dot_products, multiply_rows
 from cog.model.vector_code import VectorCodes
 
-BLOCK_VECTORS = 8192  # restored at once on a CPU, about 10 MB
+BLOCK_VECTORS = 1024  # restored at once on a CPU; about 1 MB, which its own cache holds
 
 
 class WordScorer(Protocol):
