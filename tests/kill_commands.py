@@ -29,7 +29,8 @@ from tests.fuzz.running import run_cog
 from tests.killing import run_child, watch_files
 
 RANDOM = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|[0-9a-f]{12,}|[01]{24,}[0-9a-f]*|\d{10,}")
-TIMES = re.compile(r'\d{4}-\d\d-\d\dT[\d:.]+|"seconds": (\{[^}]*\}|[\d.e-]+)')
+# times, and passes of the model: they hang on which texts share them
+TIMES = re.compile(r'\d{4}-\d\d-\d\dT[\d:.]+|"seconds": (\{[^}]*\}|[\d.e-]+)|"num_passes": \d+')
 PIECES = re.compile(r"[\n,]")
 Facts = dict[tuple[str, int], str]
 
@@ -222,6 +223,12 @@ class Killer:
         self.counts["killed"] += status != 0
         return note.read_text()
 
+    def _is_done(self, agreed: Facts) -> bool:
+        # whether what the command is for is there; a line of the history may be missing then
+        _, facts = self.describe()
+        told = {key: fact for key, fact in agreed.items() if key[0] in self.case.told} or agreed
+        return told.items() <= facts.items()
+
     def _kill(
         self,
         names: Counter[str],
@@ -236,9 +243,7 @@ class Killer:
         try:
             if self.case.intact:
                 self._call(self.case.intact)
-            _, facts = self.describe()
-            is_done = agreed.items() <= facts.items()
-            if not is_done or self.case.is_repeatable:
+            if self.case.is_repeatable or not self._is_done(agreed):
                 self._call(self.case.command)
                 found, facts = self.describe()
                 assert found == names, (found - names, names - found)

@@ -10,8 +10,9 @@ import os
 import re
 import tempfile
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from math import isfinite
@@ -44,6 +45,7 @@ MAX_DIGEST_CHARACTERS = 36  # of a dataset
 NAME_TAG = "mlflow.runName"
 TABLES_TAG = "mlflow.loggedArtifacts"
 CONTEXT_TAG = "mlflow.data.context"
+LOCK_TAG = "cog.lock"
 RESULT_TAG = "cog.result"
 TABLE_NAME = "generations.json"
 CREDENTIALS = re.compile(r"(?<=://)[^/\s]*@")
@@ -128,31 +130,34 @@ class Tracker:
     @contextmanager
     def begin_run(self, name: str, *, tags: Mapping[str, str] = NOTHING) -> Iterator[str]:
         """Begin a run, which ends with the block; yields its id."""
-        all_tags = {**_revisions(self._paths), **tags, NAME_TAG: name}
-        run_id: str = self._client.create_run(self._experiment_id, tags=all_tags).info.run_id
-        lock = self._paths.locks / RUN_LOCK.format(run_id)
+        # the lock comes first: a process may be killed right after the run was made
+        token = uuid.uuid4().hex
+        lock = self._paths.locks / RUN_LOCK.format(token)
+        all_tags = {**_revisions(self._paths), **tags, NAME_TAG: name, LOCK_TAG: token}
         with hold_lock(lock):
             try:
-                yield run_id
-            except BaseException:
-                self._client.set_terminated(run_id, status="FAILED")
-                raise
-            else:
+                run = self._client.create_run(self._experiment_id, tags=all_tags)
+                run_id: str = run.info.run_id
+                try:
+                    yield run_id
+                except BaseException:
+                    self._client.set_terminated(run_id, status="FAILED")
+                    raise
                 self._client.set_terminated(run_id)
             finally:
                 lock.unlink(missing_ok=True)
 
     def _end_killed_runs(self) -> None:
         # they would run for ever: nobody holds the lock of a run whose process was killed
-        from mlflow.exceptions import MlflowException
-
         before, after = RUN_LOCK.split("{}")
         for lock in self._paths.locks.glob(RUN_LOCK.format("*")):
             with try_locks(lock) as is_free:
                 if is_free:
-                    with suppress(MlflowException):  # of another server, or removed
-                        run_id = lock.name.removeprefix(before).removesuffix(after)
-                        self._client.set_terminated(run_id, status="KILLED")
+                    token = lock.name.removeprefix(before).removesuffix(after)
+                    experiments = [each.experiment_id for each in self._client.search_experiments()]
+                    wanted = f"tags.`{LOCK_TAG}` = '{token}' and attributes.status = 'RUNNING'"
+                    for run in self._client.search_runs(experiments, wanted):
+                        self._client.set_terminated(run.info.run_id, status="KILLED")
                     lock.unlink(missing_ok=True)
 
     def log(

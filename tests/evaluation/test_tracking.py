@@ -189,13 +189,24 @@ from pathlib import Path
 from cog.evaluation.tracking import follow_run
 from cog.paths import ProjectPaths
 from cog.progress import SILENT
-with follow_run(ProjectPaths(Path(sys.argv[1])), "train", "killed", {}, SILENT):
+
+def kill(*_):
     os.kill(os.getpid(), signal.SIGKILL)
+
+if sys.argv[2] == "made":  # and nothing more
+    from mlflow import MlflowClient
+    make = MlflowClient.create_run
+    MlflowClient.create_run = lambda *args, **given: kill(make(*args, **given))
+with follow_run(ProjectPaths(Path(sys.argv[1])), "train", "killed", {}, SILENT):
+    kill()
 """
 
 
-def test_a_run_whose_process_was_killed_is_ended_by_the_next(tracked: ProjectPaths) -> None:
-    words = [sys.executable, "-W", "ignore", "-c", KILLED, str(tracked.root)]
+@pytest.mark.parametrize("moment", ["made", "running"])
+def test_a_run_whose_process_was_killed_is_ended_by_the_next(
+    tracked: ProjectPaths, moment: str
+) -> None:
+    words = [sys.executable, "-W", "ignore", "-c", KILLED, str(tracked.root), moment]
     assert subprocess.run(words, cwd=ROOT, check=False).returncode == -9
 
     def list_states() -> dict[str, str]:
