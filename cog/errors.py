@@ -39,9 +39,7 @@ class CogError(Exception):
     """
 
     def __init__(self, wanted: str, *, found: str = "", run: str = "", about: str = "") -> None:
-        self.wanted = wanted
-        self.found = found
-        self.run = run
+        self.wanted, self.found, self.run = map(spell_surrogates, (wanted, found, run))
         self.about = about
         super().__init__(str(self))
 
@@ -52,6 +50,11 @@ class CogError(Exception):
         if self.run:
             parts.append(f"next: {self.run}")
         return " ".join("; ".join(parts).split())
+
+
+def spell_surrogates(text: str) -> str:
+    """Spell lone surrogates, which names in JSON and of files may hold, so that it can be shown."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def advise_on_writing(error: OSError) -> str:

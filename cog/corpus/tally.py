@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from cog.corpus.report import SKIP_REASONS
-from cog.errors import CorpusError
+from cog.errors import CorpusError, spell_surrogates
 
 MAX_EXAMPLES = 3
 
@@ -49,4 +49,4 @@ class Tally:
             )
         self.skip(reason, where)
         if self.skipped[reason] <= MAX_EXAMPLES:
-            self.notes.append(f"skipped {where}: {problem}")
+            self.notes.append(spell_surrogates(f"skipped {where}: {problem}"))

@@ -125,6 +125,7 @@ BAD_LINES = [
     ("[1, 2]", r"an object is needed, not list"),
     ('{"id": "c", "body": null}', r"field 'body' must be a text, not null"),
     ('{"id": "c"}', r"field 'body' is missing"),
+    ('{"id": "c", "\\ud800": 1}', r"field 'body' is missing among id, \\ud800 "),
     ('{"id": "c", "body": 7}', r"field 'body' must be a text, not int"),
     ('{"id": null, "body": "x"}', r"field 'id' must be an id, not null"),
     ('{"body": "x"}', r"field 'id' must be an id, not missing"),
