@@ -72,15 +72,22 @@ def load_pipeline(paths: ProjectPaths) -> PipelineFile:
             f"a cog project needs {name}", found="none: the project is of an older cog", run=UPGRADE
         ) from None
     layout = file.content.get("layout") if isinstance(file.content, dict) else None
-    if isinstance(layout, int) and layout > LAYOUT:
-        raise ProjectError(
-            f"the project must be of layout {LAYOUT} or an earlier one",
-            found=f"{layout}: a later cog made it",
-            run="pip install --upgrade copy-generator",
-        )
-    return read_record(
+    _check_not_later("layout", layout, LAYOUT)  # before its keys are, which may be others
+    content = read_record(
         PipelineFile, file.content, error=ProjectError, file=name, find_line=file.find_line, run=run
     )
+    for stage, version in content.versions.items():
+        _check_not_later(f"version of what {stage} writes", version, VERSIONS.get(stage, version))
+    return content
+
+
+def _check_not_later(name: str, version: object, known: int) -> None:
+    if isinstance(version, int) and version > known:
+        raise ProjectError(
+            f"the project's {name} must be {known} or an earlier one",
+            found=f"{version}: a later cog made it",
+            run="pip install --upgrade copy-generator",
+        )
 
 
 def save_pipeline(paths: ProjectPaths, content: PipelineFile) -> None:

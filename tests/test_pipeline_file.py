@@ -53,9 +53,13 @@ def test_ids_are_read_as_text_by_dvc_and_by_pyyaml(project: ProjectPaths, corpus
 
 
 def test_projects_of_another_cog_say_what_to_run(project: ProjectPaths) -> None:
-    project.pipeline_file.write_text(f"layout: {LAYOUT + 1}\nnew: {{}}\n")
-    with pytest.raises(ProjectError, match="next: pip install --upgrade copy-generator"):
-        load_pipeline(project)
+    for text in (
+        f"layout: {LAYOUT + 1}\nnew: {{}}\n",
+        f"layout: {LAYOUT}\nversions: {{index: {VERSIONS['index'] + 1}}}\n",
+    ):
+        project.pipeline_file.write_text(text)
+        with pytest.raises(ProjectError, match="next: pip install --upgrade copy-generator"):
+            load_pipeline(project)
     for text in ("[", "layout: one\n", "- a\n"):
         project.pipeline_file.write_text(text)
         with pytest.raises(ProjectError, match=r"pipeline\.yaml.* next: git checkout HEAD"):
