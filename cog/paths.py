@@ -3,6 +3,7 @@
 import fnmatch
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -165,6 +166,17 @@ def find_project(start: Path) -> ProjectPaths:
         found=f"neither in {start} nor above it",
         run="cd to the project, or pass --project DIR, or make one: cog init",
     )
+
+
+def settle_torch() -> None:
+    """Say how torch shall wait and where it may write, unless that is said; before it is imported.
+
+    Threads that spin while they wait make it several times slower on a machine that is shared; and
+    it makes a folder when it is imported, where nothing is written outside of project and cache.
+    """
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    with suppress(AssetError):  # no cache: whoever needs it says so
+        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(get_cache_folder() / "torch"))
 
 
 def get_cache_folder() -> Path:

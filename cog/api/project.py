@@ -19,7 +19,7 @@ from cog.index.versions.activation import (
     switch_corpus,
 )
 from cog.params import load_params
-from cog.paths import ProjectPaths, find_project
+from cog.paths import ProjectPaths, find_project, settle_torch
 from cog.pipeline_file import load_pipeline
 from cog.progress import Progress, SilentProgress
 from cog.records import Active
@@ -38,6 +38,7 @@ def open_project(folder: str | Path = ".") -> "Project":
     """
     paths = find_project(Path(folder))
     load_pipeline(paths)
+    settle_torch()
     return Project(paths)
 
 

@@ -12,7 +12,7 @@ from click.core import ParameterSource
 
 from cog.errors import CogError, ProjectError
 from cog.extras import explain_missing
-from cog.paths import ProjectPaths, find_project, get_cache_folder
+from cog.paths import ProjectPaths, find_project, settle_torch
 from cog.version import __version__
 
 if TYPE_CHECKING:
@@ -177,11 +177,7 @@ def open_stage(ctx: click.Context) -> "tuple[ProjectPaths, Params, str]":
 
 def main() -> None:
     """Run the command line and turn stated failures into one line and exit 1."""
-    # threads that spin while they wait make torch several times slower on a machine that is shared
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    # torch makes this folder when it is imported: nothing is written outside of project and cache
-    with contextlib.suppress(CogError):  # no cache: whoever needs it says so
-        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(get_cache_folder() / "torch"))
+    settle_torch()
     _keep_stdout_for_results()
     try:
         cli.main(standalone_mode=False)

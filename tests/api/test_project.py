@@ -1,6 +1,7 @@
 """The Python interface on a built project: corpora, switching, generators, and what they refuse."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -49,6 +50,22 @@ def test_importing_loads_nothing_slow() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "['cog']\n"
+
+
+def test_opening_a_project_settles_how_torch_waits_before_it_is_loaded(
+    project: Project, tmp_path: Path
+) -> None:
+    code = (
+        "import os, sys, cog\ncog.open('.')\n"
+        "print('torch' in sys.modules, os.environ['OMP_WAIT_POLICY'],"
+        " os.environ['TORCHINDUCTOR_CACHE_DIR'])"
+    )
+    environment = {"PATH": os.environ["PATH"], "COG_CACHE": str(tmp_path)}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(
+        command, cwd=project.folder, env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["False", "PASSIVE", str(tmp_path / "torch")]
 
 
 def test_a_project_is_found_from_a_folder_below_it(project: Project, tmp_path: Path) -> None:
