@@ -74,8 +74,9 @@ def log_change(paths: ProjectPaths, old: Active | None, new: Active, *, command:
         last = before
     if not is_same(last, after):
         lines.append(HistoryEntry(now, _get_user(paths), command, last, after))
-    text = "".join(json.dumps(asdict(line), ensure_ascii=False) + "\n" for line in lines)
-    append_text(paths.history, text)
+    if lines:
+        text = "".join(json.dumps(asdict(line), ensure_ascii=False) + "\n" for line in lines)
+        append_text(paths.history, text)
 
 
 def _get_user(paths: ProjectPaths) -> str:

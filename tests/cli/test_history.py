@@ -100,6 +100,14 @@ def test_switch_that_was_killed_before_its_line_gets_it_when_it_is_said_again(
     assert OUTSIDE not in project.history.read_text()
 
 
+def test_switch_that_changes_nothing_leaves_the_history_as_it_is(project: ProjectPaths) -> None:
+    switch(project, "village")
+    content = project.history.read_bytes() + b'{"time": "2026'
+    project.history.write_bytes(content)
+    switch(project, "village")
+    assert project.history.read_bytes() == content
+
+
 def test_line_that_was_cut_is_passed_over_and_said(project: ProjectPaths) -> None:
     switch(project, "village")
     with project.history.open("ab") as file:
