@@ -54,8 +54,9 @@ class Tally:
     :param texts: Texts as they were answered, with the corpus that was ``asked`` for and the
         characters that ``arrived``, each with when.
     :param errors: What went wrong.
-    :param first_seconds: When each text was asked for, and seconds from then to its first segment.
-    :param begin: From when it counts: what arrives is told a copy late, then as at the end.
+    :param first_seconds: When each text was asked for, and seconds from then to its first segment,
+        or to the beginning of it, where that is a copy.
+    :param begin: From when it counts.
     :param end: When clients ceased to ask; what they had asked for was still written.
     :param processor_seconds: What the server spent in between.
     """
@@ -154,13 +155,16 @@ def read_stream(server: Server, body: dict[str, Any], tally: Tally) -> None:
             if answer.status != 200:
                 tally.errors.append(f"{answer.status}: {answer.read()[:200]!r}")
                 return
+            num_arrived = 0
             for raw in answer:
                 line = raw.decode().rstrip("\n")
                 if line.startswith("event: "):
                     name = line[7:]
-                elif line.startswith("data: ") and name == "segment":
-                    segment = json.loads(line[6:])["segment"]
-                    arrived.append((time.perf_counter(), len(segment["text"])))
+                elif line.startswith("data: ") and name in ("segment", "growing"):
+                    told = json.loads(line[6:])
+                    end = told["start"] + len(told["segment"]["text"])
+                    arrived.append((time.perf_counter(), max(0, end - num_arrived)))
+                    num_arrived = max(num_arrived, end)
                     if len(arrived) == 1:
                         tally.first_seconds.append((began, arrived[0][0] - began))
                 elif line.startswith("data: ") and name == "generation":

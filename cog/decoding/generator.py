@@ -210,10 +210,19 @@ class CopyGenerator:
             min_words=self.model.config.min_phrase_words,
         )
 
-    def report(self, row: Row) -> tuple[Segment, ...]:
-        """The segments that nothing can change any more, with their sources, each told once."""
-        first, row.num_reported = row.num_reported, row.text.num_final
-        return self._cite(row, first=first)[: row.num_reported - first]
+    def report(self, row: Row) -> tuple[tuple[Segment, ...], Segment | None]:
+        """The segments that nothing can change any more, with their sources, each told once.
+
+        Second comes the copy behind them, which may go on, if it became longer since.
+        """
+        first, num_told = row.num_reported, row.num_told
+        row.num_reported, row.num_told = row.text.num_final, row.text.num_open_characters
+        num_new = row.num_reported - first
+        has_grown = row.num_told > 0 and (num_new > 0 or row.num_told > num_told)
+        if not (num_new or has_grown):
+            return (), None
+        segments = self._cite(row, first=first)
+        return segments[:num_new], segments[num_new] if has_grown else None
 
     def _cite(self, row: Row, *, first: int = 0) -> tuple[Segment, ...]:
         text = row.text

@@ -33,12 +33,15 @@ class Event:
     """What became of a text in a step.
 
     :param segments: Its new segments that nothing can change any more, if it is streamed.
+    :param growing: The copy behind them, as far as it is written, if that became longer: what
+        stands in it stays, but it may go on.
     :param generation: The whole, when it is finished.
     :param error: What ended it, if something did.
     """
 
     ticket: Ticket
     segments: tuple[Segment, ...] = ()
+    growing: Segment | None = None
     generation: Generation | None = None
     error: CogError | None = None
 
@@ -269,18 +272,19 @@ class TextQueue(Closing):
         # what the last pass made of a text
         generator, generation = ticket.generator, None
         segments: tuple[Segment, ...] = ()
+        growing: Segment | None = None
         try:
             if ticket.is_over and ticket.error is None and not ticket.is_cancelled:
                 generation = generator.finish(ticket.text, ticket.seconds)
             if ticket.is_streamed and ticket.error is None:
-                segments = generator.report(ticket.text)
+                segments, growing = generator.report(ticket.text)
         except CogError as error:
             ticket.error, generation = error, None
         if ticket.is_over:
             self._leave(ticket)
-        if ticket.is_cancelled or not (segments or generation or ticket.error):
+        if ticket.is_cancelled or not (segments or growing or generation or ticket.error):
             return []
-        return [Event(ticket, segments, generation, ticket.error)]
+        return [Event(ticket, segments, growing, generation, ticket.error)]
 
 
 def _find_no_room() -> GenerationError:

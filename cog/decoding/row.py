@@ -41,6 +41,7 @@ class Row:
     :param num_steps: Number of drafts of which something was written.
     :param num_passes: Number of passes that read one of them.
     :param num_reported: Number of segments that were reported as final.
+    :param num_told: Number of characters of the copy behind them when that was told last.
     :param num_added: Number of chunks that were added to its pool.
     :param reach: Number of words that its next draft goes on at its source.
     :param needs_token: Whether the last choice was a copy of which nothing was accepted, so that
@@ -60,6 +61,7 @@ class Row:
     num_steps: int = 0
     num_passes: int = 0
     num_reported: int = 0
+    num_told: int = 0
     num_added: int = 0
     reach: int = 0
     needs_token: bool = False

@@ -90,6 +90,12 @@ class GrowingText:
         is_open = bool(self._decoder.getstate()[0]) or self.copies[-1] is not None
         return len(self.segments) - is_open
 
+    @property
+    def num_open_characters(self) -> int:
+        """Number of characters of a last copy that may go on; 0 without one."""
+        is_open = not self._is_finished and self.copies and self.copies[-1] is not None
+        return len(self.segments[-1].text) if is_open else 0
+
     def finish(self) -> None:
         """Write bytes that still wait for the rest of their character; the text is whole."""
         self._flush()

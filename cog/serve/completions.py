@@ -114,7 +114,9 @@ def annotate(segments: Sequence[Segment], *, start: int) -> list[dict[str, Any]]
 
 
 async def _iter_chunks(texts: Texts, head: _Head, *, has_usage: bool) -> AsyncIterator[bytes]:
-    starts = [0] * len(texts.prepared.requests)
+    # where what is not final begins, and what was not sent yet: a copy is sent as it grows, and
+    # annotated when it is whole
+    starts, ends = ([0] * len(texts.prepared.requests) for _ in range(2))
     num_written = 0
     usage: dict[str, Any] = {"usage": None} if has_usage else {}
     try:
@@ -126,9 +128,12 @@ async def _iter_chunks(texts: Texts, head: _Head, *, has_usage: bool) -> AsyncIt
             if event.error is not None:
                 raise event.error
             text = "".join(segment.text for segment in event.segments)
+            known = text if event.growing is None else text + event.growing.text
+            piece = known[ends[number] - starts[number] :]
             reason = None if event.generation is None else "length"
-            choice = head.choose(number, text, event.segments, start=starts[number], reason=reason)
+            choice = head.choose(number, piece, event.segments, start=starts[number], reason=reason)
             starts[number] += len(text)
+            ends[number] += len(piece)
             num_written += 0 if event.generation is None else event.generation.num_tokens
             yield write_event(head.to_json([choice]) | usage)
         if has_usage:

@@ -206,7 +206,7 @@ class Engine:
             if is_end:
                 del self._jobs[event.ticket], job.tickets[event.ticket]
             is_last = not job.tickets
-        if event.segments and not job.has_begun:
+        if (event.segments or event.growing) and not job.has_begun:
             job.has_begun = True
             self.metrics.count_first_segment(time.monotonic() - job.began)
         if event.generation is not None:

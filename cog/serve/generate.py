@@ -48,6 +48,13 @@ async def _iter_events(texts: Texts, name: str) -> AsyncIterator[bytes]:
                 content = {"number": number, "start": starts[number], "segment": segment.to_json()}
                 starts[number] += len(segment.text)
                 yield write_event(content, name="segment")
+            if event.growing is not None:
+                content = {
+                    "number": number,
+                    "start": starts[number],
+                    "segment": event.growing.to_json(),
+                }
+                yield write_event(content, name="growing")
             if event.error is not None:
                 content = {"number": number, **state_error(event.error).to_json()}
                 yield write_event(content, name="error")

@@ -18,7 +18,7 @@ from cog.decoding.row import Row
 from cog.decoding.workers import Job, Workers
 from cog.errors import CogError, GenerationError
 from cog.model.cache import NO_BRANCHES, Branches, PrefixCache
-from cog.records import Generation
+from cog.records import Generation, Segment
 from tests.choices import record_choices
 from tests.decoding.checked import CheckedGenerator
 from tests.decoding.settings import SETTINGS, ask, decoding
@@ -130,16 +130,34 @@ def test_a_text_that_is_cancelled_makes_room(checked: CheckedGenerator) -> None:
 
 
 def test_segments_of_a_streamed_text_join_to_it(generator: CopyGenerator) -> None:
-    requests = ask_for(NUM_TOKENS, **SETTINGS["verified"])
-    parts: dict[Ticket, list[str]] = {}
+    requests = ask_for([5 * each for each in NUM_TOKENS], **SETTINGS["spans"])
+    parts: dict[Ticket, list[Segment]] = {}
+    grown: dict[Ticket, Segment] = {}  # copies that may go on
+    num_grown = 0
     with TextQueue(generator.model, batch_size=3) as queue:
         for each in requests:
             parts[queue.submit(generator, each, is_streamed=True)] = []
         for event in drain(queue):
-            parts[event.ticket] += [segment.text for segment in event.segments]
+            for segment in event.segments:
+                so_far = grown.pop(event.ticket, None)  # the first of them is what had grown
+                assert so_far is None or is_beginning(so_far, segment)
+            parts[event.ticket] += event.segments
+            if event.growing:
+                before = grown.get(event.ticket)
+                assert before is None or is_beginning(before, event.growing)
+                assert before is None or len(event.growing.text) > len(before.text)
+                num_grown += before is not None
+                grown[event.ticket] = event.growing
             if event.generation:
-                assert "".join(parts[event.ticket]) == event.generation.text
-                assert len(parts[event.ticket]) == len(event.generation.segments)
+                assert tuple(parts[event.ticket]) == event.generation.segments
+                assert event.ticket not in grown
+    assert num_grown
+
+
+def is_beginning(one: Segment, other: Segment) -> bool:
+    """Whether one copy is another, or goes on as it."""
+    same = one.document_id == other.document_id and one.char_start == other.char_start
+    return same and other.text.startswith(one.text)
 
 
 def test_what_ends_a_text_ends_it_alone(generator: CopyGenerator) -> None:

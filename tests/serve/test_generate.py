@@ -96,9 +96,14 @@ def test_a_stream_tells_every_segment_once_and_then_the_whole(server: RunningSer
         assert [each["segment"] for each in told] == whole["segments"]
         text = "".join(each["segment"]["text"] for each in told)
         assert text == whole["text"]
-        for each in told:
+        grown = [data for name, data in events if name == "growing" and data["number"] == number]
+        assert grown
+        for each in told + grown:
             piece = each["segment"]["text"]
             assert text[each["start"] : each["start"] + len(piece)] == piece
+        whole_copies = {each["start"]: each["segment"].get("document_id") for each in told}
+        for each in grown:
+            assert each["segment"]["document_id"] == whole_copies[each["start"]]
         check_citations(server, whole)
 
 

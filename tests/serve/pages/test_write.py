@@ -6,7 +6,7 @@ from dataclasses import fields
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import Page, Route
 
 from cog.corpus.documents import DocumentStore
 from cog.decoding.ranking import rank_documents
@@ -157,6 +157,31 @@ def test_what_cannot_be_written_is_said_with_what_to_run(visitor: Visitor) -> No
     page.click("#write")
     page.wait_for_selector("#done:not([hidden])")
     assert page.locator("#error [role=alert]").count() == 0
+
+
+def test_where_the_connection_breaks_the_copy_that_grew_stays_and_has_its_source(
+    visitor: Visitor,
+) -> None:
+    page = visitor.write()
+    whole = copy_json(page)
+    first = next(each for each in whole.segments if each.origin == CORPUS)
+
+    def break_off(route: Route) -> None:
+        told = route.fetch().text()
+        end = told.index("event: growing")
+        route.fulfill(
+            body=told[: told.index("\n\n", end) + 2], headers={"content-type": "text/event-stream"}
+        )
+
+    page.route("**/generate", break_off)
+    page.click("#write")
+    page.locator("#error [role=alert]").wait_for()
+    marked = page.locator("#written .copy[data-number='1']")
+    text = re.sub(r"1$", "", marked.inner_text())
+    assert text
+    assert first.text.lstrip().startswith(text)
+    assert page.locator("#written .growing").count() == 0
+    assert page.locator("#sources .title").all_text_contents() == [first.title]
 
 
 def test_an_empty_page_offers_beginnings(visitor: Visitor) -> None:

@@ -20,13 +20,18 @@ export class Copies {
     if (!isCopy(segment)) return null;
     const key = keyOf(segment);
     if (!this.sources.has(key)) {
-      this.sources.set(key, { key, className: sourceClass(this.sources.size), copies: [] });
+      this.sources.set(key, { key, className: this.classOf(segment), copies: [] });
     }
     const source = this.sources.get(key);
     const copy = { segment, source, number: this.all.length + 1 };
     source.copies.push(copy);
     this.all.push(copy);
     return copy;
+  }
+
+  /** The class of a copy's source, also of one that is to come next. */
+  classOf(segment) {
+    return this.sources.get(keyOf(segment))?.className ?? sourceClass(this.sources.size);
   }
 
   /** Sources, the one whose copies say most first: by bits, by words where a copy lacks them. */

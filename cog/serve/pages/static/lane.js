@@ -102,6 +102,7 @@ export class Lane {
         this.status.textContent = "Writing…";
       },
       segment: ({ segment }) => this.writing.add(segment),
+      growing: ({ segment }) => this.writing.grow(segment),
     };
     try {
       this.generation = await generate(request, { on, signal });

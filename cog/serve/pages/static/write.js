@@ -102,13 +102,14 @@ async function write() {
   list(false);
   at("output").focus({ preventScroll: true });
   try {
-    const made = await generate(request, { on: { begin: takeBegin, segment: takeSegment }, signal: stop.signal });
+    const made = await generate(request, { on: { begin: takeBegin, segment: takeSegment, growing: ({ segment }) => writing.grow(segment) }, signal: stop.signal });
     generation = made;
     writing.finish();
     finish();
   } catch (error) {
     writing.finish();
     if (running !== stop) return; // another text has taken its place
+    list(false);
     at("status").textContent = error.name === "AbortError" ? "Stopped." : "";
     if (error.name !== "AbortError") tell(error);
   } finally {

@@ -91,6 +91,7 @@ export class Writing {
   clear() {
     hideTip();
     this.copies = new Copies();
+    this.unfinished = null;
     this.element.replaceChildren();
     this.element.removeAttribute("aria-busy");
   }
@@ -100,7 +101,8 @@ export class Writing {
     this.clear();
     this.element.setAttribute("aria-busy", "true");
     this.caret = make("span", { class: "caret", "aria-hidden": "true" });
-    this.element.append(make("span", { class: "given" }, shown(prefix)), this.caret);
+    this.growing = make("span", {});
+    this.element.append(make("span", { class: "given" }, shown(prefix)), this.growing, this.caret);
     this.reserve(prefix.length + numTokens * CHARACTERS_PER_TOKEN);
   }
 
@@ -111,16 +113,25 @@ export class Writing {
     this.element.style.minHeight = `${lines * Number.parseFloat(style.lineHeight)}px`;
   }
 
-  /** Add what a step wrote. */
+  /** Show a copy that may go on, as far as it is written. */
+  grow(segment) {
+    this.unfinished = segment;
+    this.growing.className = `copy growing ${this.copies.classOf(segment)}`;
+    this.growing.textContent = shown(segment.text);
+  }
+
+  /** Add what nothing changes any more. */
   add(segment) {
+    this.unfinished = null;
+    this.growing.textContent = "";
     const copy = this.copies.add(segment);
     if (!copy) {
-      this.caret.before(make("span", {}, shown(segment.text)));
+      this.growing.before(make("span", {}, shown(segment.text)));
       return copy;
     }
     const [, space, text] = segment.text.match(/^(\s*)([\s\S]*)$/u);
-    if (space) this.caret.before(space);
-    this.caret.before(this.makeCopy(copy, text));
+    if (space) this.growing.before(space);
+    this.growing.before(this.makeCopy(copy, text));
     return copy;
   }
 
@@ -131,8 +142,10 @@ export class Writing {
     }, shown(text), make("sup", { "aria-hidden": "true" }, String(copy.number)));
   }
 
-  /** End a text. */
+  /** End a text; of one that was broken off, what is there of a copy stays. */
   finish() {
+    if (this.unfinished) this.add(this.unfinished);
+    this.growing?.remove();
     this.caret?.remove();
     this.element.removeAttribute("aria-busy");
   }
@@ -145,7 +158,7 @@ export class Writing {
 
   /** Mark the copies of one source; none without one. */
   light(copy) {
-    for (const each of this.element.querySelectorAll(".copy")) {
+    for (const each of this.element.querySelectorAll("[data-number]")) {
       const other = this.copies.all[Number(each.dataset.number) - 1];
       each.classList.toggle("lit", copy !== null && other.source.key === copy.source.key);
     }
