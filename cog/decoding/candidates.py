@@ -115,8 +115,9 @@ def find_phrases(
     order, bounds = _group(keys)
     if not is_summed:
         order, bounds = np.arange(len(keys)), np.zeros(1, dtype=np.int64)
-    begin_words, first = np.unique(firsts[order], return_inverse=True)
-    end_words, last = np.unique(lasts[order], return_inverse=True)
+    num_words = len(chunks.word_flags)
+    begin_words, first = number_places(firsts[order], num_words)
+    end_words, last = number_places(lasts[order], num_words)
 
     def place(array: NDArray[np.int64]) -> Tensor:
         return torch.from_numpy(array).to(device)
@@ -129,6 +130,18 @@ def find_phrases(
         place(bounds),
         int(bounds[-1]),
     )
+
+
+def number_places(
+    places: NDArray[np.int64], count: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Find the different ones of some places below a count, ascending, and each one's number.
+
+    ``numpy.unique`` with its inverse, without sorting.
+    """
+    is_there = np.zeros(count, dtype=bool)
+    is_there[places] = True
+    return np.flatnonzero(is_there), (np.cumsum(is_there) - 1)[places]
 
 
 def _list_spans(

@@ -5,7 +5,7 @@ out. Everything that is added to a phrase is a property of its first word, so it
 scores of words, before they are gathered into scores of phrases.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import log
 
@@ -14,15 +14,21 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from cog.decoding.candidates import Phrases
 from cog.decoding.joins import needs_space, refuses_space
 from cog.decoding.plausibility import SURE_TOKENS, find_least_ratio, get_floor
 from cog.decoding.pool import Agreement, Pool
+from cog.decoding.scoring import ALL, Chosen
 from cog.decoding.verbatim import limit_runs
 from cog.records import Decoding
 
 FREE_TOKENS = 2  # tokens of agreement that say nothing: " of the"
 MAX_CONTEXT_TOKENS = 10  # tokens of agreement that count
 ALIKE_WEIGHT = 2.0  # of places that go on alike
+FEW = 0.5  # share of the phrases that are scored alone, where no more may be chosen
+
+# scores of some words that begin and that end a phrase, ``(num_begins,)`` and ``(num_ends,)``
+ScoreWords = Callable[[Chosen], tuple[Tensor, Tensor]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +77,7 @@ class Choices:
 def score_choices(
     pool: Pool,
     token_logits: Tensor,
-    word_scores: tuple[Tensor, Tensor] | None,
+    score_words: ScoreWords,
     *,
     end: TextEnd,
     decoding: Decoding,
@@ -87,9 +93,9 @@ def score_choices(
     the paper's settings all of these are 0, and nothing is left out but phrases that would be glued
     to the word before, or leave a gap.
 
-    Scores of words are of those that begin and that end a phrase, *shape* ``(num_begins,)`` and
-    ``(num_ends,)``; None if nothing is copied. ``batch_phrases`` is the number of phrases of a
-    training batch.
+    Most words begin with a token that verification refuses: of the pool's words only those are
+    scored that begin or end a phrase that may be chosen. ``batch_phrases`` is the number of
+    phrases of a training batch.
     """
     places = _Places.find(pool, end, decoding, device=token_logits.device)
     tokens, is_implausible = token_logits, None
@@ -98,17 +104,18 @@ def score_choices(
         tokens = tokens.masked_fill(is_implausible, -torch.inf)
     if end.repeats:
         tokens = _leave_out_tokens(tokens, end.repeats)
-    if word_scores is None or not len(pool.phrases):
+    if not len(pool.phrases):
         choices = Choices(tokens, token_logits.new_zeros(0), places.agreement)
         return _leave_some(choices, token_logits, places, end, decoding)
     bonus = decoding.context_weight * (places.num_tokens - FREE_TOKENS)
-    starts = word_scores[0] + _weigh_beginnings(pool, token_logits, decoding, batch_phrases)
-    starts[places.begins[places.is_begin]] += bonus[places.is_begin]
+    added = _weigh_beginnings(pool, token_logits, decoding, batch_phrases)
+    added[places.begins[places.is_begin]] += bonus[places.is_begin]
     is_barred = _find_barred(pool, token_logits, is_implausible, places, end, decoding)
-    starts.masked_fill_(is_barred, -torch.inf)
-    scores = pool.phrases.score(starts, word_scores[1])
+    added.masked_fill_(is_barred, -torch.inf)
+    listed = (~is_barred).index_select(0, pool.phrases.first).nonzero().squeeze(1)
     if end.blocked is not None:
-        scores = _leave_out_blocked(pool, scores, end.blocked)
+        listed = _leave_out_blocked(pool.phrases, listed, end.blocked)
+    scores = _score_listed(pool.phrases, listed, score_words, added)
     if len(places.tokens):
         tokens = _raise_tokens(tokens, places, bonus, is_open=pool.phrases.find_open(scores))
     if decoding.max_verbatim_words:
@@ -263,9 +270,35 @@ def _find_barred(
     return is_barred
 
 
-def _leave_out_blocked(pool: Pool, scores: Tensor, blocked: NDArray[np.bool_]) -> Tensor:
-    phrases = pool.phrases
-    before = torch.from_numpy(np.concatenate([[0], np.cumsum(blocked)])).to(scores.device)
-    up_to_first = before[phrases.begin_words].index_select(0, phrases.first)
-    up_to_last = before[phrases.end_words + 1].index_select(0, phrases.last)
-    return scores.masked_fill_(up_to_first != up_to_last, -torch.inf)
+def _leave_out_blocked(phrases: Phrases, listed: Tensor, blocked: NDArray[np.bool_]) -> Tensor:
+    # those of some phrases that hold no word that may not be copied
+    before = torch.from_numpy(np.concatenate([[0], np.cumsum(blocked)])).to(listed.device)
+    firsts, lasts = (each.index_select(0, listed) for each in (phrases.first, phrases.last))
+    up_to_first = before.index_select(0, phrases.begin_words.index_select(0, firsts))
+    up_to_last = before.index_select(0, phrases.end_words.index_select(0, lasts) + 1)
+    return listed[up_to_first == up_to_last]
+
+
+def _score_listed(
+    phrases: Phrases, listed: Tensor, score_words: ScoreWords, added: Tensor
+) -> Tensor:
+    # scores of phrases, minus infinity of those that are not listed. *Shape:* ``(num_phrases,)``
+    if len(listed) > FEW * len(phrases):
+        starts, ends = score_words(ALL)
+        found = phrases.score(starts + added, ends).index_select(0, listed)
+    else:
+        firsts, lasts = (each.index_select(0, listed) for each in (phrases.first, phrases.last))
+        begins, firsts = _number(firsts, len(added))
+        ends, lasts = _number(lasts, len(phrases.end_words))
+        of_begins, of_ends = score_words((begins, ends))
+        found = (of_begins + added.index_select(0, begins)).index_select(0, firsts)
+        found += of_ends.index_select(0, lasts)
+    return added.new_full((len(phrases),), -torch.inf).scatter_(0, listed, found)
+
+
+def _number(positions: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    # the different ones of some positions below a count, ascending, and the place of each in them
+    is_there = torch.zeros(count, dtype=torch.bool, device=positions.device)
+    is_there[positions] = True
+    places = is_there.cumsum(0, dtype=torch.int32) - 1
+    return is_there.nonzero().squeeze(1), places.index_select(0, positions)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from cog.decoding.batch import Ending
 from cog.decoding.candidates import Phrases
-from cog.decoding.choices import score_choices
+from cog.decoding.choices import ScoreWords, score_choices
 from cog.decoding.citations import cite_segment
 from cog.decoding.distribution import NextChoice, next_choice
 from cog.decoding.draft import Draft
@@ -19,6 +19,7 @@ from cog.decoding.pool_source import PoolSource
 from cog.decoding.repeats import find_word_begins
 from cog.decoding.request import Request, check_request, encode_prefix
 from cog.decoding.row import Row
+from cog.decoding.scoring import Query
 from cog.decoding.workers import Job
 from cog.errors import CogError
 from cog.index.read.reader import PhraseIndex
@@ -142,15 +143,11 @@ class CopyGenerator:
         # texts that share a pool are scored together
         pool = texts[group[0]][0].pool
         states = torch.stack([texts[k][1][0] for k in group])  # (num_members, dim)
-        scored = None
-        if len(pool.phrases):
-            queries = self.model.prefix_encoder.phrase_queries(states)
-            scored = pool.scorer.score_words(*queries)
+        query = Query(pool.scorer, *self.model.prefix_encoder.phrase_queries(states))
         for place, k in enumerate(group):
             row, (_, logits) = texts[k]
-            of_words = None if scored is None else (scored[0][place], scored[1][place])
             try:
-                drafts[k] = self._choose(row, logits, of_words)
+                drafts[k] = self._choose(row, logits, partial(query.score, place))
             except CogError as error:
                 drafts[k] = error
 
@@ -176,12 +173,12 @@ class CopyGenerator:
             max_depth=max_depth,
         )
 
-    def _choose(self, row: Row, logits: Tensor, word_scores: tuple[Tensor, Tensor] | None) -> Draft:
+    def _choose(self, row: Row, logits: Tensor, score_words: ScoreWords) -> Draft:
         decoding = row.request.decoding
         choices = score_choices(
             row.pool,
             logits,
-            word_scores,
+            score_words,
             end=row.end,
             decoding=decoding,
             batch_phrases=self.model.config.batch_phrases,

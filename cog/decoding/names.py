@@ -1,7 +1,7 @@
 """Names: gathered words go in, what documents about other things may not bring comes out."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,15 +46,17 @@ def find_names(
     of_near = np.unique(hashes[is_name & ~is_far])
     guarded = np.flatnonzero(is_name & is_far & ~is_barred & ~np.isin(hashes, of_near))
     words_of: dict[str, NDArray[np.int64]] = {}
-    for group in _split_by(guarded, hashes[guarded]):
-        begin, end = chunks.word_tokens[group[0]]
+    groups = _split_by(guarded, hashes[guarded])
+    firsts = chunks.word_tokens[[group[0] for group in groups]].tolist() if groups else ()
+    for group, (begin, end) in zip(groups, firsts, strict=True):
         spelled = splitter.decode(chunks.token_ids[begin:end]).decode(errors="replace").strip()
         known = words_of.get(spelled)
         words_of[spelled] = group if known is None else np.concatenate([known, group])
     return Names(words_of, np.flatnonzero(is_far & is_barred))
 
 
-def _split_by(values: NDArray[np.int64], keys: NDArray[np.uint64]) -> Iterable[NDArray[np.int64]]:
+def _split_by(values: NDArray[np.int64], keys: NDArray[np.uint64]) -> list[NDArray[np.int64]]:
     order = np.argsort(keys, kind="stable")
-    changes = np.flatnonzero(np.diff(keys[order])) + 1
-    return np.split(values[order], changes) if len(values) else ()
+    values, changes = values[order], np.flatnonzero(np.diff(keys[order])) + 1
+    bounds = [0, *changes.tolist(), len(values)]
+    return [values[begin:end] for begin, end in pairwise(bounds) if begin < end]

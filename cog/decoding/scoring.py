@@ -15,20 +15,51 @@ from cog.index.tables.quantise import StoredVectors
 from cog.model.integers import has_int8_dot_products, multiply_rows
 from cog.model.vector_code import VectorCodes
 
+Chosen = tuple[Tensor | None, Tensor | None]
+ALL: Chosen = (None, None)
 BLOCK_VECTORS = 1024  # restored at once on a CPU; about 1 MB, which its own cache holds
 
 
 class WordScorer(Protocol):
     """Scores every gathered word against start and end queries."""
 
-    def score_words(self, start_queries: Tensor, end_queries: Tensor) -> tuple[Tensor, Tensor]:
-        """Multiply queries with all start vectors and all end vectors.
+    def score_words(
+        self, start_queries: Tensor, end_queries: Tensor, chosen: Chosen = ALL
+    ) -> tuple[Tensor, Tensor]:
+        """Multiply queries with start vectors and end vectors.
 
         :param start_queries: *Shape:* ``(num_queries, dim)`` float32
         :param end_queries: *Shape:* ``(num_queries, dim)`` float32
+        :param chosen: Positions of the words whose start vectors, and of those whose end vectors
+            are meant; None for all. *Shape:* ``(num_begins,)`` and ``(num_ends,)`` int64
         :returns: Start and end scores, of *Shape:* ``(num_queries, num_begins)`` and
             ``(num_queries, num_ends)``, float32
         """
+
+
+class Query:
+    """What the next words of some texts that share a pool are asked of its words with.
+
+    Start and end queries are of *shape* ``(num_texts, dim)``, float32. Scores of all words are
+    computed for all these texts together, once they are wanted.
+    """
+
+    def __init__(self, scorer: WordScorer, start: Tensor, end: Tensor) -> None:
+        self._scorer, self._queries = scorer, (start, end)
+        self._scores: tuple[Tensor, Tensor] | None = None
+
+    def score(self, text: int, chosen: Chosen = ALL) -> tuple[Tensor, Tensor]:
+        """Score words for one text.
+
+        *Shape:* ``(num_begins,)`` and ``(num_ends,)``, float32
+        """
+        if chosen is not ALL:
+            start, end = (each[text : text + 1] for each in self._queries)
+            starts, ends = self._scorer.score_words(start, end, chosen)
+            return starts[0], ends[0]
+        if self._scores is None:
+            self._scores = self._scorer.score_words(*self._queries)
+        return self._scores[0][text], self._scores[1][text]
 
 
 class FloatScorer:
@@ -42,11 +73,13 @@ class FloatScorer:
         self._start = _prepare(start, device)
         self._end = _prepare(end, device)
 
-    def score_words(self, start_queries: Tensor, end_queries: Tensor) -> tuple[Tensor, Tensor]:
-        """Multiply queries with all start vectors and all end vectors."""
+    def score_words(
+        self, start_queries: Tensor, end_queries: Tensor, chosen: Chosen = ALL
+    ) -> tuple[Tensor, Tensor]:
+        """Multiply queries with start vectors and end vectors, as every scorer does."""
         return (
-            _multiply_blocks(start_queries, *self._start),
-            _multiply_blocks(end_queries, *self._end),
+            _multiply_blocks(start_queries, *_choose(self._start, chosen[0])),
+            _multiply_blocks(end_queries, *_choose(self._end, chosen[1])),
         )
 
 
@@ -58,16 +91,16 @@ class IntegerScorer:
     """
 
     def __init__(self, start: StoredVectors, end: StoredVectors) -> None:
-        self._start = _tensor(start.vectors)
-        self._end = _tensor(end.vectors)
-        self._start_scales = _tensor(start.scales)
-        self._end_scales = _tensor(end.scales)
+        self._start = _tensor(start.vectors), _tensor(start.scales)
+        self._end = _tensor(end.vectors), _tensor(end.scales)
 
-    def score_words(self, start_queries: Tensor, end_queries: Tensor) -> tuple[Tensor, Tensor]:
-        """Multiply queries with all start vectors and all end vectors."""
+    def score_words(
+        self, start_queries: Tensor, end_queries: Tensor, chosen: Chosen = ALL
+    ) -> tuple[Tensor, Tensor]:
+        """Multiply queries with start vectors and end vectors, as every scorer does."""
         return (
-            multiply_rows(start_queries, self._start, self._start_scales),
-            multiply_rows(end_queries, self._end, self._end_scales),
+            multiply_rows(start_queries, *_choose(self._start, chosen[0])),
+            multiply_rows(end_queries, *_choose(self._end, chosen[1])),
         )
 
 
@@ -81,13 +114,16 @@ class CodedScorer:
             for code in (codes.start, codes.end)
         ]
 
-    def score_words(self, start_queries: Tensor, end_queries: Tensor) -> tuple[Tensor, Tensor]:
-        """Multiply queries with all start vectors and all end vectors, as every scorer does."""
-        queries = (start_queries, end_queries)
-        folded = [query @ decode.T for query, (decode, _) in zip(queries, self._folds, strict=True)]
-        start, end = self._integers.score_words(*folded)
-        for scores, query, (_, offset) in zip((start, end), queries, self._folds, strict=True):
-            scores += (query @ offset)[:, None]
+    def score_words(
+        self, start_queries: Tensor, end_queries: Tensor, chosen: Chosen = ALL
+    ) -> tuple[Tensor, Tensor]:
+        """Multiply queries with start vectors and end vectors, as every scorer does."""
+        (of_starts, start_offset), (of_ends, end_offset) = self._folds
+        start, end = self._integers.score_words(
+            start_queries @ of_starts.T, end_queries @ of_ends.T, chosen
+        )
+        start += (start_queries @ start_offset)[:, None]
+        end += (end_queries @ end_offset)[:, None]
         return start, end
 
 
@@ -120,6 +156,13 @@ def _prepare(stored: StoredVectors, device: torch.device) -> tuple[Tensor, Tenso
     vectors = _tensor(stored.vectors).to(device)
     is_kept = device.type == "cpu"
     return vectors if is_kept else vectors.float(), _tensor(stored.scales).to(device)
+
+
+def _choose(stored: tuple[Tensor, Tensor], positions: Tensor | None) -> tuple[Tensor, Tensor]:
+    if positions is None:
+        return stored
+    vectors, scales = stored
+    return vectors.index_select(0, positions), scales.index_select(0, positions)
 
 
 def _multiply_blocks(queries: Tensor, vectors: Tensor, scales: Tensor) -> Tensor:

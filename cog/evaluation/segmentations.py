@@ -7,6 +7,7 @@ cut them into phrases and vocabulary tokens, and a forward pass over positions a
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -18,6 +19,7 @@ from cog.decoding.generator import CopyGenerator
 from cog.decoding.joins import extend_tail
 from cog.decoding.pool import Pool
 from cog.decoding.request import Request
+from cog.decoding.scoring import Query
 from cog.records import OFF
 
 STATES_PER_BLOCK = 16  # positions scored at once; bounds memory to one block of word scores
@@ -128,14 +130,14 @@ def score_reference(
         block = states[begin : begin + STATES_PER_BLOCK]
         logits = encoder.token_logits(block)
         logits[:, left_out] = -torch.inf
-        starts, ends = pool.scorer.score_words(*encoder.phrase_queries(block))
+        query = Query(pool.scorer, *encoder.phrase_queries(block))
         for k in range(len(block)):
             position = begin + k
             before = generator.model.splitter.decode(token_ids[max(0, position - 4) : position])
             choices = score_choices(
                 pool,
                 logits[k],
-                (starts[k], ends[k]),
+                partial(query.score, k),
                 end=TextEnd(
                     read[0][: len(prefix) + position],
                     position,

@@ -98,7 +98,7 @@ class WordSplitter:
 
     def decode(self, token_ids: NDArray[np.int32]) -> bytes:
         """The exact bytes of some tokens; they need not be whole characters."""
-        return b"".join(self.token_bytes[int(i)] for i in token_ids)
+        return b"".join([self.token_bytes[i] for i in token_ids.tolist()])
 
     def split(self, text: str) -> Words:
         """Split a text without lone surrogates into words.

@@ -8,10 +8,12 @@ import torch
 from torch import Tensor
 
 from cog.decoding.batch import Ending as End
+from cog.decoding.choices import ScoreWords
 from cog.decoding.draft import Draft
 from cog.decoding.generator import CopyGenerator
 from cog.decoding.plausibility import verify_draft
 from cog.decoding.row import Row
+from cog.decoding.scoring import ALL
 from cog.decoding.workers import Job
 from cog.errors import CogError
 from tests.decoding.plain import look
@@ -34,16 +36,14 @@ class CheckedGenerator(CopyGenerator):
             self.num_checked += 1
         return super().draft(texts)
 
-    def _choose(self, row: Row, logits: Tensor, word_scores: tuple[Tensor, Tensor] | None) -> Draft:
+    def _choose(self, row: Row, logits: Tensor, score_words: ScoreWords) -> Draft:
         state, wanted = self.fresh[id(row)]
         torch.testing.assert_close(logits.double(), wanted, atol=1e-3, rtol=1e-3)
-        if word_scores is not None:
-            queries = self.model.prefix_encoder.phrase_queries(state)
-            for found, scores in zip(
-                word_scores, row.pool.scorer.score_words(*queries), strict=True
-            ):
-                torch.testing.assert_close(found, scores[0], atol=1e-2, rtol=1e-3)
-        return super()._choose(row, logits, word_scores)
+        queries = self.model.prefix_encoder.phrase_queries(state)
+        wanted = row.pool.scorer.score_words(*queries)
+        for found, scores in zip(score_words(ALL), wanted, strict=True):
+            torch.testing.assert_close(found, scores[0], atol=1e-2, rtol=1e-3)
+        return super()._choose(row, logits, score_words)
 
     @torch.inference_mode()
     def write(

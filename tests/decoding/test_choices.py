@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,9 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from cog.decoding.choices import Choices, TextEnd, score_choices
+from cog.decoding.choices import Choices, ScoreWords, TextEnd, score_choices
 from cog.decoding.pool import Pool
+from cog.decoding.scoring import Chosen, Query
 from cog.decoding.verbatim import count_room, count_run_words
 from cog.records import Decoding
 from tests.decoding.plain import fits, plain_floor
@@ -86,11 +88,10 @@ class Case:
         )
 
     def score(self) -> Choices:
-        start, end = self.pool.scorer.score_words(*self.queries)
         return score_choices(
             self.pool,
             self.logits,
-            (start[0], end[0]),
+            partial(Query(self.pool.scorer, *self.queries).score, 0),
             end=self.end,
             decoding=self.decoding,
             batch_phrases=BATCH_PHRASES,
@@ -270,6 +271,32 @@ def test_room_of_a_draft_equals_a_plain_count(max_words: int) -> None:
             assert found == room
 
 
+def scored(pool: Pool, start: float = 0.0) -> ScoreWords:
+    """The same score for all words that begin a phrase, and 0 for those that end one."""
+    counts = len(pool.phrases.begin_words), len(pool.phrases.end_words)
+
+    def score(chosen: Chosen) -> tuple[torch.Tensor, torch.Tensor]:
+        first, last = (
+            count if some is None else len(some) for count, some in zip(counts, chosen, strict=True)
+        )
+        return torch.full((first,), start), torch.zeros(last)
+
+    return score
+
+
+@pytest.mark.parametrize("share", [0.0, 1.1])
+@pytest.mark.parametrize("seed", range(12))
+def test_scores_are_the_same_however_many_words_are_scored(
+    share: float, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = Case(seed, replace(PAPER, **ALL))
+    wanted = case.score()
+    monkeypatch.setattr("cog.decoding.choices.FEW", share)
+    found = case.score()
+    torch.testing.assert_close(found.phrase_scores, wanted.phrase_scores)
+    torch.testing.assert_close(found.token_logits, wanted.token_logits)
+
+
 def pool_end(written: list[int], blocked: NDArray[np.bool_] | None = None) -> TextEnd:
     return TextEnd(written, len(written), b"x", blocked)
 
@@ -280,9 +307,8 @@ def test_context_raises_the_phrase_or_the_token_that_followed() -> None:
     decoding = replace(PAPER, context_weight=2.0)
     written = pool.chunks.token_ids[:6].tolist()
     logits = torch.zeros(len(TOKENS))
-    words = torch.zeros(len(pool.phrases.begin_words)), torch.zeros(len(pool.phrases.end_words))
     found = score_choices(
-        pool, logits, words, end=pool_end(written), decoding=decoding, batch_phrases=1
+        pool, logits, scored(pool), end=pool_end(written), decoding=decoding, batch_phrases=1
     )
     raised = [TOKENS[i] for i in found.token_logits.nonzero().squeeze(1).tolist()]
     assert raised == [","]  # the comma begins no phrase, so that it is a token's turn
@@ -308,11 +334,10 @@ def test_what_several_places_say_is_written_where_it_may_not_be_copied(
     pool = make_pool(lay_out([[[*before, " river", " Ada"]], [[*before, " river", " the"]]]))
     masks = [np.isin(np.arange(pool.num_words), words) for words in (blocked, copied)]
     ids = pool.chunks.token_ids[:6].tolist()
-    words = torch.zeros(len(pool.phrases.begin_words)), torch.zeros(len(pool.phrases.end_words))
     found = score_choices(
         pool,
         torch.zeros(len(TOKENS)),
-        words,
+        scored(pool),
         end=TextEnd(ids, 6, b"x", *masks),
         decoding=replace(PAPER, context_weight=2.0),
         batch_phrases=1,
@@ -325,7 +350,12 @@ def test_without_phrases_the_vocabulary_is_left() -> None:
     pool = make_pool(make_chunks(0, lengths=())[0])
     logits = torch.arange(4.0)
     found = score_choices(
-        pool, logits, None, end=pool_end([1]), decoding=replace(PAPER, **ALL), batch_phrases=1
+        pool,
+        logits,
+        scored(pool),
+        end=pool_end([1]),
+        decoding=replace(PAPER, **ALL),
+        batch_phrases=1,
     )
     assert not len(found.phrase_scores)
     assert found.token_logits[3] == 3.0
@@ -339,13 +369,11 @@ def test_where_only_a_passage_again_is_plausible_the_next_best_is_left(
     pool = make_pool(make_chunks(0, lengths=lengths)[0])
     logits = torch.full((len(TOKENS),), -20.0)
     logits[2], logits[5] = 20.0, -10.0
-    none = torch.full((len(pool.phrases.begin_words),), -torch.inf)
-    ends = torch.zeros(len(pool.phrases.end_words))
     for repeats in ([2], [2, 2]):
         found = score_choices(
             pool,
             logits,
-            (none, ends) if lengths else None,
+            scored(pool, -torch.inf),
             end=TextEnd([1, 2], 2, b"x", repeats=repeats),
             decoding=replace(PAPER, verify=rule, verify_threshold=0.01),
             batch_phrases=1,

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from cog.decoding.batch import Batch, Ending, Ticket
+from cog.decoding.choices import ScoreWords
 from cog.decoding.draft import Draft
 from cog.decoding.generator import CopyGenerator
 from cog.decoding.in_order import write_in_order
@@ -190,11 +191,9 @@ def test_a_text_without_probabilities_ends_alone(generator: CopyGenerator) -> No
     broken, whole = ask_for((6, 7))
 
     class Breaking(CopyGenerator):
-        def _choose(
-            self, row: Row, logits: torch.Tensor, word_scores: tuple[torch.Tensor, ...] | None
-        ) -> Draft:
+        def _choose(self, row: Row, logits: torch.Tensor, score_words: ScoreWords) -> Draft:
             logits = logits * float("nan") if row.request == broken else logits
-            return super()._choose(row, logits, word_scores)
+            return super()._choose(row, logits, score_words)
 
     breaking = Breaking(generator.model, generator.index)
     found = list(write_in_order(breaking, [broken, whole], batch_size=2))

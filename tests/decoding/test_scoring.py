@@ -11,6 +11,7 @@ from cog.decoding.candidates import Phrases, find_phrases
 from cog.decoding.scoring import (
     FloatScorer,
     IntegerScorer,
+    Query,
     WordScorer,
     make_scorer,
 )
@@ -75,6 +76,20 @@ def test_without_words_all_are_scored_in_blocks_too(
             np.testing.assert_allclose(scores.numpy(), query.numpy() @ vectors.T, atol=1e-5)
 
 
+@pytest.mark.parametrize("dtype", ["int8", "float16"])
+def test_some_words_are_scored_as_they_are_among_all(dtype: str) -> None:
+    chunks, _ = make_chunks(6, dtype=dtype)
+    query = torch.randn(2, DIM, generator=torch.Generator().manual_seed(0))
+    chosen = torch.tensor([0, 3, 4]), torch.tensor([], dtype=torch.int64)
+    for scorer in [*scorers(chunks), make_scorer(chunks, device=CPU)]:
+        both = Query(scorer, query, query)
+        for text, (starts, ends) in enumerate(zip(*scorer.score_words(query, query), strict=True)):
+            some_starts, some_ends = both.score(text, chosen)
+            torch.testing.assert_close(some_starts, starts[chosen[0]])
+            assert some_ends.shape == (0,)
+            torch.testing.assert_close(both.score(text)[1], ends)
+
+
 def test_query_of_zeros_scores_zero() -> None:
     chunks, _ = make_chunks(2)
     for scorer in scorers(chunks):
@@ -101,7 +116,13 @@ def test_scores_of_a_code_are_those_of_what_its_integers_stand_for() -> None:
     integers = [codes.start.quantise(vectors[0]), codes.end.quantise(vectors[1])]
     chunks = replace(floats, start_vectors=integers[0], end_vectors=integers[1], codes=codes)
     query = torch.randn(2, DIM, generator=torch.Generator().manual_seed(0))
-    scores = make_scorer(chunks, device=CPU).score_words(query, query)
+    scorer = make_scorer(chunks, device=CPU)
+    scores = scorer.score_words(query, query)
+    chosen = torch.tensor([2, 0]), torch.tensor([1])
+    for found, some, all_of_them in zip(
+        scorer.score_words(query, query, chosen), chosen, scores, strict=True
+    ):
+        torch.testing.assert_close(found, all_of_them[:, some])
     for found, code, each in zip(scores, (codes.start, codes.end), integers, strict=True):
         restored = each.astype(np.float32) @ code.decode + code.offset
         expected = query.numpy().astype(np.float64) @ restored.T

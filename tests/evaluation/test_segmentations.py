@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from cog.decoding.choices import TextEnd, score_choices
 from cog.decoding.generator import CopyGenerator
 from cog.decoding.pool import Pool
 from cog.decoding.request import Request
+from cog.decoding.scoring import Query
 from cog.decoding.session import open_generator
 from cog.evaluation.segmentations import Step, score_reference, sum_segmentations
 from cog.params import load_params
@@ -74,12 +76,12 @@ def scored_choices_at(
     """The same as decoding scores them, with all that it adds."""
     ids = generator.prefix_ids(REQUEST) + before
     state, logits = look(generator, ids)
-    start, end = pool.scorer.score_words(*generator.model.prefix_encoder.phrase_queries(state))
+    query = Query(pool.scorer, *generator.model.prefix_encoder.phrase_queries(state))
     tail = (REQUEST.prefix.encode() + generator.model.splitter.decode(np.array(before, int)))[-4:]
     choices = score_choices(
         pool,
         logits.float(),
-        (start[0], end[0]),
+        partial(query.score, 0),
         end=TextEnd(ids, len(before), tail),
         decoding=decoding,
         batch_phrases=generator.model.config.batch_phrases,
