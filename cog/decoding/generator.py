@@ -223,11 +223,11 @@ class CopyGenerator:
 
     def _cite(self, row: Row, *, first: int = 0) -> tuple[Segment, ...]:
         text = row.text
-        ordinals = text.document_ordinals(first=first)
-        documents = self.index.get_documents(ordinals) if ordinals else {}
+        if missing := text.document_ordinals(first=first) - row.documents.keys():
+            row.documents |= self.index.get_documents(missing)
         parts = zip(text.segments[first:], text.copies[first:], strict=True)
         return tuple(
-            cite_segment(segment, copy, documents, get_corpus_id=self.index.get_corpus_id)
+            cite_segment(segment, copy, row.documents, get_corpus_id=self.index.get_corpus_id)
             for segment, copy in parts
         )
 

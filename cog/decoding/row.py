@@ -24,6 +24,7 @@ from cog.decoding.sampling import Chooser
 from cog.decoding.text import Copy, GrowingText
 from cog.decoding.verbatim import count_room
 from cog.model.words import WordSplitter
+from cog.records import Document
 
 LEAST_REACH = 4  # words that a draft goes on at least, where it may
 
@@ -42,6 +43,7 @@ class Row:
     :param num_passes: Number of passes that read one of them.
     :param num_reported: Number of segments that were reported as final.
     :param num_told: Number of characters of the copy behind them when that was told last.
+    :param documents: The documents that were cited so far, by their positions in the index.
     :param num_added: Number of chunks that were added to its pool.
     :param reach: Number of words that its next draft goes on at its source.
     :param needs_token: Whether the last choice was a copy of which nothing was accepted, so that
@@ -62,6 +64,7 @@ class Row:
     num_passes: int = 0
     num_reported: int = 0
     num_told: int = 0
+    documents: dict[int, Document] = field(default_factory=dict)
     num_added: int = 0
     reach: int = 0
     needs_token: bool = False
