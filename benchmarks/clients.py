@@ -187,17 +187,19 @@ def load(
     seconds: float,
     tokens: int,
     before: float = 0.0,
+    niceness: int = CLIENT_NICENESS,
 ) -> tuple[Tally, float]:
     """Let clients ask one text after another; what they saw, and how long all of it took.
 
     They have asked for the seconds ``before`` when it begins to count. They stand for other
-    machines, and give way to the server on this one.
+    machines, and give way to the server on this one; but then what they wait for includes their
+    turn on a processor, so that clients who measure waiting need a ``niceness`` of 0.
     """
     began = time.perf_counter()
     tally = Tally(begin=began + before, end=began + before + seconds)
 
     def ask(number: int) -> None:
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), CLIENT_NICENESS)
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), niceness)
         draw = random.Random(number)
         while time.perf_counter() < tally.end:
             body: dict[str, Any] = {

@@ -216,6 +216,7 @@ def measure_first(paths: ProjectPaths, prefixes: list[str], options: Options) ->
             corpora=options.corpora,
             seconds=options.seconds / 2,
             before=options.seconds / 8,
+            niceness=0,
             **size,
         )
     for each in tally.errors[:5]:
