@@ -86,7 +86,9 @@ def test_intervals_cover_the_truth(
     assert 0.92 <= covered <= 0.98
 
 
-@pytest.mark.parametrize(("num_texts", "tilt"), [(100, 0.2), (400, 0.8)])
+@pytest.mark.parametrize(
+    ("num_texts", "tilt"), [(100, 0.2), pytest.param(400, 0.8, marks=pytest.mark.slow)]
+)
 def test_intervals_of_mauve_cover_what_so_many_texts_have_on_average(
     num_texts: int, tilt: float
 ) -> None:
