@@ -57,12 +57,13 @@ def serve(
         say(f"serving {paths.root.name} at http://{shown}:{port}/ (Ctrl-C ends)")
         server = Server(engine, settings)
         server.run_on(listener)
+        if server.left:  # a thread that waits for ever would keep the process
+            say("ended" if engine.failure is None else str(engine.failure))
+            sys.stderr.flush()
+            os._exit(engine.failure is not None)
         if engine.failure is not None:
             raise engine.failure
         say("ended")
-        if server.has_left:  # a thread that waits for ever would keep the process
-            sys.stderr.flush()
-            os._exit(0)
         warming.join()
 
 
@@ -115,7 +116,7 @@ class Server(uvicorn.Server):
         super().__init__(config)
         self._engine = engine
         self._answer_seconds = settings.body_seconds
-        self.has_left = False  # whether something was left in a thread, when it ended
+        self.left: set[str] = set()  # what was left in a thread, when it ended
 
     def run_on(self, listener: socket.socket) -> None:
         """Listen until it is told to end.
@@ -184,8 +185,9 @@ class Server(uvicorn.Server):
                     connection.transport.abort()
 
     def _leave(self, name: str) -> None:
-        logger.warning("%s does not end, and is left; threads stand at\n%s", name, _find_places())
-        self.has_left = True
+        if name not in self.left:
+            logger.warning("%s does not end, and is left; threads are at\n%s", name, _find_places())
+        self.left.add(name)
 
     def _end(self, _number: int, _frame: FrameType | None) -> None:
         self._engine.is_stopping = True

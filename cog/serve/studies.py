@@ -9,6 +9,7 @@ import numpy as np
 from starlette.requests import Request
 from starlette.responses import Response
 
+from cog.errors import CogError
 from cog.evaluation.blind import ANSWERS, ASKED, judge, make_study, write_answers
 from cog.evaluation.choose import choose_named_sides
 from cog.evaluation.study_folder import Answers, Rater, Study, list_studies, save_study
@@ -18,9 +19,14 @@ from cog.serve.errors import ApiError
 
 
 def tell_studies(engine: Engine, _request: Request) -> dict[str, Any]:
-    """All studies, with who judges in each."""
-    paths = engine.paths
-    return {"studies": [_describe(Study(paths, name)) for name in list_studies(paths)]}
+    """All studies, with who judges in each; of one that is damaged, what is wrong."""
+    studies, problems = [], []
+    for name in list_studies(engine.paths):
+        try:
+            studies.append(_describe(Study(engine.paths, name)))
+        except CogError as error:
+            problems.append(str(error))
+    return {"studies": studies, "problems": problems}
 
 
 def make_new(engine: Engine, _request: Request, body: StudyBody) -> dict[str, Any]:

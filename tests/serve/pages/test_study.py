@@ -1,6 +1,7 @@
 """Blind studies on pages: made, judged with the keyboard alone, and counted."""
 
 import re
+import shutil
 
 from playwright.sync_api import expect
 
@@ -69,3 +70,11 @@ def test_study_is_made_judged_with_keys_and_counted(visitor: Visitor) -> None:
     assert len(lines) == 5
     answers = {line.split(",")[0]: line.split(",")[1:] for line in lines[1:]}
     assert answers[str(third)] == ["B", "B", "B"]
+
+    damaged = visitor.server.paths.studies / "damaged" / "key.json"
+    damaged.parent.mkdir()
+    damaged.write_text("{")
+    beside = visitor.visit("/study")
+    beside.wait_for_selector("table.list")
+    assert "studies/damaged/key.json" in beside.locator("[role=alert]").inner_text()
+    shutil.rmtree(damaged.parent)

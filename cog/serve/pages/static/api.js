@@ -98,7 +98,7 @@ export const getFindings = async (id) => (await getJson(id ? `/api/corpora/${par
 export const switchCorpus = async (content) => (await post("/api/switch", content)).json();
 export const rollback = async () => (await post("/api/rollback", {})).json();
 
-export const getStudies = async () => (await getJson("/api/studies")).studies;
+export const getStudies = () => getJson("/api/studies");
 export const makeStudy = async (content) => (await post("/api/studies", content)).json();
 export const addRater = async (study, name) => (await post(`/api/studies/${part(study)}/raters`, { name })).json();
 export const getItems = (study, token) => getJson(`/api/studies/${part(study)}/items${query({ token })}`);

@@ -8,12 +8,13 @@ const addressOf = (study) => `/study?study=${encodeURIComponent(study)}`;
 const nameSystems = (systems) => systems.map((each) => make("bdi", {}, oneLine(each)));
 
 /** List the studies, with a form for a new one. */
-export async function showStudies(place, studies) {
+export async function showStudies(place, studies, problems) {
   const form = make("div", {}, make("p", { class: "soft" }, "Reading the evaluations…"));
   place.replaceChildren(
     make("h1", {}, "Studies"),
     make("p", { class: "lead" }, "People read pairs of texts in random order, without knowing what wrote which, and say which is better."),
     ...studies.length ? [makeList(studies)] : [make("p", { class: "empty" }, "There is no study yet.")],
+    ...problems.map((each) => makeError(new Error(each))),
     make("h2", {}, "New study"), form,
   );
   try {

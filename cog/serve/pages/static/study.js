@@ -11,8 +11,8 @@ const [study, token] = [asked.get("study"), asked.get("token")];
 
 async function show() {
   if (study && token) return showJudging(place, { study, token });
-  const studies = await getStudies();
-  if (!study) return showStudies(place, studies);
+  const { studies, problems } = await getStudies();
+  if (!study) return showStudies(place, studies, problems);
   const found = studies.find((each) => each.study === study);
   if (found) return showStudy(place, found);
   throw Object.assign(new Error(`There is no study ${study}.`), { run: "" });
