@@ -159,6 +159,27 @@ def test_what_cannot_be_written_is_said_with_what_to_run(visitor: Visitor) -> No
     assert page.locator("#error [role=alert]").count() == 0
 
 
+WATCH = """
+window.grown = [];
+new MutationObserver(() => {
+    const text = document.querySelector("#written .growing")?.textContent;
+    if (text && text !== window.grown.at(-1)) window.grown.push(text);
+}).observe(document.getElementById("written"), { subtree: true, childList: true });
+"""
+
+
+def test_a_copy_grows_on_the_page(visitor: Visitor) -> None:
+    page = visitor.write()
+    page.evaluate(WATCH)
+    page.click("#write")
+    page.wait_for_selector("#done:not([hidden])")
+    copies = [each.text for each in copy_json(page).segments if each.origin == CORPUS]
+    grown = page.evaluate("window.grown")
+    assert grown
+    for text in grown:
+        assert any(copy.startswith(text) for copy in copies)
+
+
 def test_where_the_connection_breaks_the_copy_that_grew_stays_and_has_its_source(
     visitor: Visitor,
 ) -> None:

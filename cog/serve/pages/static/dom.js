@@ -57,13 +57,16 @@ export function formatProbability(value) {
   return value >= 0.001 ? value.toPrecision(2) : value.toExponential(1);
 }
 
+const COMMAND = /^(cog|dvc|git|mlflow|pip) /u; // what can be pasted; the rest is advice
+
 /** What went wrong, in words, with the command that mends it. */
 export function makeError(error) {
   const box = make("div", { class: "message bad", role: "alert" });
   // what to run stands below, to be copied
   const [words] = (error.message || String(error)).split(error.run ? `; next: ${error.run}` : "\n");
   box.append(make("p", {}, shown(words)));
-  if (error.run) box.append(make("p", {}, "Next:"), makeCommand(error.run));
+  if (COMMAND.test(error.run)) box.append(make("p", {}, "Next:"), makeCommand(error.run));
+  else if (error.run) box.append(make("p", {}, "Next: ", shown(error.run)));
   return box;
 }
 

@@ -117,13 +117,13 @@ export class Writing {
   grow(segment) {
     this.unfinished = segment;
     this.growing.className = `copy growing ${this.copies.classOf(segment)}`;
-    this.growing.textContent = shown(segment.text);
+    this.growing.replaceChildren(shown(segment.text));
   }
 
   /** Add what nothing changes any more. */
   add(segment) {
     this.unfinished = null;
-    this.growing.textContent = "";
+    this.growing.replaceChildren();
     const copy = this.copies.add(segment);
     if (!copy) {
       this.growing.before(make("span", {}, shown(segment.text)));
