@@ -16,6 +16,7 @@ from torch.nn import functional
 from cog.model.base_form import BaseForm
 from cog.model.cache import Layout, PrefixCache, packed_attention
 from cog.model.matrices import Matrix
+from cog.model.threads import start_single_threads
 from cog.model.weights import TrainedTensors
 
 EMBEDDINGS = "model.embed_tokens.weight"
@@ -68,8 +69,8 @@ class LlamaNetwork:
             ]
             return Matrix.join(matrices).pack()
 
-        self._blocks = [
-            _Block(
+        def read_block(n: int) -> _Block:
+            return _Block(
                 attention_norm=tensors.get(f"model.layers.{n}.input_layernorm.weight"),
                 query_key_value=read(n, "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
                 output=read(n, "self_attn.o_proj"),
@@ -77,8 +78,10 @@ class LlamaNetwork:
                 gate_up=read(n, "mlp.gate_proj", "mlp.up_proj"),
                 down=read(n, "mlp.down_proj"),
             )
-            for n in range(config["num_hidden_layers"])
-        ]
+
+        # side by side, a core each: laying out a matrix is too little work to be shared
+        with start_single_threads(torch.get_num_threads(), "blocks") as pool:
+            self._blocks = list(pool.map(read_block, range(config["num_hidden_layers"])))
         head = self._embeddings if _is_tied(config) else tensors.get(HEAD)
         self._head = Matrix.read(head, None).pack()  # float32 in any precision
 
