@@ -115,7 +115,7 @@ class CompletionBody:
     suffix: str | None = None
     stop: Any = None
     logprobs: int | None = None
-    logit_bias: dict[str, float] | None = None
+    logit_bias: Any = None
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
 

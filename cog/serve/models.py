@@ -1,6 +1,6 @@
 """``/v1/models``: a project goes in, the corpora that can be written from come out."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Any
@@ -12,7 +12,6 @@ from cog.index.records import Manifest
 from cog.index.versions.manifest import load_manifest
 from cog.index.versions.unions import JOIN, split_active
 from cog.paths import ProjectPaths
-from cog.records import Active
 from cog.registry import iter_corpus_ids, load_active, load_card
 from cog.serve.engine import Engine
 from cog.serve.errors import ApiError
@@ -24,11 +23,16 @@ def tell_models(engine: Engine, _request: Request) -> dict[str, Any]:
 
 
 def tell_model(engine: Engine, request: Request) -> dict[str, Any]:
-    """One of them."""
+    """One of them, or a union of some."""
     wanted = request.path_params["model"]
-    for each in iter_models(engine):
-        if each["id"] == wanted:
-            return each
+    found = {each["id"]: each for each in iter_models(engine)}
+    if wanted in found:
+        return found[wanted]
+    if JOIN in wanted:
+        version = engine.indexes.resolve(wanted)
+        parts = [found[part] for part in version.digests if part in found]
+        if len(parts) == len(version.digests):
+            return _join(parts, version.corpus, version.index, is_active=False)
     raise ApiError(
         404,
         f"the model must be a corpus that can be written from; found: {wanted[:80]!r}; next: GET "
@@ -45,7 +49,11 @@ def iter_models(engine: Engine) -> Iterator[dict[str, Any]]:
         active = load_active(paths)
     if active is not None and len(active.corpora) > 1 and active.model == model:
         with suppress(CogError):
-            yield _describe_union(paths, active)
+            parts = [
+                _describe(paths, load_manifest(paths.corpus(part)), is_active=True)
+                for part in split_active(active)
+            ]
+            yield _join(parts, active.corpus, active.index, is_active=True)
     for corpus_id in iter_corpus_ids(paths):
         with suppress(CogError):  # no index, or one that cannot be read
             manifest = load_manifest(paths.corpus(corpus_id))
@@ -72,16 +80,14 @@ def _describe(paths: ProjectPaths, manifest: Manifest, *, is_active: bool) -> di
     }
 
 
-def _describe_union(paths: ProjectPaths, active: Active) -> dict[str, Any]:
-    parts = [
-        _describe(paths, load_manifest(paths.corpus(part)), is_active=True)
-        for part in split_active(active)
-    ]
+def _join(
+    parts: Sequence[dict[str, Any]], corpus: str, index: str, *, is_active: bool
+) -> dict[str, Any]:
     joined = {
         name: JOIN.join(dict.fromkeys(each[name] for each in parts))
         for name in ("title", "licence", "language")
     }
     sums = {name: sum(each[name] for each in parts) for name in ("words", "documents")}
     created = max(each["created"] for each in parts)
-    own = {"id": active.corpus, "created": created, "index": active.index}
+    own = {"id": corpus, "created": created, "index": index, "is_active": is_active}
     return {**parts[0], **own, **joined, **sums}

@@ -57,6 +57,7 @@ def test_a_prompt_beyond_the_context_says_how_much_of_it_was_not_read(
 
 def test_a_stream_joins_to_the_same_text(client: openai.OpenAI) -> None:
     asked = {"model": "village", "prompt": "The old mill", "max_tokens": 16, "extra_body": EXTRA}
+    asked["logit_bias"] = {}  # nothing is biased
     whole = client.completions.create(**asked).choices[0]
     chunks = list(
         client.completions.create(**asked, stream=True, stream_options={"include_usage": True})
@@ -87,6 +88,9 @@ def test_models_are_the_corpora_that_can_be_written_from(client: openai.OpenAI) 
     assert models["village"].is_active
     assert models["village"].title == "A village"
     assert client.models.retrieve("other").licence == "CC-BY-4.0"
+    union = client.models.retrieve("other+village")
+    assert union.words == models["other"].words + models["village"].words
+    assert not union.is_active
     with pytest.raises(openai.NotFoundError, match="nowhere"):
         client.models.retrieve("nowhere")
 

@@ -3,7 +3,8 @@
 import json
 import re
 from dataclasses import fields
-from urllib.parse import parse_qs, urlsplit
+from typing import Any
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 from playwright.sync_api import Page, Route
@@ -95,6 +96,41 @@ def test_address_holds_all_settings_and_gives_the_text_again(visitor: Visitor) -
     other = copy_json(again)
     assert (other.decoding.seed, other.decoding.phrase_bias) == (1, 30.0)
     assert other.text != generation.text
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ({"corpus": "nope"}, "names the corpus nope"),
+        ({"top_p": 7}, "Top p: "),
+        ({"seed": "abc"}, "Seed: "),
+        ({"pool_bias": "maybe"}, "pool_bias must be true or false"),
+        ({"colour": 1}, "colour is no setting"),
+    ],
+)
+def test_an_address_that_cannot_be_used_is_told_and_kept(
+    visitor: Visitor, words: dict[str, Any], told: str
+) -> None:
+    values = {"prefix": PREFIX, "corpus": "village", **words}
+    page = visitor.visit("/", values)
+    page.locator("#error [role=alert]", has_text=told).wait_for()
+    assert parse_qs(urlsplit(page.url).query) == {k: [str(v)] for k, v in values.items()}
+    assert page.locator("#desk").is_hidden()
+    side = {"corpus": "village"} | {k: v for k, v in words.items() if k != "seed"}
+    sides = [urlencode(side), "corpus=other"]
+    compared = visitor.visit("/compare", {"prefix": PREFIX, "side": sides, **words})
+    alert = compared.locator("#error [role=alert]")
+    alert.wait_for()
+    assert (
+        "nope cannot" in alert.inner_text() if told.endswith("nope") else told in alert.inner_text()
+    )
+    assert not compared.locator(".written").first.inner_text()
+    visitor.problems.clear()  # a browser warns of a seed that is no number, and of a 404
+
+
+def test_a_union_is_written_from_by_its_address(visitor: Visitor) -> None:
+    page = visitor.write("village+other")
+    assert copy_json(page).corpus == "village+other"
 
 
 @pytest.mark.slow

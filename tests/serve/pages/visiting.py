@@ -48,7 +48,7 @@ class Visitor:
         page = context.new_page()
         page.on("console", lambda message: self._hear(message.type, message.text))
         page.on("pageerror", lambda error: self._hear("error", str(error)))
-        query = f"?{urlencode(values)}" if values else ""
+        query = f"?{urlencode(values, doseq=True)}" if values else ""
         page.goto(f"{self.server.url}{path}{query}")
         return page
 

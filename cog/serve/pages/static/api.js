@@ -85,6 +85,7 @@ export function getDocument({ corpus, document_id, index }, { start, end } = {})
 }
 
 export const getModels = async () => (await getJson("/v1/models")).data;
+export const getModel = (id) => getJson(`/v1/models/${part(id)}`);
 export const getSettings = (corpus) => getJson(`/api/settings${query({ corpus })}`);
 export const getResults = () => getJson("/api/results");
 

@@ -1,7 +1,7 @@
 // The page that compares: one prefix under two to four corpora, systems or settings.
 
 import { getModels } from "./api.js";
-import { copyText, makeError } from "./dom.js";
+import { copyText, findInvalid, makeError } from "./dom.js";
 import { Lane } from "./lane.js";
 import { SourceView } from "./panel.js";
 
@@ -64,6 +64,8 @@ async function begin() {
   length.value = asked.get("max_new_tokens") ?? known.max_new_tokens;
   length.max = usual[0].limits.max_tokens;
   at("write").disabled = false;
+  const problems = lanes.flatMap((lane) => lane.findProblems());
+  if (problems.length) return tell(new Error(`The address cannot be used as it is: ${problems.join("; ")}.`));
   if (prefix.value) await write();
 }
 
@@ -74,7 +76,8 @@ function keepAddress() {
 }
 
 async function write() {
-  if (!form.reportValidity() || !lanes.every((lane) => lane.settings.isValid())) return;
+  const wrong = [form, ...lanes.map((lane) => lane.element)].map(findInvalid).find(Boolean);
+  if (wrong) return tell(wrong);
   running?.abort();
   const stop = (running = new AbortController());
   source.close({ isQuiet: true });

@@ -78,15 +78,15 @@ export function measure(generation) {
   };
 }
 
-const escapeMarkdown = (text) => text.replace(/([\\`*_{}[\]<>#|~])/gu, "\\$1");
+const escapeMarkdown = (text) => text.replace(/([\\`*_{}[\]<>#|~&])/gu, "\\$1")
+  .replace(/^(\s*)([-+])/gmu, "$1\\$2").replace(/^(\s*\d+)([.)])/gmu, "$1\\$2"); // no list
 const flatten = (text) => escapeMarkdown((text ?? "").split(/\s+/u).join(" ").trim());
 
 /** The text as Markdown: a footnote at every copy, one note for each document. */
 export function toMarkdown(generation, attributions = {}) {
   const copies = new Copies();
   const notes = new Map();
-  const parts = [flatten(generation.prefix)];
-  if (/\s$/u.test(generation.prefix)) parts.push(" ");
+  const parts = [escapeMarkdown(generation.prefix)];
   for (const segment of generation.segments) {
     const copy = copies.add(segment);
     parts.push(escapeMarkdown(segment.text));

@@ -29,7 +29,7 @@ async function show() {
   content("card").replaceChildren(...drawCard(card));
   content("build").replaceChildren(...drawBuild(found));
   await Promise.all([
-    fill("samples", () => getSamples(id, { num: 3, seed: 0 }), drawSamples),
+    fill("samples", () => ["indexed", "prepared"].includes(row.state) ? getSamples(id, { num: 3, seed: 0 }) : [], drawSamples),
     fill("versions", () => getVersions(id), (versions) => drawVersions(versions, { row, active })),
     fill("history", () => getHistory(id), drawHistory),
     fill("doctor", () => getFindings(id), drawFindings),

@@ -59,6 +59,15 @@ export function formatProbability(value) {
 
 const COMMAND = /^(cog|dvc|git|mlflow|pip) /u; // what can be pasted; the rest is advice
 
+/** What is wrong with the first field of a form that is, as an error; it can be seen then. */
+export function findInvalid(form) {
+  const field = form.querySelector("input:invalid, select:invalid, textarea:invalid");
+  if (!field) return null;
+  for (let at = field.closest("details"); at; at = at.parentElement.closest("details")) at.open = true;
+  field.focus();
+  return new Error(`${field.labels[0]?.textContent ?? field.id}: ${field.validationMessage}`);
+}
+
 /** What went wrong, in words, with the command that mends it. */
 export function makeError(error) {
   const box = make("div", { class: "message bad", role: "alert" });

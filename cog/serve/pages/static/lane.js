@@ -85,7 +85,16 @@ export class Lane {
       else if (name === "system") this.wanted = value;
       else this.settings.wanted[name] = value;
     }
-    if (!this.corpus.value) this.corpus.selectedIndex = 0;
+    if (!this.corpus.value) {
+      this.missing = new URLSearchParams(words).get("corpus");
+      this.corpus.selectedIndex = 0;
+    }
+  }
+
+  /** What the address asked of this side that there is not. */
+  findProblems() {
+    const problems = this.settings.findProblems();
+    return this.missing ? [`${this.missing} cannot be written from now`, ...problems] : problems;
   }
 
   async write({ prefix, seed, length, signal }) {

@@ -81,14 +81,14 @@ export class Settings {
     return found;
   }
 
-  isValid() {
-    for (const input of this.inputs?.values() ?? []) {
-      if (!input.checkValidity()) {
-        for (let at = input.closest("details"); at; at = at.parentElement.closest("details")) at.open = true;
-        return input.reportValidity();
-      }
-    }
-    return true;
+  /** What an address asked for that is no setting, or no value of one. */
+  findProblems() {
+    return Object.entries(this.wanted).flatMap(([name, value]) => {
+      const setting = this.known.find((each) => each.name === name);
+      if (!setting) return [`${name} is no setting`];
+      const allowed = setting.type === "boolean" ? ["true", "false"] : setting.choices ?? [];
+      return allowed.length && !allowed.includes(String(value)) ? [`${name} must be ${allowed.join(" or ")}`] : [];
+    });
   }
 }
 

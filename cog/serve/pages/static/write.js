@@ -1,8 +1,8 @@
 // The page that writes: a prefix goes in, cited text streams out; the address holds all settings.
 
-import { generate, getCorpus, getModels, getSettings } from "./api.js";
+import { generate, getCorpus, getModel, getModels, getSettings } from "./api.js";
 import { measure, toMarkdown } from "./copies.js";
-import { copyText, formatCount, formatShare, make, makeError, shown } from "./dom.js";
+import { copyText, findInvalid, formatCount, formatShare, make, makeError, shown } from "./dom.js";
 import { listSources, SourceView } from "./panel.js";
 import { Settings } from "./settings.js";
 import { Writing } from "./writing.js";
@@ -35,21 +35,25 @@ const list = (isRanked) => listSources(at("sources"), writing.copies, { isRanked
 async function begin() {
   const models = await getModels();
   if (!models.length) return;
+  const asked = new URLSearchParams(location.search);
+  const wanted = asked.get("corpus");
+  let missing = null;
+  if (wanted && models.every((each) => each.id !== wanted)) {
+    await getModel(wanted).then((union) => models.push(union), (error) => { missing = error; });
+  }
   const active = models.find((each) => each.is_active);
   corpus.replaceChildren(...models.map((each) => make("option", { value: each.id },
     each.title && each.title !== each.id ? `${each.id} · ${each.title}` : each.id)));
-  const asked = new URLSearchParams(location.search);
-  corpus.value = models.some((each) => each.id === asked.get("corpus"))
-    ? asked.get("corpus") : (active ?? models[0]).id;
+  corpus.value = wanted && !missing ? wanted : (active ?? models[0]).id;
   if (asked.has("prefix")) prefix.value = asked.get("prefix");
   for (const [name, value] of asked) {
     if (name !== "corpus" && name !== "prefix") settings.wanted[name] = value;
   }
   await takeSettings();
   at("write").disabled = false;
-  if (asked.get("corpus") && asked.get("corpus") !== corpus.value) {
-    return tell(new Error(`The address names the corpus ${asked.get("corpus")}, which cannot be written from now.`));
-  }
+  if (missing) return tell(new Error(`The address names the corpus ${wanted}, which cannot be written from now.`));
+  const problems = settings.findProblems();
+  if (problems.length) return tell(new Error(`The address cannot be used as it is: ${problems.join("; ")}.`));
   if (prefix.value && asked.has("prefix")) await write();
 }
 
@@ -79,14 +83,15 @@ function readRequest() {
 }
 
 /** Put all settings that were used into the address, so that it gives the same text again. */
-function keepAddress(decoding) {
-  const values = { prefix: prefix.value, corpus: corpus.value, ...decoding };
+function keepAddress(request, decoding) {
+  const values = { prefix: request.prefix, corpus: request.corpus, ...decoding };
   const address = `?${new URLSearchParams(Object.entries(values))}`;
   if (address !== location.search) history.replaceState(null, "", address);
 }
 
 async function write() {
-  if (!form.reportValidity() || !settings.isValid()) return;
+  const wrong = findInvalid(form);
+  if (wrong) return tell(wrong);
   running?.abort();
   const stop = (running = new AbortController());
   const request = readRequest();
@@ -102,7 +107,7 @@ async function write() {
   list(false);
   at("output").focus({ preventScroll: true });
   try {
-    const made = await generate(request, { on: { begin: takeBegin, segment: takeSegment, growing: ({ segment }) => writing.grow(segment) }, signal: stop.signal });
+    const made = await generate(request, { on: { begin: (data) => takeBegin(data, request), segment: takeSegment, growing: ({ segment }) => writing.grow(segment) }, signal: stop.signal });
     generation = made;
     writing.finish();
     finish();
@@ -120,9 +125,9 @@ async function write() {
   }
 }
 
-function takeBegin(data) {
+function takeBegin(data, request) {
   begun = data;
-  keepAddress({ ...data.decoding });
+  keepAddress(request, data.decoding);
   const [text] = data.texts;
   const cut = text.unread_tokens ? ` The first ${text.unread_tokens} tokens of the prefix are not read: it is longer than the model's context.` : "";
   at("status").textContent = `Writing from ${data.corpus}…${cut}`;
