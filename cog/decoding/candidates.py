@@ -116,32 +116,22 @@ def find_phrases(
     if not is_summed:
         order, bounds = np.arange(len(keys)), np.zeros(1, dtype=np.int64)
     num_words = len(chunks.word_flags)
-    begin_words, first = number_places(firsts[order], num_words)
-    end_words, last = number_places(lasts[order], num_words)
-
-    def place(array: NDArray[np.int64]) -> Tensor:
-        return torch.from_numpy(array).to(device)
-
-    return Phrases(
-        place(begin_words),
-        place(end_words),
-        place(first).int(),
-        place(last).int(),
-        place(bounds),
-        int(bounds[-1]),
-    )
+    begin_words, first = number_places(torch.from_numpy(firsts[order]).to(device), num_words)
+    end_words, last = number_places(torch.from_numpy(lasts[order]).to(device), num_words)
+    placed_bounds = torch.from_numpy(bounds).to(device)
+    return Phrases(begin_words, end_words, first, last, placed_bounds, int(bounds[-1]))
 
 
-def number_places(
-    places: NDArray[np.int64], count: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def number_places(places: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """Find the different ones of some places below a count, ascending, and each one's number.
 
-    ``numpy.unique`` with its inverse, without sorting.
+    ``torch.unique`` with its inverse, without sorting. *Shape:* ``(num_places,)`` to
+    ``(num_different,)`` int64 and ``(num_places,)`` int32
     """
-    is_there = np.zeros(count, dtype=bool)
+    is_there = torch.zeros(count, dtype=torch.bool, device=places.device)
     is_there[places] = True
-    return np.flatnonzero(is_there), (np.cumsum(is_there) - 1)[places]
+    numbers = is_there.cumsum(0, dtype=torch.int32) - 1
+    return is_there.nonzero().squeeze(1), numbers.index_select(0, places)
 
 
 def _list_spans(

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from cog.decoding.candidates import Phrases
+from cog.decoding.candidates import Phrases, number_places
 from cog.decoding.joins import needs_space, refuses_space
 from cog.decoding.plausibility import SURE_TOKENS, find_least_ratio, get_floor
 from cog.decoding.pool import Agreement, Pool
@@ -288,17 +288,9 @@ def _score_listed(
         found = phrases.score(starts + added, ends).index_select(0, listed)
     else:
         firsts, lasts = (each.index_select(0, listed) for each in (phrases.first, phrases.last))
-        begins, firsts = _number(firsts, len(added))
-        ends, lasts = _number(lasts, len(phrases.end_words))
+        begins, firsts = number_places(firsts, len(added))
+        ends, lasts = number_places(lasts, len(phrases.end_words))
         of_begins, of_ends = score_words((begins, ends))
         found = (of_begins + added.index_select(0, begins)).index_select(0, firsts)
         found += of_ends.index_select(0, lasts)
     return added.new_full((len(phrases),), -torch.inf).scatter_(0, listed, found)
-
-
-def _number(positions: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    # the different ones of some positions below a count, ascending, and the place of each in them
-    is_there = torch.zeros(count, dtype=torch.bool, device=positions.device)
-    is_there[positions] = True
-    places = is_there.cumsum(0, dtype=torch.int32) - 1
-    return is_there.nonzero().squeeze(1), places.index_select(0, positions)

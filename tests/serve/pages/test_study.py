@@ -71,10 +71,12 @@ def test_study_is_made_judged_with_keys_and_counted(visitor: Visitor) -> None:
     answers = {line.split(",")[0]: line.split(",")[1:] for line in lines[1:]}
     assert answers[str(third)] == ["B", "B", "B"]
 
+
+def test_a_damaged_study_is_named_and_does_not_hide_the_page(visitor: Visitor) -> None:
     damaged = visitor.server.paths.studies / "damaged" / "key.json"
-    damaged.parent.mkdir()
+    damaged.parent.mkdir(parents=True)
     damaged.write_text("{")
-    beside = visitor.visit("/study")
-    beside.wait_for_selector("table.list")
-    assert "studies/damaged/key.json" in beside.locator("[role=alert]").inner_text()
+    page = visitor.visit("/study")
+    page.wait_for_selector("#first")  # a new one can be made
+    assert "studies/damaged/key.json" in page.locator("[role=alert]").inner_text()
     shutil.rmtree(damaged.parent)
