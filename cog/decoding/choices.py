@@ -166,8 +166,8 @@ class _Places:
     # where the text's end stands in the pool, and which token follows there
     agreement: Agreement
     num_tokens: Tensor  # (num_places,) float32, of agreement
-    tokens: Tensor  # (num_places,) first token of the word that follows
-    is_begin: Tensor  # (num_places,) whether that word begins a phrase
+    tokens: Tensor  # (num_places,) the token that follows
+    is_begin: Tensor  # (num_places,) whether it is the first of a word that begins a phrase
     begins: Tensor  # (num_places,) its position in begin_words, where it does
 
     @classmethod
@@ -185,7 +185,8 @@ class _Places:
         is_begin = torch.zeros_like(words, dtype=torch.bool)
         if len(begin_words):
             position.clamp_(max=len(begin_words) - 1)
-            is_begin = begin_words[position] == words
+            at_begin = agreement.positions == pool.begins[agreement.words]
+            is_begin = (begin_words[position] == words) & torch.from_numpy(at_begin).to(device)
         return cls(
             agreement,
             torch.from_numpy(agreement.num_tokens).to(device).float(),
@@ -202,12 +203,11 @@ def _weigh_places(
     # SURE_TOKENS a token of agreement is worth more where several places go on alike: what a
     # collection always says after some words. More by the logarithm of their number, and by their
     # share of the places that agree as far
-    words, depths = agreement.words, agreement.num_tokens
     if end.copied is not None:
-        is_new = ~end.copied[words]
-        words, depths = words[is_new], depths[is_new]
-    tokens = pool.chunks.token_ids[pool.chunks.word_tokens[words, 0]].astype(np.int64)
-    worth, num_alike = depths.astype(np.float64), np.ones(len(words), dtype=np.int64)
+        agreement = agreement.select(~end.copied[agreement.words])
+    depths = agreement.num_tokens
+    tokens = pool.chunks.token_ids[agreement.positions].astype(np.int64)
+    worth, num_alike = depths.astype(np.float64), np.ones(len(depths), dtype=np.int64)
     for depth in np.unique(depths[depths > SURE_TOKENS]).tolist():
         inside = depths >= depth
         _, group, counts = np.unique(tokens[inside], return_inverse=True, return_counts=True)
@@ -216,11 +216,12 @@ def _weigh_places(
         num_alike[depths == depth] = alike
         share = alike / len(group)
         worth[depths == depth] += ALIKE_WEIGHT * (depth - SURE_TOKENS) * np.log2(alike) * share
+    agreement = replace(agreement, num_tokens=worth)
     if end.blocked is not None:
         # what one document alone says of its subject is no evidence where it may not be copied
-        counts_too = ~end.blocked[words] | (num_alike > 1)
-        words, worth, tokens = words[counts_too], worth[counts_too], tokens[counts_too]
-    return Agreement(words, worth), tokens
+        counts_too = ~end.blocked[agreement.words] | (num_alike > 1)
+        agreement, tokens = agreement.select(counts_too), tokens[counts_too]
+    return agreement, tokens
 
 
 def _raise_tokens(tokens: Tensor, places: _Places, bonus: Tensor, *, is_open: Tensor) -> Tensor:

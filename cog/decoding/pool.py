@@ -15,25 +15,32 @@ from cog.index.records import GatheredChunks
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """Places where what stands before a word is what a text ends with.
+    """Places where what stands before a token is what a text ends with.
 
-    :param words: The words. *Shape:* ``(num_places,)`` int64
+    :param positions: The tokens, by their place in those of the pool, ascending. *Shape:*
+        ``(num_places,)`` int64
+    :param words: The word that each is of: where it is not the first of it, the text ends within
+        that word. *Shape:* ``(num_places,)`` int64
     :param num_tokens: How many tokens before each agree, or as many as the place is worth.
         *Shape:* ``(num_places,)``
     """
 
+    positions: NDArray[np.int64]
     words: NDArray[np.int64]
     num_tokens: NDArray[np.int64] | NDArray[np.float64]
 
+    def select(self, chosen: NDArray[np.bool_]) -> "Agreement":
+        """Some of the places."""
+        return Agreement(self.positions[chosen], self.words[chosen], self.num_tokens[chosen])
+
     def beyond(self, num_tokens: int) -> "Agreement":
         """The places where more than a few tokens agree."""
-        counts = self.num_tokens > num_tokens
-        return Agreement(self.words[counts], self.num_tokens[counts])
+        return self.select(self.num_tokens > num_tokens)
 
-    def at(self, word: int) -> float:
-        """How many tokens before a word agree."""
-        place = int(np.searchsorted(self.words, word))
-        is_there = place < len(self.words) and self.words[place] == word
+    def at(self, position: int) -> float:
+        """How many tokens before a token agree."""
+        place = int(np.searchsorted(self.positions, position))
+        is_there = place < len(self.positions) and self.positions[place] == position
         return float(self.num_tokens[place]) if is_there else 0.0
 
 
@@ -51,8 +58,9 @@ class Pool:
     :param word_bits: Information of each word. *Shape:* ``(num_words,)`` float32
     :param run_starts: First word of each word's run. *Shape:* ``(num_words,)`` int64
     :param run_ends: One past the last word of its run. *Shape:* ``(num_words,)`` int64
-    :param tokens_before: The token before each word, -1 where its run begins. *Shape:*
-        ``(num_words,)`` int32
+    :param token_words: The word that each token is of. *Shape:* ``(num_tokens,)`` int64
+    :param tokens_before: The token before each token, -1 where its run begins. *Shape:*
+        ``(num_tokens,)`` int32
     :param names: What is guarded; None if nothing is.
     :param first_tokens: First token of each word that begins a phrase. *Shape:* ``(num_begins,)``
         int64
@@ -66,6 +74,7 @@ class Pool:
     word_bits: NDArray[np.float32]
     run_starts: NDArray[np.int64]
     run_ends: NDArray[np.int64]
+    token_words: NDArray[np.int64]
     tokens_before: NDArray[np.int32]
     names: Names | None
     first_tokens: Tensor
@@ -76,23 +85,28 @@ class Pool:
         """Number of words."""
         return len(self.word_bits)
 
+    @property
+    def begins(self) -> NDArray[np.int64]:
+        """First token of each word, by its place in those of the pool."""
+        return self.chunks.word_tokens[:, 0]
+
     def find_agreement(self, token_ids: Sequence[int]) -> Agreement:
-        """Find the words, ascending, before which stands one or more of a text's last tokens."""
+        """Find the tokens before which stands one or more of a text's last tokens."""
         last = token_ids[-1] if token_ids else -2
-        alive = np.flatnonzero(self.tokens_before == last)
-        words, begins = alive, self.chunks.word_tokens[:, 0]
-        num_tokens = np.ones(len(words), dtype=np.int64)
-        places = np.arange(len(words))
-        run_begins = begins[self.run_starts[words]]
+        positions = np.flatnonzero(self.tokens_before == last)
+        words = self.token_words[positions]
+        num_tokens = np.ones(len(positions), dtype=np.int64)
+        places = np.arange(len(positions))
+        run_begins = self.begins[self.run_starts[words]]
         for depth in range(1, len(token_ids)):
-            before = begins[words[places]] - 1 - depth
+            before = positions[places] - 1 - depth
             inside = before >= run_begins[places]
             places, before = places[inside], before[inside]
             places = places[self.chunks.token_ids[before] == token_ids[-1 - depth]]
             if not len(places):
                 break
             num_tokens[places] = depth + 1
-        return Agreement(words, num_tokens)
+        return Agreement(positions, words, num_tokens)
 
     def get_place(self, word: int) -> tuple[int, int]:
         """The position of a word's document in the index, and its first character there."""

@@ -135,6 +135,7 @@ class PoolSource:
         begin_words, end_words = phrases.begin_words.cpu().numpy(), phrases.end_words.cpu().numpy()
         first_tokens = chunks.token_ids[chunks.word_tokens[begin_words, 0]].astype(np.int64)
         run_starts, run_ends = _find_runs(chunks)
+        begins, ends = chunks.word_tokens.T
         of_words = _spread(chunks, similarities)
         return Pool(
             chunks=chunks,
@@ -144,6 +145,7 @@ class PoolSource:
             word_bits=word_bits,
             run_starts=run_starts,
             run_ends=run_ends,
+            token_words=np.repeat(np.arange(len(begins)), ends - begins),
             tokens_before=_find_tokens_before(chunks, run_starts),
             names=find_names(
                 chunks,
@@ -200,9 +202,9 @@ def _find_runs(chunks: GatheredChunks) -> tuple[NDArray[np.int64], NDArray[np.in
 
 
 def _find_tokens_before(chunks: GatheredChunks, run_starts: NDArray[np.int64]) -> NDArray[np.int32]:
-    begins = chunks.word_tokens[:, 0]
-    before = chunks.token_ids[np.maximum(begins - 1, 0)] if len(begins) else chunks.token_ids
-    return np.where(np.arange(len(begins)) == run_starts, -1, before).astype(np.int32)
+    before = np.roll(chunks.token_ids, 1).astype(np.int32)
+    before[chunks.word_tokens[np.unique(run_starts), 0]] = -1
+    return before
 
 
 def _spread(chunks: GatheredChunks, similarities: dict[int, float]) -> NDArray[np.float32]:

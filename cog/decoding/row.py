@@ -133,13 +133,14 @@ class Row:
         scores = choices.phrase_scores[occurrences.start : occurrences.stop]
         best = occurrences[int(scores.argmax())]  # of the places where the text stands
         first, last = self.pool.phrases.span(best)
-        first_token = int(self.pool.chunks.token_ids[self.pool.chunks.word_tokens[first, 0]])
+        begin = int(self.pool.begins[first])
+        first_token = int(self.pool.chunks.token_ids[begin])
         return self._draft_words(
             first,
             num_chosen=last + 1 - first,
             probability=probability,
             first_probability=float(token_logits.softmax(0)[first_token]),
-            num_agreed=choices.agreement.at(first),
+            num_agreed=choices.agreement.at(begin),
         )
 
     def go_on(self, token_logits: Tensor) -> Draft | None:
@@ -150,8 +151,11 @@ class Row:
         first = self.next_word
         if first < 0:
             return None
+        if first == self.pool.num_words:
+            return None
         agreement = self.pool.find_agreement(self.token_ids[-MAX_CONTEXT_TOKENS:])
-        draft = self._draft_words(first, num_chosen=0, num_agreed=agreement.at(first))
+        num_agreed = agreement.at(int(self.pool.begins[first]))
+        draft = self._draft_words(first, num_chosen=0, num_agreed=num_agreed)
         if not draft.token_ids:
             return None
         one = replace(draft, token_ids=draft.token_ids[:1])

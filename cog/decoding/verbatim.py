@@ -22,9 +22,10 @@ def count_run_words(
 
     Gives words before which a whole word agrees or more, and how many words do.
     """
+    begins = pool.begins
     agreement = pool.find_agreement(token_ids)
-    begins = pool.chunks.word_tokens[:, 0]
-    run_begins = begins[agreement.words] - agreement.num_tokens
+    agreement = agreement.select(begins[agreement.words] == agreement.positions)
+    run_begins = agreement.positions - agreement.num_tokens
     num_words = agreement.words - np.searchsorted(begins, run_begins, side="left")
     is_run = num_words > 0
     return agreement.words[is_run], num_words[is_run]
