@@ -39,7 +39,7 @@ class TokenRow:
     def take(self, weights: Tensor, token_bytes: Sequence[bytes]) -> None:
         """Choose a token by unnormalised probabilities, and append it."""
         total = float(weights.sum(dtype=torch.float64))
-        choice = self.chooser.choose(NextChoice(weights, total, weights[:0]))
+        choice = self.chooser.choose(NextChoice(weights, total, len(weights), weights[:0]))
         self.chooser.settle()
         probability = float(weights[choice]) / total
         self.text.append_token(token_bytes[choice], probability=probability)

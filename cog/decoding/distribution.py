@@ -21,11 +21,13 @@ class NextChoice:
     :param weights: Unnormalised probabilities, vocabulary first. *Shape:* ``(vocab_size +
         num_texts,)`` float32
     :param total: Their sum.
+    :param num_tokens: How many of them are the vocabulary's.
     :param scores: Phrase scores. *Shape:* ``(num_phrases,)``
     """
 
     weights: Tensor
     total: float
+    num_tokens: int
     scores: Tensor
 
     def probability(self, choice: int) -> float:
@@ -51,4 +53,4 @@ def next_choice(token_logits: Tensor, scores: Tensor, phrases: Phrases) -> NextC
     weights[vocab_size:singles] = torch.segment_reduce(
         torch.exp(scores[:num_repeated] - highest), "sum", offsets=phrases.repeated_bounds, axis=0
     )
-    return NextChoice(weights, float(weights.sum(dtype=torch.float64)), scores)
+    return NextChoice(weights, float(weights.sum(dtype=torch.float64)), vocab_size, scores)

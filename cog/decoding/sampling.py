@@ -7,6 +7,7 @@ import hashlib
 from math import isfinite
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from cog.decoding.distribution import NextChoice
@@ -42,15 +43,27 @@ class Chooser:
             return int(distribution.weights.argmax())
         if self._draw is None:
             self._draw = float(self._random.random())
-        return choose_nucleus(distribution, top_p=self._decoding.top_p, draw=self._draw)
+        return choose_nucleus(
+            distribution,
+            top_p=self._decoding.top_p,
+            draw=self._draw,
+            is_token_nucleus=self._decoding.is_verified,
+        )
 
     def settle(self) -> None:
         """Say that what was chosen is written: the next choice has a draw of its own."""
         self._draw = None
 
 
-def choose_nucleus(distribution: NextChoice, *, top_p: float, draw: float) -> int:
+def choose_nucleus(
+    distribution: NextChoice, *, top_p: float, draw: float, is_token_nucleus: bool = False
+) -> int:
     """Draw from the smallest set of choices that holds a mass of ``top_p`` (Holtzman et al. 2020).
+
+    With ``is_token_nucleus`` a token must also be in the nucleus of the tokens alone. Phrases are
+    many and each has little: what is left out of all choices is mostly phrases, so that without
+    this the vocabulary writes tokens that it would not write where nothing can be copied. (In the
+    paper there is one nucleus.)
 
     No choice below ``(1 - top_p) / num_choices`` can be in that set, since all of those together
     hold less than what is left out; so a few thousand are sorted instead of all. The draw is
@@ -62,6 +75,11 @@ def choose_nucleus(distribution: NextChoice, *, top_p: float, draw: float) -> in
     kept = (weights >= (1.0 - top_p) * total / len(weights)).nonzero().squeeze(1)
     values = weights[kept].cpu().numpy()
     inside = _nucleus(values, mass=top_p * total)
+    if is_token_nucleus and distribution.num_tokens < len(weights):
+        num_kept = int((kept < distribution.num_tokens).sum())
+        mass = top_p * float(weights[: distribution.num_tokens].sum(dtype=torch.float64))
+        own = _nucleus(values[:num_kept], mass=mass) if num_kept else inside[:0]
+        inside = np.concatenate([np.intersect1d(inside, own), inside[inside >= num_kept]])
     return int(kept[int(inside[_pick(values[inside].cumsum(dtype=np.float64), draw)])])
 
 

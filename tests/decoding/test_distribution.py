@@ -99,16 +99,15 @@ def take_choices(chooser: Chooser, distribution: NextChoice, count: int) -> list
     return chosen
 
 
-def plain_nucleus(distribution: NextChoice, top_p: float) -> list[int]:
-    order = sorted(
-        range(len(distribution.weights)), key=lambda i: (-float(distribution.weights[i]), i)
-    )
+def plain_nucleus(distribution: NextChoice, top_p: float, *, size: int | None = None) -> list[int]:
+    weights = distribution.weights[:size].double()
+    order = sorted(range(len(weights)), key=lambda i: (-float(weights[i]), i))
     nucleus, mass = [], 0.0
     for choice in order:
-        if mass >= top_p:
+        if mass >= top_p * float(weights.sum()):
             break
         nucleus.append(choice)
-        mass += distribution.probability(choice)
+        mass += float(weights[choice])
     return nucleus
 
 
@@ -119,6 +118,21 @@ def test_draws_reach_exactly_the_nucleus(seed: int, top_p: float) -> None:
     grid = np.linspace(0, 1, 3_000, endpoint=False)
     reached = {choose_nucleus(distribution, top_p=top_p, draw=float(draw)) for draw in grid}
     expected = plain_nucleus(distribution, top_p)
+    certain = {choice for choice in expected if distribution.probability(choice) > 2e-3}
+    assert certain <= reached <= set(expected)
+
+
+@pytest.mark.parametrize("top_p", [0.3, 0.6, 0.9])
+@pytest.mark.parametrize("seed", range(8))
+def test_tokens_are_of_the_nucleus_of_tokens_too(seed: int, top_p: float) -> None:
+    distribution, *_ = distribution_of(seed)
+    size = distribution.num_tokens
+    own = plain_nucleus(distribution, top_p, size=size)
+    expected = [c for c in plain_nucleus(distribution, top_p) if c >= size or c in own]
+    reached = {
+        choose_nucleus(distribution, top_p=top_p, draw=float(draw), is_token_nucleus=True)
+        for draw in np.linspace(0, 1, 3_000, endpoint=False)
+    }
     certain = {choice for choice in expected if distribution.probability(choice) > 2e-3}
     assert certain <= reached <= set(expected)
 
