@@ -34,6 +34,7 @@ RECOMMENDED = Decoding(
     first_token_weight=1.0,
     relevance_weight=20.0,
     relevance_level=0.61,
+    far_ratio=0.4,
     context_weight=2.0,
     verify="absolute",
     verify_threshold=0.0002,

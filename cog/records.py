@@ -7,7 +7,7 @@ from cog.reading import Count, FieldError, Natural, OneOf, Range, Share, Text
 
 CORPUS = "corpus"
 VOCABULARY = "vocabulary"
-DECODER_VERSION = 3  # raised when the same settings give other texts
+DECODER_VERSION = 4  # raised when the same settings give other texts
 CITATION = ("corpus", "document_id", "title", "char_start", "char_end", "licence", "url")
 OFF = "off"
 ABSOLUTE = "absolute"
@@ -91,8 +91,8 @@ class Decoding:
     :param span_ratio: Share of the best token's probability that a token after the chosen phrase
         must have, 0 to 1.
     :param far_ratio: Share of it that every token of a copy must have, for each unit of similarity
-        that its document is below ``relevance_level``. Above 0, what is too little for a copy of
-        such a document is not written at all: a token is chosen instead.
+        that the prompt's nearest document is below ``relevance_level``. Where it must have some,
+        what is too little for a copy is not written at all: a token is chosen instead.
     :param min_bits: Information of a copy, at least: the sum over its words, in bits.
     :param copy_once: Whether a word of a document, or a passage that stands in several, is copied
         into a text once at most.

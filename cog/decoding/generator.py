@@ -16,7 +16,7 @@ from cog.decoding.draft import Draft
 from cog.decoding.guesses import MAX_SAMPLED, NO_GUESSES, Guesses, guess_tokens
 from cog.decoding.in_order import OnSegment, write_in_order
 from cog.decoding.pool_source import PoolSource
-from cog.decoding.repeats import find_word_begins
+from cog.decoding.repeats import Refusable
 from cog.decoding.request import Request, check_request, encode_prefix
 from cog.decoding.row import Row
 from cog.decoding.scoring import Query
@@ -52,7 +52,7 @@ class CopyGenerator:
         self.model = model
         self.pools = self.pool_source(model, index, allowed_chunks=allowed_chunks)
         self.index = index
-        self._begins_word = find_word_begins(model.splitter)
+        self._refusable = Refusable.find(model.splitter)
 
     def generate(
         self, requests: Sequence[Request], *, on_segment: OnSegment | None = None
@@ -103,7 +103,7 @@ class CopyGenerator:
         request = self.adapt(request)
         pool, seconds = self.pools.get_pool(request)
         ids = self.prefix_ids(request)
-        return Row.begin(request, pool, ids, begins_word=self._begins_word), seconds
+        return Row.begin(request, pool, ids, refusable=self._refusable), seconds
 
     def draft(
         self, texts: Sequence[tuple[Row, Ending]]

@@ -8,9 +8,7 @@ the paper, which appends what was chosen.)
 from collections.abc import Sequence
 from math import sqrt
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from cog.decoding.draft import Draft
@@ -40,15 +38,13 @@ def get_floor(probabilities: Tensor, decoding: Decoding) -> Tensor:
     raise ValueError(f"a rule must be one of {', '.join(VERIFY_RULES[1:])}")
 
 
-def find_least_ratio(similarities: NDArray[np.float32], decoding: Decoding) -> NDArray[np.float32]:
+def find_least_ratio(nearest: float, decoding: Decoding) -> float:
     """Share of the best token's probability that each token of a copy must have.
 
-    ``far_ratio`` times what a document's similarity to the prompt is below ``relevance_level``, and
-    1 at most; 0 for documents about the same thing.
+    ``far_ratio`` times what the similarity of the prompt's nearest document is below
+    ``relevance_level``, and 1 at most; 0 where some document is about the same thing.
     """
-    below = decoding.relevance_level - similarities
-    ratio: NDArray[np.float32] = np.clip(decoding.far_ratio * below, 0.0, 1.0)
-    return ratio
+    return min(1.0, decoding.far_ratio * max(0.0, decoding.relevance_level - nearest))
 
 
 def get_probabilities(token_logits: Tensor, token_ids: Sequence[int]) -> tuple[Tensor, Tensor]:

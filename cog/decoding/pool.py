@@ -55,6 +55,7 @@ class Pool:
     :param scorer: Scores the words that begin or end a phrase.
     :param similarities: Similarity of each word's document to the prefix: that of its best chunk.
         *Shape:* ``(num_words,)`` float32
+    :param nearest: Similarity of the nearest document; 1 if there is none.
     :param word_bits: Information of each word. *Shape:* ``(num_words,)`` float32
     :param run_starts: First word of each word's run. *Shape:* ``(num_words,)`` int64
     :param run_ends: One past the last word of its run. *Shape:* ``(num_words,)`` int64
@@ -71,6 +72,7 @@ class Pool:
     phrases: Phrases
     scorer: WordScorer
     similarities: NDArray[np.float32]
+    nearest: float
     word_bits: NDArray[np.float32]
     run_starts: NDArray[np.int64]
     run_ends: NDArray[np.int64]

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 
-import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor
 
 from cog.decoding.blocks import Blocks
@@ -18,7 +16,7 @@ from cog.decoding.draft import Draft, Kept, draft_copy, find_draft_end, keep_dra
 from cog.decoding.joins import extend_tail
 from cog.decoding.plausibility import find_least_ratio, verify_draft
 from cog.decoding.pool import Pool
-from cog.decoding.repeats import Repeats
+from cog.decoding.repeats import Refusable, Repeats
 from cog.decoding.request import Request
 from cog.decoding.sampling import Chooser
 from cog.decoding.text import Copy, GrowingText
@@ -77,9 +75,9 @@ class Row:
         pool: Pool,
         prefix_ids: Sequence[int],
         *,
-        begins_word: NDArray[np.bool_],
+        refusable: Refusable,
     ) -> "Row":
-        """Begin a text; tokens that begin a word are as :func:`find_word_begins` gives them."""
+        """Begin a text, in which some tokens of the vocabulary may be refused."""
         row = cls(
             request=request,
             pool=pool,
@@ -87,7 +85,7 @@ class Row:
             token_ids=list(prefix_ids),
             num_read=len(prefix_ids),
             blocks=Blocks(request.decoding, request.prefix),
-            repeats=Repeats(request.decoding.no_repeat_ngram, begins_word),
+            repeats=Repeats(request.decoding.no_repeat_ngram, refusable),
             tail=extend_tail(b"", request.prefix.encode()),
             reach=min(2 * LEAST_REACH, request.decoding.span_words),
         )
@@ -187,7 +185,7 @@ class Row:
         if first < pool.num_words:
             similarity = pool.similarities[first]
             is_near = bool(similarity >= decoding.relevance_level)
-            least_ratio = float(find_least_ratio(similarity, decoding))
+            least_ratio = find_least_ratio(pool.nearest, decoding)
         end = find_draft_end(
             pool,
             first + num_chosen,

@@ -49,7 +49,7 @@ _COPIES = (
     _each("relevance_level", 0.55, 0.6, 0.65),
     _each("top_k_documents", 64, 128, 256),
     _each("min_bits", 20.0, 30.0, 40.0),
-    _each("far_ratio", 0.0, 0.1, 0.25),
+    _each("far_ratio", 0.0, 0.4, 1.0),
     _each("span_ratio", 0.0003, 0.001, 0.003),
     tuple({"verify": rule, "verify_threshold": threshold} for rule, threshold in _VERIFY),
 )

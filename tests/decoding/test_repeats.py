@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from cog.decoding.repeats import Repeats, find_word_begins
+from cog.decoding.repeats import LONGEST_NUMBER, Refusable, Repeats
 from cog.model.load import load_splitter
 from cog.params import load_params
 from cog.paths import ProjectPaths
@@ -14,7 +14,7 @@ from cog.paths import ProjectPaths
 def test_refused_tokens_equal_a_plain_search(size: int, seed: int) -> None:
     random = np.random.default_rng(seed)
     begins_word = random.random(4) < 0.7
-    repeats, ids = Repeats(size, begins_word), []
+    repeats, ids = Repeats(size, Refusable(begins_word, np.zeros(4, dtype=bool))), []
     for count in [*random.integers(1, 6, 12).tolist()]:
         ids += random.integers(0, 4, count).tolist()
         repeats.add(ids, count)
@@ -26,15 +26,29 @@ def test_refused_tokens_equal_a_plain_search(size: int, seed: int) -> None:
 
 
 def test_without_a_limit_nothing_is_refused() -> None:
-    repeats = Repeats(0, np.ones(3, dtype=bool))
-    repeats.add([1, 1, 1], 3)
-    assert repeats.find([1, 1, 1]) == []
+    every = np.ones(3, dtype=bool)
+    repeats, ids = Repeats(0, Refusable(every, every)), [1] * LONGEST_NUMBER
+    repeats.add(ids, len(ids))
+    assert repeats.find(ids) == []
+
+
+def test_a_number_ends() -> None:
+    is_digit = np.array([False, True, True, False])
+    repeats = Repeats(6, Refusable(np.zeros(4, dtype=bool), is_digit))
+    ids = [0, *[1, 2] * (LONGEST_NUMBER // 2)]
+    assert repeats.find(ids[:-1]) == []
+    assert repeats.find(ids) == repeats.find([*ids, 1]) == [1, 2]
+    assert repeats.find([*ids, 3]) == []
 
 
 def test_numbers_signs_and_the_rest_of_a_word_may_be_said_again(village: ProjectPaths) -> None:
     splitter = load_splitter(village.model(load_params(village.params).model))
-    begins = find_word_begins(splitter)
+    refusable = Refusable.find(splitter)
+    begins, spelled = refusable.begins, splitter.token_bytes
     named = {each.decode(errors="replace") for each in np.array(splitter.token_bytes)[begins]}
     assert named
     assert all(each[0] == " " and each[1].isalpha() for each in named)
-    assert not begins[[i for i, each in enumerate(splitter.token_bytes) if each == b" "]].any()
+    assert not begins[[i for i, each in enumerate(spelled) if each == b" "]].any()
+    digits = {spelled[i].decode() for i in np.flatnonzero(refusable.is_digit).tolist()}
+    assert {"0", "9", ","} <= digits
+    assert all(set(each) <= set("0123456789,") for each in digits)
