@@ -25,6 +25,7 @@ from cog.records import Decoding
 FREE_TOKENS = 2  # tokens of agreement that say nothing: " of the"
 MAX_CONTEXT_TOKENS = 10  # tokens of agreement that count
 ALIKE_WEIGHT = 2.0  # of places that go on alike
+USUAL_SHARE = 0.5  # of the places that agree as far: more than that, and several, is the usual
 FEW = 0.5  # share of the phrases that are scored alone, where no more may be chosen
 
 # scores of some words that begin and that end a phrase, ``(num_begins,)`` and ``(num_ends,)``
@@ -89,7 +90,7 @@ def score_choices(
     added are ``phrase_bias``, ``first_token_weight`` times the log-probability of its first token,
     ``relevance_weight`` times the similarity of its document beyond ``relevance_level``, and
     ``context_weight`` for each token of agreement before it, more of them where several places go
-    on alike; where no phrase may begin with the word that follows there, its token has that. With
+    on alike; where no phrase may begin with the token that follows there, that token has it. With
     the paper's settings all of these are 0, and nothing is left out but phrases that would be glued
     to the word before, or leave a gap.
 
@@ -207,19 +208,20 @@ def _weigh_places(
         agreement = agreement.select(~end.copied[agreement.words])
     depths = agreement.num_tokens
     tokens = pool.chunks.token_ids[agreement.positions].astype(np.int64)
-    worth, num_alike = depths.astype(np.float64), np.ones(len(depths), dtype=np.int64)
+    worth, is_usual = depths.astype(np.float64), np.zeros(len(depths), dtype=bool)
     for depth in np.unique(depths[depths > SURE_TOKENS]).tolist():
         inside = depths >= depth
         _, group, counts = np.unique(tokens[inside], return_inverse=True, return_counts=True)
         is_here = depths[inside] == depth
         alike = counts[group][is_here]
-        num_alike[depths == depth] = alike
         share = alike / len(group)
+        is_usual[depths == depth] = (alike > 1) & (share > USUAL_SHARE)
         worth[depths == depth] += ALIKE_WEIGHT * (depth - SURE_TOKENS) * np.log2(alike) * share
     agreement = replace(agreement, num_tokens=worth)
     if end.blocked is not None:
-        # what one document alone says of its subject is no evidence where it may not be copied
-        counts_too = ~end.blocked[agreement.words] | (num_alike > 1)
+        # what one document alone says of its subject is no evidence where it may not be copied, nor
+        # are digits that some of many numbers have in common
+        counts_too = ~end.blocked[agreement.words] | is_usual
         agreement, tokens = agreement.select(counts_too), tokens[counts_too]
     return agreement, tokens
 
@@ -261,13 +263,12 @@ def _find_barred(
         is_barred |= ~pool.has_space
     if is_implausible is not None:
         is_barred |= is_implausible[pool.first_tokens]
-    if decoding.far_ratio:  # verification would refuse their first token
-        ratio = torch.from_numpy(find_least_ratio(pool.similarities, decoding))
-        ratio = ratio.to(token_logits.device)[pool.phrases.begin_words]
-        agreed = torch.zeros_like(ratio)
+    ratio = find_least_ratio(pool.nearest, decoding)
+    if ratio:  # verification would refuse their first token
+        agreed = token_logits.new_zeros(pool.first_tokens.shape)
         agreed[places.begins[places.is_begin]] = places.num_tokens[places.is_begin]
         trust = decoding.trust * (agreed - SURE_TOKENS).clamp(min=0.0)
-        is_barred |= token_logits[pool.first_tokens] < token_logits.max() + ratio.log() - trust
+        is_barred |= token_logits[pool.first_tokens] < token_logits.max() + log(ratio) - trust
     return is_barred
 
 

@@ -24,6 +24,7 @@ from cog.records import Decoding
 
 MIN_PLACE_TOKENS = 4  # of the text's last ones that a place outside the pool must agree with
 MAX_PLACES = 8  # such places that are looked at in a step
+ENOUGH_PLACES = 3  # of a pool that agree as far: what they say tells what a collection says
 MAX_FOUND_CHUNKS = 64  # chunks that a text may add to its pool by such places
 # the settings that decide what a prefix may copy from
 _DECIDING = ("top_k_documents", "min_bits", "guard_names", "relevance_level")
@@ -95,8 +96,11 @@ class PoolSource:
             max_places=MAX_PLACES,
             admits=None if self._allowed_chunks is None else self._allowed_chunks.admits,
         )
-        if places.num_tokens <= pool.find_agreement(tail).num_tokens.max(initial=0):
-            return pool, num_added  # the pool has as good a place
+        agreed = pool.find_agreement(tail).num_tokens
+        longest = int(agreed.max(initial=0))
+        has_enough = int((agreed == longest).sum()) >= ENOUGH_PLACES
+        if places.num_tokens < longest + has_enough:
+            return pool, num_added  # the pool has places as good
         missing = np.setdiff1d(places.chunk_ids, pool.chunks.chunk_ids)
         if not len(missing):
             return pool, num_added
@@ -142,6 +146,7 @@ class PoolSource:
             phrases=phrases,
             scorer=make_scorer(chunks, device=device, begin_words=begin_words, end_words=end_words),
             similarities=of_words,
+            nearest=float(of_words.max(initial=-1.0)) if len(of_words) else 1.0,
             word_bits=word_bits,
             run_starts=run_starts,
             run_ends=run_ends,

@@ -153,7 +153,7 @@ def plain_phrases(
 
 
 def plain_agreement(chunks: GatheredChunks, token_ids: list[int]) -> dict[int, int]:
-    """How many tokens before each word are what a text ends with, token by token."""
+    """How many tokens before each token are what a text ends with, one by one."""
     found: dict[int, int] = {}
     run_begin = 0
     for k in range(len(chunks.chunk_ids)):
@@ -164,8 +164,9 @@ def plain_agreement(chunks: GatheredChunks, token_ids: list[int]) -> dict[int, i
             and chunks.word_chars[first, 0] == chunks.word_chars[first - 1, 1]
         )
         run_begin = run_begin if follows else int(chunks.word_tokens[first, 0])
-        for word in range(first, end):
-            before = chunks.token_ids[run_begin : chunks.word_tokens[word, 0]].tolist()
+        begin, stop = int(chunks.word_tokens[first, 0]), int(chunks.word_tokens[end - 1, 1])
+        for position in range(begin, stop):
+            before = chunks.token_ids[run_begin:position].tolist()
             count = 0
             while (
                 count < min(len(before), len(token_ids))
@@ -173,5 +174,5 @@ def plain_agreement(chunks: GatheredChunks, token_ids: list[int]) -> dict[int, i
             ):
                 count += 1
             if count:
-                found[word] = count
+                found[position] = count
     return found

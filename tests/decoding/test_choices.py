@@ -56,7 +56,7 @@ SETTINGS: list[dict[str, Any]] = [
     {"verify": "entropy", "verify_threshold": 0.05, "trust": 2.0, "context_weight": 1.0},
     {"max_verbatim_words": 3},
     {"far_ratio": 0.5, "relevance_level": 0.6},
-    {"far_ratio": 0.3, "relevance_level": 0.9, "context_weight": 0.8, "trust": 0.6},
+    {"far_ratio": 0.3, "relevance_level": 1.0, "context_weight": 0.8, "trust": 0.6},
     ALL,
 ]
 
@@ -102,8 +102,9 @@ def plain_run_words(pool: Pool, end: TextEnd) -> dict[int, int]:
     """Whole words before each word that what was written ends with."""
     chunks, found = pool.chunks, {}
     written = list(end.token_ids[len(end.token_ids) - end.num_written :])
-    for word, num_tokens in plain_agreement(chunks, written).items():
-        begin, count = int(chunks.word_tokens[word, 0]) - num_tokens, 0
+    agreed = plain_agreement(chunks, written)
+    for word, position in enumerate(chunks.word_tokens[:, 0].tolist()):
+        begin, count = position - agreed.get(position, 0), 0
         while word - 1 - count >= 0 and chunks.word_tokens[word - 1 - count, 0] >= begin:
             count += 1
         if count:
@@ -139,16 +140,17 @@ def plain_choices(  # noqa: C901 - the definition in one place
     chunks, logits = pool.chunks, case.logits.double()
     probabilities = logits.softmax(0)
     floor = plain_floor(probabilities, decoding.verify, decoding.verify_threshold)
-    first_of = chunks.token_ids[chunks.word_tokens[:, 0]].tolist()
-    agreed = plain_evidence(pool, end, first_of)
+    token_at, begin_of = chunks.token_ids.tolist(), chunks.word_tokens[:, 0].tolist()
+    agreed = plain_evidence(pool, end)
     spans = plain_phrases(
         chunks, min_words=2, max_words=4, word_bits=pool.word_bits, min_bits=decoding.min_bits
     )
 
     def is_plausible(token: int) -> bool:
-        sure = max([0, *(n - 3 for w, n in agreed.items() if first_of[w] == token)])
+        sure = max([0, *(n - 3 for p, n in agreed.items() if token_at[p] == token)])
         return bool(probabilities[token] >= floor * math.exp(-decoding.trust * sure))
 
+    nearest = max(plain_similarity(case, pool, word) for word in range(pool.num_words))
     bias = decoding.phrase_bias
     if decoding.pool_bias:
         bias -= math.log(len(spans) / BATCH_PHRASES)
@@ -160,14 +162,14 @@ def plain_choices(  # noqa: C901 - the definition in one place
         score = bias
         score += start_query @ (chunks.start_vectors[first] * float(chunks.start_scales[first]))
         score += end_query @ (chunks.end_vectors[last] * float(chunks.end_scales[last]))
-        token = first_of[first]
+        token, place = token_at[begin_of[first]], begin_of[first]
         if decoding.first_token_weight:
             score += decoding.first_token_weight * math.log(max(float(probabilities[token]), 1e-99))
-        beyond = plain_similarity(case, pool, first) - decoding.relevance_level
-        score += decoding.relevance_weight * beyond
-        least = decoding.far_ratio * max(0.0, -beyond) * float(probabilities.max())
-        least *= math.exp(-decoding.trust * max(0, agreed.get(first, 0) - 3))
-        score += decoding.context_weight * (agreed.get(first, 2) - 2)
+        similarity, level = plain_similarity(case, pool, first), decoding.relevance_level
+        score += decoding.relevance_weight * (similarity - level)
+        least = decoding.far_ratio * max(0.0, level - nearest) * float(probabilities.max())
+        least *= math.exp(-decoding.trust * max(0, agreed.get(place, 0) - 3))
+        score += decoding.context_weight * (agreed.get(place, 2) - 2)
         if (
             not fits(written, spell(pool, first))
             or not is_plausible(token)
@@ -177,20 +179,20 @@ def plain_choices(  # noqa: C901 - the definition in one place
         ):
             score = -math.inf
         scores[(first, last)] = score
-    begins = {first for (first, _), score in scores.items() if score > -math.inf}
+    begins = {begin_of[first] for (first, _), score in scores.items() if score > -math.inf}
     tokens = []
     for token, logit in enumerate(logits.tolist()):
         evidence = [
             decoding.context_weight * (n - 2)
-            for w, n in agreed.items()
-            if first_of[w] == token and w not in begins
+            for p, n in agreed.items()
+            if token_at[p] == token and p not in begins
         ]
         is_open = is_plausible(token) and token not in end.repeats
         tokens.append(logit + max([0.0, *evidence]) if is_open else -math.inf)
     too_long = [(first, last) for first, last in spans if last + 1 - first > rooms[first]]
     scores |= dict.fromkeys(too_long, -math.inf)
     is_empty = decoding.is_verified and max([*tokens, *scores.values()]) == -math.inf
-    return plain_rest(case, agreed, first_of) if is_empty else tokens, scores
+    return plain_rest(case, agreed, token_at) if is_empty else tokens, scores
 
 
 def spell(pool: Pool, word: int) -> str:
@@ -206,7 +208,7 @@ def plain_similarity(case: Case, pool: Pool, word: int) -> float:
     return max(case.similarities[k] for k in range(len(LENGTHS)) if k // 2 == document)
 
 
-def plain_rest(case: Case, agreed: dict[int, float], first_of: list[int]) -> list[float]:
+def plain_rest(case: Case, agreed: dict[int, float], token_at: list[int]) -> list[float]:
     """Where nothing is left, tokens that are no passage again, judged among themselves."""
     logits, decoding = case.logits.double(), case.decoding
     logits[case.end.repeats] = -math.inf
@@ -214,24 +216,28 @@ def plain_rest(case: Case, agreed: dict[int, float], first_of: list[int]) -> lis
     floor = plain_floor(probabilities, decoding.verify, decoding.verify_threshold)
     tokens = []
     for token, logit in enumerate(logits.tolist()):
-        sure = max([0, *(n - 3 for w, n in agreed.items() if first_of[w] == token)])
+        sure = max([0, *(n - 3 for p, n in agreed.items() if token_at[p] == token)])
         is_open = bool(probabilities[token] >= floor * math.exp(-decoding.trust * sure))
         tokens.append(logit if is_open else -math.inf)
     return tokens
 
 
-def plain_evidence(pool: Pool, end: TextEnd, first_of: list[int]) -> dict[int, float]:
+def plain_evidence(pool: Pool, end: TextEnd) -> dict[int, float]:
     """What each place is worth where three tokens or more are what the text ends with."""
-    found = plain_agreement(pool.chunks, list(end.token_ids[-10:]))
-    found = {
-        w: n for w, n in found.items() if n > 2 and not (end.copied is not None and end.copied[w])
+    token_at = pool.chunks.token_ids.tolist()
+    word_of = {
+        p: word for word, bounds in enumerate(pool.chunks.word_tokens) for p in range(*bounds)
     }
+    found = plain_agreement(pool.chunks, list(end.token_ids[-10:]))
+    copied = np.zeros(pool.num_words, dtype=bool) if end.copied is None else end.copied
+    found = {p: n for p, n in found.items() if n > 2 and not copied[word_of[p]]}
     worth = {}
-    for word, n in found.items():
-        as_far = [w for w, other in found.items() if other >= n]
-        alike = sum(first_of[w] == first_of[word] for w in as_far) if n > 3 else 1
-        if alike > 1 or end.blocked is None or not end.blocked[word]:
-            worth[word] = n + 2 * max(0, n - 3) * math.log2(alike) * alike / len(as_far)
+    for place, n in found.items():
+        as_far = [p for p, other in found.items() if other >= n]
+        alike = sum(token_at[p] == token_at[place] for p in as_far) if n > 3 else 1
+        is_usual = alike > 1 and 2 * alike > len(as_far)
+        if is_usual or end.blocked is None or not end.blocked[word_of[place]]:
+            worth[place] = n + 2 * max(0, n - 3) * math.log2(alike) * alike / len(as_far)
     return worth
 
 
@@ -316,7 +322,8 @@ def test_context_raises_the_phrase_or_the_token_that_followed() -> None:
     firsts = {pool.phrases.span(i)[0] for i in found.phrase_scores.nonzero().squeeze(1).tolist()}
     assert firsts == {4}
     # each of two places that differ: half of the places that agree as far, alone
-    assert found.agreement.at(4) == found.agreement.at(10) == 6
+    begins = pool.begins.tolist()
+    assert found.agreement.at(begins[4]) == found.agreement.at(begins[10]) == 6
 
 
 @pytest.mark.parametrize(

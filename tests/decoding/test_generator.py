@@ -12,9 +12,11 @@ import torch
 
 from cog.baselines.token_loop import TokenLoop
 from cog.decoding.generator import CopyGenerator
+from cog.decoding.pool_source import ENOUGH_PLACES
 from cog.decoding.request import Request
 from cog.errors import GenerationError
 from cog.evaluation.segmentations import score_reference
+from cog.index.search.contexts import MAX_CONTEXT, find_places
 from cog.model.prefix_encoder import PrefixEncoder
 from cog.model.protocols import CausalNetwork
 from cog.records import CORPUS, VOCABULARY, Generation
@@ -235,7 +237,12 @@ def test_places_of_the_whole_index_join_a_pool(generator: CopyGenerator) -> None
         grown, num_added = pools.add_places(pool, ids, settings, num_added=0)
         assert num_added == len(grown.chunks.chunk_ids) - len(pool.chunks.chunk_ids)
         assert (np.diff(grown.chunks.chunk_ids) > 0).all()
-        assert grown.find_agreement(ids[-10:]).num_tokens.max() >= 4
+        agreed = grown.find_agreement(ids[-MAX_CONTEXT:]).num_tokens
+        found = find_places(
+            generator.index.contexts, np.array(ids, np.int32), min_tokens=4, max_places=8
+        )
+        assert agreed.max() == found.num_tokens >= 4
+        assert (agreed == agreed.max()).sum() >= min(ENOUGH_PLACES, len(found.chunk_ids))
         again, num_again = pools.add_places(grown, ids, settings, num_added=num_added)
         assert (again is grown, num_again) == (True, num_added)
         assert pools.add_places(pool, ids, settings, num_added=64) == (pool, 64)

@@ -26,23 +26,27 @@ def test_agreement_equals_a_search_token_by_token(seed: int, gap: int) -> None:
             tail[0] = int(random.integers(len(TOKENS)))
         found = pool.find_agreement(tail)
         wanted = plain_agreement(chunks, tail)
-        assert dict(zip(found.words.tolist(), found.num_tokens.tolist(), strict=True)) == wanted
-        assert found.words.tolist() == sorted(wanted)
-        for word in range(pool.num_words):
-            assert found.at(word) == wanted.get(word, 0)
+        assert dict(zip(found.positions.tolist(), found.num_tokens.tolist(), strict=True)) == wanted
+        assert found.positions.tolist() == sorted(wanted)
+        for position in range(len(chunks.token_ids)):
+            assert found.at(position) == wanted.get(position, 0)
+        bounds = chunks.word_tokens[found.words]
+        assert (bounds[:, 0] <= found.positions).all()
+        assert (found.positions < bounds[:, 1]).all()
         few = found.beyond(2)
-        assert few.words.tolist() == [w for w in sorted(wanted) if wanted[w] > 2]
+        assert few.positions.tolist() == [p for p in sorted(wanted) if wanted[p] > 2]
 
 
 def test_agreement_reaches_across_chunks_of_a_run_alone() -> None:
     texts = [[[" the", " mill"], [" river", " Ada"]], [[" mist", " the"]]]
     whole = make_pool(lay_out(texts))
     tail = whole.chunks.token_ids[:6].tolist()  # up to the end of " river"
-    assert whole.find_agreement(tail).at(3) == 6
-    assert whole.find_agreement(tail[:3]).at(2) == 3
+    begins = whole.begins.tolist()
+    assert whole.find_agreement(tail).at(begins[3]) == 6
+    assert whole.find_agreement(tail[:3]).at(begins[2]) == 3
     apart = make_pool(lay_out(texts, gap=1))
-    assert apart.find_agreement(tail).at(3) == 3
-    assert apart.find_agreement(tail[:3]).at(2) == 0
+    assert apart.find_agreement(tail).at(begins[3]) == 3
+    assert apart.find_agreement(tail[:3]).at(begins[2]) == 0
 
 
 def test_runs_are_chunks_that_touch_in_one_document() -> None:
@@ -54,7 +58,7 @@ def test_runs_are_chunks_that_touch_in_one_document() -> None:
     pool = make_pool(lay_out(texts, gap=2))
     assert pool.run_starts.tolist() == [0, 1, 1, 3, 4]
     assert pool.run_ends.tolist() == [1, 3, 3, 4, 5]
-    assert (pool.tokens_before == -1).tolist() == [True, True, False, True, True]
+    assert (pool.tokens_before[pool.begins] == -1).tolist() == [True, True, False, True, True]
     empty = make_pool(make_chunks(0, lengths=())[0])
     assert (empty.num_words, len(empty.phrases)) == (0, 0)
     assert empty.num_bytes == empty.phrases.repeated_bounds.nbytes
