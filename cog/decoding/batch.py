@@ -107,7 +107,7 @@ class Batch:
     def join(self, ticket: Ticket) -> None:
         """Take in a text whose job is done."""
         ticket.unread, ticket.ending, ticket.ahead = list(ticket.text.token_ids), None, None
-        self._cache.add()
+        self._cache.add(len(ticket.unread) + ticket.text.num_left)
         self.tickets.append(ticket)
 
     def leave(self, ticket: Ticket) -> None:

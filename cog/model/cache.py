@@ -8,7 +8,9 @@ of them may follow the same one, and see nothing of each other.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from math import prod
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -55,6 +57,7 @@ class PrefixCache:
     def __init__(self, *, batch: int, capacity: int, device: torch.device) -> None:
         self.lengths = [0] * batch
         self._room = (batch, capacity)  # prefixes and positions there is memory for
+        self._wanted = 0  # positions that a prefix which came is going to have
         self._device = device
         self._layers: list[tuple[Tensor, Tensor]] = []
         self._layout: Layout | None = None
@@ -123,9 +126,10 @@ class PrefixCache:
             length += 1
         self.cut(row, length)
 
-    def add(self) -> None:
-        """Take in an empty prefix, behind the others."""
+    def add(self, num_positions: int = 0) -> None:
+        """Take in an empty prefix, behind the others, that will have so many tokens."""
         self.lengths.append(0)
+        self._wanted = max(self._wanted, num_positions)
 
     @torch.inference_mode()
     def drop(self, row: int) -> None:
@@ -155,7 +159,7 @@ class PrefixCache:
         assert layout is not None
         if layer_idx == len(self._layers):
             shape = (self._room[0], key_states.shape[1], self._room[1], key_states.shape[3])
-            self._layers.append((key_states.new_zeros(shape), value_states.new_zeros(shape)))
+            self._layers.append((_make_zeros(key_states, shape), _make_zeros(value_states, shape)))
         keys, values = self._layers[layer_idx]
         if len(self.lengths) == 1:
             new = slice(self.lengths[0], self.lengths[0] + layout.counts[0])
@@ -171,6 +175,8 @@ class PrefixCache:
         return max(self.lengths)
 
     def _grow(self, num_positions: int) -> None:
+        if num_positions > self._room[1]:  # once, for all of the texts that are there
+            num_positions = max(num_positions, self._wanted)
         wanted = len(self.lengths), num_positions
         room = tuple(
             old if old >= new else max(new, 2 * old)
@@ -185,8 +191,7 @@ class PrefixCache:
         self._room = (room[0], room[1])
 
     def _move(self, old: Tensor, num_rows: int, num_positions: int) -> Tensor:
-        # memory of zeros is only taken where it is written to
-        grown = old.new_zeros(num_rows, old.shape[1], num_positions, old.shape[3])
+        grown = _make_zeros(old, (num_rows, old.shape[1], num_positions, old.shape[3]))
         for row, length in enumerate(self.lengths[: len(old)]):
             grown[row, :, :length] = old[row, :, :length]
         return grown
@@ -217,6 +222,14 @@ class PrefixCache:
             slots = torch.tensor([slot for row in some for slot in range(counts[row])])
             rows, slots = rows.to(self._device), slots.to(self._device)
         return Part(first, end, tokens, rows, slots, max_new, max_len, mask)
+
+
+def _make_zeros(like: Tensor, shape: tuple[int, ...]) -> Tensor:
+    # on a CPU memory of zeros is only taken where it is written to; torch writes to all of it
+    if like.device.type != "cpu":
+        return like.new_zeros(shape)
+    size = prod(shape) * like.element_size()
+    return torch.from_numpy(np.zeros(size, dtype=np.uint8)).view(like.dtype).view(shape)
 
 
 def _count_depths(parents: Sequence[int]) -> list[int]:
