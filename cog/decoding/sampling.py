@@ -60,26 +60,30 @@ def choose_nucleus(
 ) -> int:
     """Draw from the smallest set of choices that holds a mass of ``top_p`` (Holtzman et al. 2020).
 
-    With ``is_token_nucleus`` a token must also be in the nucleus of the tokens alone. Phrases are
-    many and each has little: what is left out of all choices is mostly phrases, so that without
-    this the vocabulary writes tokens that it would not write where nothing can be copied. (In the
-    paper there is one nucleus.)
+    With ``is_token_nucleus`` tokens have a nucleus of their own, and that of all choices says which
+    phrases there are, so that a token is as likely among tokens as where nothing can be copied.
+    Phrases are many and each has little: what one nucleus leaves out is mostly phrases, or, beside
+    one that has much, mostly tokens. (In the paper there is one.)
 
-    No choice below ``(1 - top_p) / num_choices`` can be in that set, since all of those together
+    No choice below ``(1 - top_p) / num_choices`` can be in such a set, since all of those together
     hold less than what is left out; so a few thousand are sorted instead of all. The draw is
     uniform in [0, 1).
     """
     weights, total = distribution.weights, distribution.total
     if top_p >= 1.0:
         return _pick(weights.double().cumsum(0).cpu().numpy(), draw)
-    kept = (weights >= (1.0 - top_p) * total / len(weights)).nonzero().squeeze(1)
+    least, of_tokens = total / len(weights), 0.0
+    if is_token_nucleus and distribution.num_tokens < len(weights):
+        of_tokens = float(weights[: distribution.num_tokens].sum(dtype=torch.float64))
+    if of_tokens:
+        least = min(least, of_tokens / distribution.num_tokens)
+    kept = (weights >= (1.0 - top_p) * least).nonzero().squeeze(1)
     values = weights[kept].cpu().numpy()
     inside = _nucleus(values, mass=top_p * total)
-    if is_token_nucleus and distribution.num_tokens < len(weights):
+    if of_tokens:
         num_kept = int((kept < distribution.num_tokens).sum())
-        mass = top_p * float(weights[: distribution.num_tokens].sum(dtype=torch.float64))
-        own = _nucleus(values[:num_kept], mass=mass) if num_kept else inside[:0]
-        inside = np.concatenate([np.intersect1d(inside, own), inside[inside >= num_kept]])
+        own = _nucleus(values[:num_kept], mass=top_p * of_tokens)
+        inside = np.concatenate([own, inside[inside >= num_kept]])
     return int(kept[int(inside[_pick(values[inside].cumsum(dtype=np.float64), draw)])])
 
 
