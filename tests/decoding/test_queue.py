@@ -18,6 +18,7 @@ from cog.decoding.request import Request
 from cog.decoding.row import Row
 from cog.decoding.workers import Job, Workers
 from cog.errors import CogError, GenerationError
+from cog.model import cache as cache_module
 from cog.model.cache import NO_BRANCHES, Branches, PrefixCache
 from cog.records import Generation, Segment
 from tests.choices import record_choices
@@ -303,19 +304,18 @@ def test_a_text_too_long_for_the_device_ends_alone(
     assert "room for one text" in str(found[0])
 
 
-def test_a_cache_that_cannot_grow_for_all_grows_for_half_of_them(
+def test_a_cache_without_room_for_all_has_room_for_half_of_them(
     checked: CheckedGenerator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = PrefixCache._move
+    real = cache_module._make_zeros
 
-    def move(
-        self: PrefixCache, old: torch.Tensor, num_rows: int, num_positions: int
-    ) -> torch.Tensor:
+    def make_zeros(like: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
+        num_rows, _, num_positions, _ = shape
         if num_rows * num_positions > 200:
             raise torch.OutOfMemoryError("no room on this device")
-        return real(self, old, num_rows, num_positions)
+        return real(like, shape)
 
-    monkeypatch.setattr(PrefixCache, "_move", move)
+    monkeypatch.setattr(cache_module, "_make_zeros", make_zeros)
     said: list[str] = []
     requests = ask_for([40, 41, 42, 43, 44, 45], **SETTINGS["verified"])
     found = list(write_in_order(checked, requests, batch_size=6, say=said.append))
