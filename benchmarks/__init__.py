@@ -1,5 +1,5 @@
 """Speed, memory and size against peers, each in one run, as ratios."""
 
-import os
+from cog.paths import settle_torch
 
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as the command line does, before torch loads
+settle_torch()  # as the command line does, before torch loads

@@ -299,7 +299,6 @@ def main() -> None:
     if parser.parse_known_args()[0].short:
         parser.set_defaults(**SHORT)
     options = parser.parse_args()
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
     paths = find_project(options.project)
     for corpus_id in options.corpora:

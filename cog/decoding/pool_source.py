@@ -18,7 +18,7 @@ from cog.index.read.reader import PhraseIndex
 from cog.index.records import GatheredChunks
 from cog.index.search.contexts import MAX_CONTEXT, find_places
 from cog.index.search.filters import AllowedChunks
-from cog.index.tables.gather import join_chunks, reorder_chunks
+from cog.index.tables.gather import sort_chunks
 from cog.model.load import CogModel
 from cog.records import Decoding
 
@@ -115,7 +115,8 @@ class PoolSource:
         # near as that
         least = min(known.values(), default=0.0)
         known |= dict.fromkeys(missing.tolist(), least)
-        grown = _sort_chunks(join_chunks([pool.chunks, self.index.gather_chunks(missing)]))
+        # in the order of the index, so that chunks that follow each other form a run
+        grown = sort_chunks([pool.chunks, self.index.gather_chunks(missing)])
         return self.make_pool(grown, known, decoding), num_added + len(missing)
 
     def make_pool(
@@ -184,11 +185,6 @@ class PoolSource:
         firsts = phrases.begin_words[phrases.first].numpy()
         lasts = phrases.end_words[phrases.last].numpy()
         return float((before[lasts + 1] - before[firsts]).max(initial=0.0))
-
-
-def _sort_chunks(chunks: GatheredChunks) -> GatheredChunks:
-    # chunks in the order of the index, so that those that follow each other form a run
-    return reorder_chunks(chunks, np.argsort(chunks.chunk_ids, kind="stable"))
 
 
 def _find_runs(chunks: GatheredChunks) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -72,7 +72,9 @@ class TextQueue(Closing):
         self._begun: deque[Ticket] = (
             deque()
         )  # their jobs are running or done, or they were sent back
-        self._background = start_single_threads(1, "pools")
+        # one on a GPU, which runs one thing after another
+        num_threads = torch.get_num_threads() if model.prefix_encoder.device.type == "cpu" else 1
+        self._background = start_single_threads(num_threads, "pools")
 
     def close(self) -> None:
         """Drop what is left, once nothing is read from an index any more."""

@@ -14,7 +14,8 @@ class Workers:
     """Runs jobs on as many threads as torch may use, one thread each.
 
     A job of a few milliseconds gains little from being cut up among threads, and on a busy machine
-    waits at every cut; whole jobs side by side gain all of it. On a GPU jobs run one after another.
+    waits at every cut; whole jobs side by side gain all of it. So one that is alone has one thread,
+    too. On a GPU jobs run one after another.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -24,7 +25,7 @@ class Workers:
     def run(self, jobs: Sequence[Job]) -> None:
         """Run jobs, of which none depends on another, and wait for all of them."""
         num_threads = torch.get_num_threads()
-        if len(jobs) <= 1 or num_threads == 1 or not self._is_cpu:
+        if num_threads == 1 or not self._is_cpu:
             for job in jobs:
                 job()
             return

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 ATTENTION_NAME = "cog_packed"  # under which transformers finds packed_attention
 Branches = Mapping[int, Sequence[int]]  # parent of each new token, -1 for the prefix, by row
 NO_BRANCHES: Branches = {}
+FEWEST_QUERIES = 4  # products of fewer rows depend on the number of threads in their last bits
 PART_COST = 1000  # of attending apart, in pairs of a query and a key
 
 
@@ -332,6 +333,11 @@ def _attend(
     mask = part.mask
     if mask is not None and groups > 1:
         mask = mask.repeat(1, 1, groups, 1)
+    num_queries = grouped.shape[2]
+    if num_queries < FEWEST_QUERIES:
+        missing = FEWEST_QUERIES - num_queries
+        grouped = nn.functional.pad(grouped, (0, 0, 0, missing))
+        mask = None if mask is None else nn.functional.pad(mask, (0, 0, 0, missing), value=True)
     output = nn.functional.scaled_dot_product_attention(
         grouped,
         key[part.first : part.end, :, : part.max_len],
@@ -339,7 +345,8 @@ def _attend(
         attn_mask=mask,
         scale=scaling,
     )
-    output = output.reshape(batch, num_heads, part.max_new, head_dim).transpose(1, 2)
+    output = output[:, :, :num_queries].reshape(batch, num_heads, part.max_new, head_dim)
+    output = output.transpose(1, 2)
     if part.rows is None:
         return output.reshape(batch * part.max_new, num_heads, head_dim)
     return output[part.rows, part.slots]

@@ -1,14 +1,17 @@
 """The prefix encoder: tokens go in, by a cache; prefix vectors and token logits come out."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from cog.model.cache import NO_BRANCHES, Branches, PrefixCache
+from cog.model.cache import NO_BRANCHES, Branches, Layout, PrefixCache
 from cog.model.matrices import can_pack
 from cog.model.protocols import CausalNetwork
+from cog.model.threads import PaceSetter
+from cog.records import BFLOAT16, FLOAT32
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -34,6 +37,12 @@ class PrefixEncoder:
         self._projection = query_projection
         if query_projection is not None:
             self._projection = query_projection.to(network.device)
+        # packed products are mostly the same on any number of threads, to the last bit
+        kept_as = {BFLOAT16: torch.bfloat16, FLOAT32: torch.float32}.get(self.precision)
+        is_packed = kept_as is not None and can_pack(
+            torch.empty(0, dtype=kept_as, device=self.device)
+        )
+        self._pace = PaceSetter() if is_packed else None
 
     @property
     def num_cheap_tokens(self) -> int:
@@ -65,9 +74,14 @@ class PrefixEncoder:
         """
         layout = cache.plan([len(ids) for ids in token_ids], branches)
         packed = torch.tensor([i for ids in token_ids for i in ids], device=self.device)
-        states = self.network.read(packed, layout, cache)
+        read = partial(self._read, packed, layout, cache)
+        states = self._pace.run("read", len(packed), read) if self._pace else read()
         cache.commit()
         return states
+
+    @torch.inference_mode()  # which holds for the thread that it is set on
+    def _read(self, packed: Tensor, layout: Layout, cache: PrefixCache) -> Tensor:
+        return self.network.read(packed, layout, cache)
 
     def append_last(self, cache: PrefixCache, token_ids: Sequence[Sequence[int]]) -> Tensor:
         """Append tokens and return the hidden state at the last token of each prefix that got some.
@@ -92,6 +106,11 @@ class PrefixEncoder:
 
         *Shape:* ``(batch, dim)`` to ``(batch, vocab_size)``, float32
         """
+        score = partial(self._score, hidden_states)
+        return self._pace.run("score", len(hidden_states), score) if self._pace else score()
+
+    @torch.inference_mode()
+    def _score(self, hidden_states: Tensor) -> Tensor:
         return self.network.score(hidden_states)
 
     @torch.inference_mode()

@@ -58,14 +58,14 @@ def test_opening_a_project_settles_how_torch_waits_before_it_is_loaded(
     code = (
         "import os, sys, cog\ncog.open('.')\n"
         "print('torch' in sys.modules, os.environ['OMP_WAIT_POLICY'],"
-        " os.environ['TORCHINDUCTOR_CACHE_DIR'])"
+        " os.environ['GOMP_SPINCOUNT'], os.environ['TORCHINDUCTOR_CACHE_DIR'])"
     )
     environment = {"PATH": os.environ["PATH"], "COG_CACHE": str(tmp_path)}
     command = [sys.executable, "-c", code]
     done = subprocess.run(
         command, cwd=project.folder, env=environment, capture_output=True, text=True, check=True
     )
-    assert done.stdout.split() == ["False", "PASSIVE", str(tmp_path / "torch")]
+    assert done.stdout.split() == ["False", "PASSIVE", "3000", str(tmp_path / "torch")]
 
 
 def test_a_project_is_found_from_a_folder_below_it(project: Project, tmp_path: Path) -> None:

@@ -5,9 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cog.decoding.pool_source import _sort_chunks
 from cog.index.records import GatheredChunks
-from cog.index.tables.gather import join_chunks
+from cog.index.tables.gather import sort_chunks
 from tests.decoding.synthetic import PAPER, TOKENS, lay_out, make_chunks, make_pool, plain_agreement
 
 LENGTHS = (9, 7, 12, 1, 30, 14)
@@ -119,7 +118,7 @@ def take(chunks: GatheredChunks, k: int) -> GatheredChunks:
 def test_chunks_are_put_in_order_with_all_that_is_theirs(seed: int) -> None:
     chunks, _ = make_chunks(seed, lengths=LENGTHS)
     order = np.random.default_rng(seed).permutation(len(LENGTHS))
-    found = _sort_chunks(join_chunks([take(chunks, k) for k in order.tolist()]))
+    found = sort_chunks([take(chunks, k) for k in order.tolist()])
     assert words_of(found) == words_of(chunks)
     assert found.token_ids.tolist() == chunks.token_ids.tolist()
     assert make_pool(found).run_starts.tolist() == make_pool(chunks).run_starts.tolist()

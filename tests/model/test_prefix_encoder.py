@@ -139,6 +139,24 @@ def test_branches_are_read_as_texts_of_their_own(
         torch.testing.assert_close(state, expected, atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_states_do_not_depend_on_the_number_of_threads(folder: Path, precision: str) -> None:
+    before, states = torch.get_num_threads(), []
+    encoder = load_model(folder, precision=precision).prefix_encoder
+    try:
+        for num_threads in (1, 3, 3, 3):
+            torch.set_num_threads(num_threads)
+            cache = encoder.new_cache(batch=3, capacity=4)
+            found = encoder.append(cache, SEQUENCES)
+            states.append(torch.cat([found, encoder.token_logits(found)], dim=1))
+    finally:
+        torch.set_num_threads(before)
+    atol = 1e-5 if precision == "float32" else 0.05
+    for each in states[1:]:  # to the last bit on a processor where passes take turns
+        torch.testing.assert_close(each, states[0], atol=atol, rtol=1e-5)
+    assert torch.equal(states[2], states[3])
+
+
 def test_cutting_beyond_the_end_is_refused(encoder: PrefixEncoder) -> None:
     cache = encoder.new_cache(batch=1, capacity=8)
     encoder.append(cache, [[1, 2, 3]])

@@ -1,5 +1,6 @@
 """Threads: operations run on one, and are restored; vectors do not depend on their batch."""
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -9,7 +10,14 @@ import torch
 
 from cog.index.building.encoding import Encoders
 from cog.model.load import load_index_model
-from cog.model.threads import describe_numerics, pin_threads, start_single_threads
+from cog.model.threads import (
+    MAX_PACED,
+    PROBE_PASSES,
+    PaceSetter,
+    describe_numerics,
+    pin_threads,
+    start_single_threads,
+)
 
 
 def test_threads_are_pinned_and_restored() -> None:
@@ -40,6 +48,50 @@ def test_threads_that_begin_later_use_as_many_cores_as_before() -> None:
             assert {single.submit(count).result() for _ in range(8)} == {1}
             assert later.submit(count).result() == 3
         assert count() == 3
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("faster", [1, 3])
+def test_passes_run_on_the_number_of_threads_that_is_faster(faster: int) -> None:
+    before, pace, seen = torch.get_num_threads(), PaceSetter(), []
+
+    def run_pass() -> torch.Tensor:
+        seen.append(torch.get_num_threads())
+        time.sleep(0.0005 if seen[-1] == faster else 0.02)
+        return torch.ones(1)
+
+    try:
+        torch.set_num_threads(3)
+        for _ in range(2 * PROBE_PASSES):
+            pace.run("read", 5, run_pass)
+        assert torch.get_num_threads() == 3
+        assert seen[:2] == [3, 1]  # the first is run on both
+        assert seen[2:].count(4 - faster) == 1  # and the slower tried again, in case that changed
+        pace.run("read", 9, run_pass)
+        assert seen[-2:] == [3, 1]  # passes of another size are known by themselves
+        pace.run("read", MAX_PACED + 1, run_pass)
+        assert seen[-2:] == [1, 3]
+        torch.set_num_threads(1)
+        pace.run("read", 5, run_pass)
+        assert seen[-1] == 1
+        torch.set_num_threads(3)
+        with pytest.raises(KeyError):
+            pace.run("read", 17, {}.popitem)
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_passes_that_another_number_of_threads_changes_run_on_all() -> None:
+    before, pace = torch.get_num_threads(), PaceSetter()
+
+    def run_pass() -> torch.Tensor:
+        return torch.tensor(torch.get_num_threads())
+
+    try:
+        torch.set_num_threads(3)
+        assert {int(pace.run("read", 5, run_pass)) for _ in range(2 * PROBE_PASSES)} == {3}
+        assert int(pace.run("read", 9, run_pass)) == 3
     finally:
         torch.set_num_threads(before)
 

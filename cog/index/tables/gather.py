@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -112,29 +113,41 @@ def join_chunks(parts: Sequence[GatheredChunks]) -> GatheredChunks:
     )
 
 
-def reorder_chunks(chunks: GatheredChunks, order: NDArray[np.int64]) -> GatheredChunks:
-    """Put gathered chunks in another order; words and tokens follow each other as they do.
+def sort_chunks(parts: Sequence[GatheredChunks]) -> GatheredChunks:
+    """Put gathered chunks of several parts, of one storage format, in the order of their ids.
 
-    ``order`` is their positions in the new one. *Shape:* ``(num_chunks,)``
+    What lies together in a part, in that order already, is copied at once.
     """
-    if np.array_equal(order, np.arange(len(order))):
-        return chunks
-    words = _get_targets(chunks.word_offsets, order)
+    owners = np.repeat(np.arange(len(parts)), [len(part.chunk_ids) for part in parts])
+    places = np.concatenate([np.arange(len(part.chunk_ids)) for part in parts])
+    order = np.argsort(np.concatenate([part.chunk_ids for part in parts]), kind="stable")
+    owners, places = owners[order], places[order]
+    is_cut = (np.diff(owners) != 0) | (np.diff(places) != 1)
+    cuts = [0, *(np.flatnonzero(is_cut) + 1).tolist(), len(order)]
+    return join_chunks(
+        [_slice_chunks(parts[owners[a]], places[a], places[b - 1] + 1) for a, b in pairwise(cuts)]
+    )
+
+
+def _slice_chunks(chunks: GatheredChunks, first: int, end: int) -> GatheredChunks:
+    # chunks that lie side by side; nothing is copied but where their tokens are
+    begin_word, end_word = chunks.word_offsets[first], chunks.word_offsets[end]
+    token_bounds = np.append(chunks.word_tokens[:, 0], len(chunks.token_ids))
+    begin_token, end_token = token_bounds[begin_word], token_bounds[end_word]
     by_chunk = ("chunk_ids", "document_ordinals")
     values = {
-        field.name: getattr(chunks, field.name)[order if field.name in by_chunk else words]
+        field.name: getattr(chunks, field.name)[
+            slice(first, end) if field.name in by_chunk else slice(begin_word, end_word)
+        ]
         for field in fields(GatheredChunks)
-        if field.name not in ("word_offsets", "token_ids", "codes")
+        if field.name not in ("word_offsets", "word_tokens", "token_ids", "codes")
     }
-    # tokens move with their words
-    old = values["word_tokens"]
-    counts = old[:, 1] - old[:, 0]
-    starts = _cumulate(counts)[:-1]
-    values["word_tokens"] = np.stack([starts, starts + counts], axis=1)
-    tokens = np.arange(counts.sum()) + np.repeat(old[:, 0] - starts, counts)
-    offsets = _cumulate(np.diff(chunks.word_offsets)[order])
     return GatheredChunks(
-        **values, word_offsets=offsets, token_ids=chunks.token_ids[tokens], codes=chunks.codes
+        **values,
+        word_offsets=chunks.word_offsets[first : end + 1] - begin_word,
+        word_tokens=chunks.word_tokens[begin_word:end_word] - begin_token,
+        token_ids=chunks.token_ids[begin_token:end_token],
+        codes=chunks.codes,
     )
 
 
