@@ -22,11 +22,8 @@ from cog.records import Decoding
 
 PACKAGE = "llama-cpp-python"
 WORKER = Path(__file__).with_name("llama_worker.py")
-SPINNING = (
-    "OMP_WAIT_POLICY",
-    "GOMP_SPINCOUNT",
-    "OMP_NUM_THREADS",
-)  # ours; llama.cpp runs as anybody starts it
+# ours; llama.cpp runs as anybody starts it
+SPINNING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "OMP_NUM_THREADS")
 
 
 @dataclass(frozen=True, slots=True)

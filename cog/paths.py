@@ -177,9 +177,8 @@ def settle_torch() -> None:
     """
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
-        os.environ.setdefault(
-            "GOMP_SPINCOUNT", "3000"
-        )  # about as long as what lies between two products
+        # about as long as what lies between two products
+        os.environ.setdefault("GOMP_SPINCOUNT", "3000")
     with suppress(AssetError):  # no cache: whoever needs it says so
         os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(get_cache_folder() / "torch"))
 

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from threading import Lock
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -47,6 +48,9 @@ class PoolSource:
         token_bytes = model.splitter.token_bytes
         self._useful_bits = 0.0  # of min_bits, the highest with which some pool had a phrase
         self._pools: WeakValueDictionary[tuple[object, ...], Pool] = WeakValueDictionary()
+        # texts of one prefix wait for the first of them, on whatever threads pools are made
+        self._turns: WeakValueDictionary[tuple[object, ...], Lock] = WeakValueDictionary()
+        self._guard = Lock()
         self._has_space = np.array([each.startswith(b" ") for each in token_bytes])
 
     def get_pool(self, request: Request) -> tuple[Pool, dict[str, float]]:
@@ -58,14 +62,17 @@ class PoolSource:
         decoding = request.decoding
         key = (request.prefix, *(getattr(decoding, name) for name in _DECIDING))
         began = retrieved = time.perf_counter()
-        pool = self._pools.get(key)
-        if pool is None:
-            chunk_ids, similarities = self.search(request)
-            retrieved = time.perf_counter()
-            words = self.index.gather_chunks(np.sort(chunk_ids))
-            pool = self.make_pool(words, similarities, decoding)
-            self._check_bits(pool, decoding.min_bits)
-            self._pools[key] = pool
+        with self._guard:
+            turn = self._turns.setdefault(key, Lock())
+        with turn:
+            pool = self._pools.get(key)
+            if pool is None:
+                chunk_ids, similarities = self.search(request)
+                retrieved = time.perf_counter()
+                words = self.index.gather_chunks(np.sort(chunk_ids))
+                pool = self.make_pool(words, similarities, decoding)
+                self._check_bits(pool, decoding.min_bits)
+                self._pools[key] = pool
         gathered = time.perf_counter()
         return pool, {"retrieve": retrieved - began, "gather": gathered - retrieved}
 

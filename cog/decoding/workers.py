@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import torch
 
-from cog.model.threads import start_single_threads
+from cog.model.threads import infer, start_single_threads
 
 Job = Callable[[], None]
 
@@ -31,15 +31,10 @@ class Workers:
             return
         if self._pool is None:
             self._pool = start_single_threads(num_threads, "decode")
-        for _ in self._pool.map(_run_job, jobs):
+        for _ in self._pool.map(infer, jobs):
             pass
 
     def close(self) -> None:
         """End the threads."""
         if self._pool is not None:
             self._pool.shutdown()
-
-
-@torch.inference_mode()
-def _run_job(job: Job) -> None:
-    job()

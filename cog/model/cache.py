@@ -334,7 +334,7 @@ def _attend(
     if mask is not None and groups > 1:
         mask = mask.repeat(1, 1, groups, 1)
     num_queries = grouped.shape[2]
-    if num_queries < FEWEST_QUERIES:
+    if num_queries < FEWEST_QUERIES and grouped.device.type == "cpu":
         missing = FEWEST_QUERIES - num_queries
         grouped = nn.functional.pad(grouped, (0, 0, 0, missing))
         mask = None if mask is None else nn.functional.pad(mask, (0, 0, 0, missing), value=True)

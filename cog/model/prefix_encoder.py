@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from cog.model.cache import NO_BRANCHES, Branches, Layout, PrefixCache
+from cog.model.cache import NO_BRANCHES, Branches, PrefixCache
 from cog.model.matrices import can_pack
 from cog.model.protocols import CausalNetwork
 from cog.model.threads import PaceSetter
@@ -74,14 +74,10 @@ class PrefixEncoder:
         """
         layout = cache.plan([len(ids) for ids in token_ids], branches)
         packed = torch.tensor([i for ids in token_ids for i in ids], device=self.device)
-        read = partial(self._read, packed, layout, cache)
+        read = partial(self.network.read, packed, layout, cache)
         states = self._pace.run("read", len(packed), read) if self._pace else read()
         cache.commit()
         return states
-
-    @torch.inference_mode()  # which holds for the thread that it is set on
-    def _read(self, packed: Tensor, layout: Layout, cache: PrefixCache) -> Tensor:
-        return self.network.read(packed, layout, cache)
 
     def append_last(self, cache: PrefixCache, token_ids: Sequence[Sequence[int]]) -> Tensor:
         """Append tokens and return the hidden state at the last token of each prefix that got some.
@@ -106,12 +102,8 @@ class PrefixEncoder:
 
         *Shape:* ``(batch, dim)`` to ``(batch, vocab_size)``, float32
         """
-        score = partial(self._score, hidden_states)
+        score = partial(self.network.score, hidden_states)
         return self._pace.run("score", len(hidden_states), score) if self._pace else score()
-
-    @torch.inference_mode()
-    def _score(self, hidden_states: Tensor) -> Tensor:
-        return self.network.score(hidden_states)
 
     @torch.inference_mode()
     def phrase_queries(self, hidden_states: Tensor) -> tuple[Tensor, Tensor]:

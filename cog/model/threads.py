@@ -5,10 +5,13 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
+Result = TypeVar("Result")
 Size = tuple[str, int]  # kind of work, and bits of the number of tokens
 RECENT = 0.2  # weight of the last pass in what is known of those of its size
 MAX_PACED = 63  # tokens; more are worth sharing in any case
@@ -63,6 +66,23 @@ def describe_numerics(device: torch.device) -> str:
     return f"{device.type} {torch.backends.cpu.get_cpu_capability()} torch {version}"
 
 
+@torch.inference_mode()
+def infer(work: Callable[[], Result]) -> Result:
+    """Do something on another thread without gradients: the mode holds for a thread alone."""
+    return work()
+
+
+@dataclass(slots=True)
+class _Pace:
+    # how fast passes of a size were
+    num_passes: int = 0
+    seconds: dict[bool, float] = field(default_factory=dict)  # by whether on one thread
+
+    def add(self, is_single: bool, seconds: float) -> None:
+        known = self.seconds.get(is_single, seconds)
+        self.seconds[is_single] = known + RECENT * (seconds - known)
+
+
 class PaceSetter:
     """Runs passes on all of torch's threads or on one, whichever was faster lately.
 
@@ -70,11 +90,13 @@ class PaceSetter:
     Alone on a machine they share the work; beside others they lose more than that. Which it is
     changes, so passes of about the same size are timed. What is written may not depend on it: the
     first pass of a size runs on both, and if any bit differs, all threads are used from then on.
+
+    The clock gives seconds.
     """
 
-    def __init__(self) -> None:
-        self._seconds: dict[Size, dict[bool, float]] = {}  # by whether it was one thread
-        self._num_passes: dict[Size, int] = {}
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._clock = clock
+        self._paces: dict[Size, _Pace] = {}
         self._single: ThreadPoolExecutor | None = None
         self._is_exact = True
 
@@ -82,28 +104,25 @@ class PaceSetter:
         """Run a pass over some tokens, or another kind of work, which may be done twice."""
         if not self._is_exact or num_tokens > MAX_PACED or torch.get_num_threads() == 1:
             return run_pass()
-        size = kind, num_tokens.bit_length()
-        seconds = self._seconds.setdefault(size, {})
-        self._num_passes[size] = self._num_passes.get(size, -1) + 1
-        if not seconds:
-            shared = self._time(run_pass, seconds, is_single=False)
-            single = self._time(run_pass, seconds, is_single=True)
+        pace = self._paces.setdefault((kind, num_tokens.bit_length()), _Pace())
+        if not pace.seconds:
+            shared = self._time(run_pass, pace, is_single=False)
+            single = self._time(run_pass, pace, is_single=True)
             self._is_exact = torch.equal(shared, single)
             return shared
-        is_probe = self._num_passes[size] % PROBE_PASSES == 0
-        return self._time(run_pass, seconds, is_single=(seconds[True] < seconds[False]) != is_probe)
+        pace.num_passes += 1
+        is_probe = pace.num_passes % PROBE_PASSES == 0
+        is_single = (pace.seconds[True] < pace.seconds[False]) != is_probe
+        return self._time(run_pass, pace, is_single=is_single)
 
-    def _time(
-        self, run_pass: Callable[[], Tensor], seconds: dict[bool, float], *, is_single: bool
-    ) -> Tensor:
-        began = time.perf_counter()
-        if is_single:
+    def _time(self, run_pass: Callable[[], Tensor], pace: _Pace, *, is_single: bool) -> Tensor:
+        if is_single and self._single is None:
             # a thread of its own, since what is set for this one spreads to those that begin
-            self._single = self._single or start_single_threads(1, "pass")
-            result = self._single.submit(run_pass).result()
+            self._single = start_single_threads(1, "pass")
+        began = self._clock()
+        if is_single and self._single is not None:
+            result = self._single.submit(infer, run_pass).result()
         else:
             result = run_pass()
-        spent = time.perf_counter() - began
-        known = seconds.get(is_single, spent)
-        seconds[is_single] = known + RECENT * (spent - known)
+        pace.add(is_single, self._clock() - began)
         return result

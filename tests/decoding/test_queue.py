@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import groupby
 
@@ -359,6 +360,13 @@ def test_texts_of_one_prefix_share_their_pool(generator: CopyGenerator) -> None:
     pools = [generator.pools.get_pool(each)[0] for each in (first, second, other)]
     assert pools[0] is pools[1]
     assert pools[0] is not pools[2]
+
+
+def test_a_pool_that_several_threads_ask_for_is_made_once(generator: CopyGenerator) -> None:
+    request = Request("The old mill and the baker", decoding())
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(generator.pools.get_pool, [request] * 4))
+    assert len({id(pool) for pool, _ in found}) == 1
 
 
 def test_a_thread_that_waits_between_steps_writes_all(generator: CopyGenerator) -> None:

@@ -130,10 +130,10 @@ def sort_chunks(parts: Sequence[GatheredChunks]) -> GatheredChunks:
 
 
 def _slice_chunks(chunks: GatheredChunks, first: int, end: int) -> GatheredChunks:
-    # chunks that lie side by side; nothing is copied but where their tokens are
+    # chunks that lie side by side
     begin_word, end_word = chunks.word_offsets[first], chunks.word_offsets[end]
-    token_bounds = np.append(chunks.word_tokens[:, 0], len(chunks.token_ids))
-    begin_token, end_token = token_bounds[begin_word], token_bounds[end_word]
+    tokens = chunks.word_tokens[begin_word:end_word]
+    begin_token, end_token = (tokens[0, 0], tokens[-1, 1]) if len(tokens) else (0, 0)
     by_chunk = ("chunk_ids", "document_ordinals")
     values = {
         field.name: getattr(chunks, field.name)[
@@ -145,7 +145,7 @@ def _slice_chunks(chunks: GatheredChunks, first: int, end: int) -> GatheredChunk
     return GatheredChunks(
         **values,
         word_offsets=chunks.word_offsets[first : end + 1] - begin_word,
-        word_tokens=chunks.word_tokens[begin_word:end_word] - begin_token,
+        word_tokens=tokens - begin_token,
         token_ids=chunks.token_ids[begin_token:end_token],
         codes=chunks.codes,
     )
